@@ -1,0 +1,285 @@
+"""Data with known truth: texture mosaics.
+
+A mosaic puts several textures into one image, each in a region of its own, and knows which pixel
+belongs to which. Inside each region the grey values are replaced by their ranks, so that every
+region has the same uniform histogram: brightness and contrast give nothing away, only texture does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
+from scipy.spatial import cKDTree
+
+__all__ = ["Mosaic", "equalize_ranks", "mosaic"]
+
+LUMA = np.array([0.2125, 0.7154, 0.0721])
+"""Weights of red, green and blue in the grey value, those of `skimage.color.rgb2gray`."""
+
+SMALLEST_SHARE = 0.35
+"""No texture covers less than this part of its fair share of the area, 1 / K."""
+
+MAX_TRIES = 1000
+
+
+class Mosaic(NamedTuple):
+    """An image made of textures, with its truth; unpacks as ``image, truth``."""
+
+    image: NDArray[np.uint8]
+    """uint8, (H, W) or (H, W, 3)."""
+    truth: NDArray[np.int32]
+    """int32 (H, W), the label 1 ... K of each pixel."""
+
+
+def mosaic(
+    textures: Sequence[ArrayLike],
+    n_segments: int,
+    size: int | tuple[int, int] = 512,
+    layout: str = "voronoi",
+    random_state: int | np.random.Generator | None = 0,
+) -> Mosaic:
+    """Compose a mosaic of textures with known truth.
+
+    `n_segments` textures are drawn without replacement, a random crop of each fills its region, and
+    the grey values inside each region are equalised by rank (`equalize_ranks`).
+
+    Parameters
+    ----------
+    textures : sequence of array-like, each (h, w) or each (h, w, 3)
+        The textures to draw from, of any real dtype, all grey or all colour. One that is smaller
+        than the mosaic is continued by its mirror image. Colour is scaled by the largest value its
+        dtype can hold (floating point: must lie in 0 ... 1).
+    n_segments : int
+        The number K of textures in the mosaic, 1 ... ``len(textures)``.
+    size : int or (int, int), default=512
+        Side of the square, or (height, width), in pixels.
+    layout : {'voronoi', 'scattered', 'grid'}, default='voronoi'
+        'voronoi': K cells of relaxed sites, their borders bent by smooth noise, one connected blob
+        a texture, each at least .35 / K of the area. 'scattered': 3 K cells of unrelaxed sites with
+        straight borders, each texture in three of them, as few neighbours alike as possible.
+        'grid': K rectangles of equal area.
+    random_state : int, Generator or None, default=0
+        The same number gives the same mosaic.
+
+    Returns
+    -------
+    Mosaic
+        ``(image, truth)``: uint8 (H, W) or (H, W, 3), and int32 (H, W) with labels 1 ... K in the
+        order in which the textures that were drawn stand in `textures`.
+
+    Raises
+    ------
+    ValueError
+        If `n_segments`, `size`, `layout` or a texture is not as described, or if the area is too
+        small for so many regions.
+
+    Notes
+    -----
+    In colour the grey value (`skimage.color.rgb2gray`) is equalised and the difference of the
+    colour from grey is kept, shrunk only where it would leave the range of the display: brightness
+    gives nothing away, colour may.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stripes = np.tile([0, 0, 9, 9], (64, 16))
+    >>> noise = np.random.default_rng(0).normal(size=(64, 64))
+    >>> image, truth = mosaic([stripes, noise], 2, size=64, random_state=0)
+    >>> image.shape, image.dtype.name, truth.dtype.name, np.unique(truth).tolist()
+    ((64, 64), 'uint8', 'int32', [1, 2])
+    >>> [round(float(image[truth == k].mean())) for k in (1, 2)]
+    [128, 128]
+    """
+    shape = _check_size(size)
+    checked = _check_textures(textures)
+    if not 1 <= n_segments <= len(checked):
+        raise ValueError(
+            f"n_segments of mosaic must be 1 ... {len(checked)}, the number of textures given,"
+            f" got {n_segments}; pass more textures or ask for fewer segments"
+        )
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout of mosaic must be one of {', '.join(_LAYOUTS)}, got {layout!r}")
+    rng = np.random.default_rng(random_state)
+    drawn = np.sort(rng.choice(len(checked), n_segments, replace=False))
+    truth = _draw_layout(layout, n_segments, shape, rng)
+    image = np.empty(shape + checked[0].shape[2:], np.uint8)
+    for label, index in enumerate(drawn, start=1):
+        region = truth == label
+        image[region] = _fill(_crop(checked[index], shape, rng), region, rng)
+    return Mosaic(image, truth)
+
+
+def equalize_ranks(
+    values: ArrayLike, region: ArrayLike | None = None, random_state: int | np.random.Generator | None = 0
+) -> NDArray[np.float64]:
+    """Replace grey values by their ranks, which spread evenly over 0 ... 1.
+
+    Equal values are put in order by the mean of their 3x3 neighbourhood, and what is equal still,
+    at random; so every region of n pixels gets exactly the values (i + .5) / n, whatever its
+    histogram was.
+
+    Parameters
+    ----------
+    values : array-like, (H, W)
+        Grey values of any real dtype.
+    region : array-like of bool, (H, W), optional
+        The pixels to equalise; all when left out.
+    random_state : int, Generator or None, default=0
+        Orders what nothing else does.
+
+    Returns
+    -------
+    ndarray of float64, (n,)
+        The equalised values of the n pixels of the region, in row-major order.
+
+    Examples
+    --------
+    >>> equalize_ranks([[10, 30], [20, 99]]).tolist()
+    [0.125, 0.625, 0.375, 0.875]
+    """
+    grey = np.asarray(values, dtype=float)
+    inside = np.ones(grey.shape, bool) if region is None else np.asarray(region, bool)
+    rng = np.random.default_rng(random_state)
+    local_mean = ndimage.uniform_filter(grey, 3)
+    n = np.count_nonzero(inside)
+    order = np.lexsort((rng.random(n), local_mean[inside], grey[inside]))
+    ranks = np.empty(n)
+    ranks[order] = np.arange(n)
+    return (ranks + 0.5) / n
+
+
+def _check_size(size: int | tuple[int, int]) -> tuple[int, int]:
+    shape = (size, size) if isinstance(size, int | np.integer) else tuple(size)
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"size of mosaic must be a positive number or (height, width), got {size!r}")
+    return int(shape[0]), int(shape[1])
+
+
+def _check_textures(textures: Sequence[ArrayLike]) -> list[NDArray]:
+    checked = [np.asarray(texture) for texture in textures]
+    for position, texture in enumerate(checked):
+        described = f"textures[{position}] of mosaic has shape {texture.shape} and dtype {texture.dtype}"
+        if texture.ndim not in (2, 3) or (texture.ndim == 3 and texture.shape[2] != 3) or 0 in texture.shape:
+            raise ValueError(f"{described}; allowed are (h, w) and (h, w, 3)")
+        if texture.dtype.kind not in "buif" or not np.isfinite(texture).all():
+            raise ValueError(f"{described}; allowed are finite real numbers")
+        if texture.ndim != checked[0].ndim:
+            raise ValueError(f"{described}, but the first is {checked[0].shape}; give all grey or all colour")
+        is_float_colour = texture.ndim == 3 and texture.dtype.kind == "f"
+        if is_float_colour and not 0 <= texture.min() <= texture.max() <= 1:
+            raise ValueError(f"{described} and values outside 0 ... 1; scale colour to 0 ... 1")
+    return checked
+
+
+def _crop(texture: NDArray, shape: tuple[int, int], rng: np.random.Generator) -> NDArray:
+    """Cut a random piece of the shape asked for, mirrored onwards where the texture is smaller."""
+    missing = [max(0, side - have) for side, have in zip(shape, texture.shape, strict=False)]
+    if any(missing):
+        pad = [(0, more) for more in missing] + [(0, 0)] * (texture.ndim - 2)
+        texture = np.pad(texture, pad, mode="symmetric")
+    top, left = (rng.integers(have - side + 1) for side, have in zip(shape, texture.shape, strict=False))
+    return texture[top : top + shape[0], left : left + shape[1]]
+
+
+def _fill(crop: NDArray, region: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Give the uint8 values, (n,) or (n, 3), of the n pixels of a region filled with this crop."""
+    if crop.ndim == 2:
+        return _to_uint8(equalize_ranks(crop, region, rng))
+    colour = crop / (1.0 if crop.dtype.kind in "bf" else np.iinfo(crop.dtype).max)
+    grey = colour @ LUMA
+    target = equalize_ranks(grey, region, rng)
+    difference = (colour - grey[..., None])[region]
+    room = np.where(difference > 0, 1 - target[:, None], target[:, None])
+    within = np.divide(room, np.abs(difference), out=np.ones_like(room), where=difference != 0)
+    shrink = np.minimum(within.min(axis=1, keepdims=True), 1)
+    return _to_uint8(target[:, None] + shrink * difference)
+
+
+def _to_uint8(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    return np.clip(np.floor(values * 256), 0, 255).astype(np.uint8)
+
+
+def _draw_layout(
+    layout: str, n_segments: int, shape: tuple[int, int], rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Draw layouts until one has a fair share of the area for every label."""
+    draw, is_good = _LAYOUTS[layout]
+    smallest = SMALLEST_SHARE / n_segments * shape[0] * shape[1]
+    for _ in range(MAX_TRIES):
+        cells = draw(n_segments, shape, rng)
+        areas = np.bincount(cells.ravel(), minlength=n_segments + 1)[1:]
+        if areas.min() >= max(smallest, 1) and is_good(cells, n_segments):
+            return cells.astype(np.int32)
+    raise ValueError(
+        f"no {layout} layout of {n_segments} segments fits into {shape[0]} x {shape[1]} pixels"
+        f" after {MAX_TRIES} tries; take a larger size or fewer segments"
+    )
+
+
+def _draw_voronoi(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+    grid = np.indices(shape).reshape(2, -1).T.astype(float)
+    sites = rng.random((n_segments, 2)) * shape
+    coarse = grid[:: max(1, len(grid) // 4096)]
+    for _ in range(5):
+        nearest = cKDTree(sites).query(coarse)[1]
+        counts = np.bincount(nearest, minlength=n_segments)
+        for axis in range(2):
+            sums = np.bincount(nearest, weights=coarse[:, axis], minlength=n_segments)
+            sites[:, axis] = np.divide(sums, counts, out=sites[:, axis].copy(), where=counts > 0)
+    bent = grid + _smooth_displacement(shape, rng).reshape(2, -1).T
+    return cKDTree(sites).query(bent)[1].reshape(shape) + 1
+
+
+def _smooth_displacement(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw a random displacement of every pixel, (2, H, W), smooth enough to tear nothing apart."""
+    side = min(shape)
+    noise = ndimage.gaussian_filter(rng.normal(size=(2, *shape)), (0, side / 20, side / 20))
+    return 0.025 * side * noise / noise.std(axis=(1, 2), keepdims=True)
+
+
+def _is_one_blob_each(cells: NDArray[np.intp], n_segments: int) -> bool:
+    return all(ndimage.label(cells == label)[1] == 1 for label in range(1, n_segments + 1))
+
+
+def _draw_scattered(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+    n_cells = 3 * n_segments
+    grid = np.indices(shape).reshape(2, -1).T
+    cells = cKDTree(rng.random((n_cells, 2)) * shape).query(grid)[1].reshape(shape)
+    pairs = _touching(cells, n_cells)
+    shuffled = np.tile(np.repeat(np.arange(1, n_segments + 1), 3), (500, 1))
+    rng.permuted(shuffled, axis=1, out=shuffled)
+    n_alike = (shuffled[:, pairs[0]] == shuffled[:, pairs[1]]).sum(axis=1)
+    return shuffled[np.argmin(n_alike)][cells]
+
+
+def _touching(cells: NDArray[np.intp], n_cells: int) -> NDArray[np.intp]:
+    """List the pairs of cells with a common border, (2, n_pairs)."""
+    touch = np.zeros((n_cells, n_cells), bool)
+    touch[cells[1:], cells[:-1]] = True
+    touch[cells[:, 1:], cells[:, :-1]] = True
+    return np.array(np.nonzero(np.triu(touch | touch.T, k=1)))
+
+
+def _draw_grid(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+    n_rows = max(1, round(np.sqrt(n_segments)))
+    rows = np.array_split(rng.permutation(n_segments) + 1, n_rows)
+    bottoms = np.cumsum([len(row) for row in rows]) / n_segments * shape[0]
+    row_of = np.searchsorted(bottoms, np.arange(shape[0]) + 0.5)
+    columns = (np.arange(shape[1]) + 0.5) / shape[1]
+    strips = np.array([row[(columns * len(row)).astype(int)] for row in rows])
+    return strips[row_of]
+
+
+def _is_any_layout_good(cells: NDArray[np.intp], n_segments: int) -> bool:
+    return True
+
+
+_LAYOUTS: dict[str, tuple[Callable, Callable]] = {
+    "voronoi": (_draw_voronoi, _is_one_blob_each),
+    "scattered": (_draw_scattered, _is_any_layout_good),
+    "grid": (_draw_grid, _is_any_layout_good),
+}
