@@ -1,0 +1,458 @@
+"""The seam: everything that can act as a matrix of co-occurrence counts.
+
+A count matrix ``n`` (N sites x M features) is anything with ``shape``, ``n @ A`` and ``n.T @ B``. NumPy
+arrays and scipy.sparse matrices already are; :class:`WindowedCounts` is the implicit one of images, whose
+entries are local histograms that are never written down. No model asks which of them it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+__all__ = [
+    "Aggregate",
+    "WindowedCounts",
+    "aggregate",
+    "check_counts",
+    "column_totals",
+    "groups_of",
+    "is_implicit",
+    "row_blocks",
+    "row_totals",
+    "split_counts",
+]
+
+CountMatrix = Any  # an array, a sparse matrix, or an implicit operator of this module
+
+_BORDERS = {"zero": cv2.BORDER_CONSTANT, "symmetric": cv2.BORDER_REFLECT}
+_BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
+
+
+class _Implicit:
+    """An operator with ``shape``, ``@`` and ``.T @``; subclasses say how the two products are made."""
+
+    shape: tuple[int, int]
+    groups: NDArray[np.intp]
+
+    def __matmul__(self, A: NDArray[Any]) -> NDArray[Any]:
+        A = np.asarray(A)
+        if A.shape[0] != self.shape[1]:
+            raise ValueError(f"n @ A needs A with {self.shape[1]} rows, got shape {A.shape}")
+        return self._product(A.reshape(A.shape[0], -1)).reshape(self.shape[0], *A.shape[1:])
+
+    @property
+    def T(self) -> _Transposed:
+        """The transpose, which multiplies from the left: ``n.T @ B``."""
+        return _Transposed(self)
+
+    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+
+
+class _Transposed:
+    def __init__(self, operator: _Implicit) -> None:
+        self._operator = operator
+        self.shape = operator.shape[::-1]
+
+    @property
+    def T(self) -> _Implicit:
+        return self._operator
+
+    def __matmul__(self, B: NDArray[Any]) -> NDArray[Any]:
+        B = np.asarray(B)
+        if B.shape[0] != self.shape[1]:
+            raise ValueError(f"n.T @ B needs B with {self.shape[1]} rows, got shape {B.shape}")
+        return self._operator._adjoint(B.reshape(B.shape[0], -1)).reshape(self.shape[0], *B.shape[1:])
+
+
+class WindowedCounts(_Implicit):
+    """Local histograms of quantised channels round every pixel, as an implicit count matrix.
+
+    Row ``i`` holds, for every channel, the histogram of the bins in a square window centred on pixel ``i``
+    ([1]_ section 6.3: the sites are pixels, the features are filter responses). The table of N x C * n_bins
+    entries is never formed: ``n @ A`` looks ``A`` up per channel and box-filters the sum, ``n.T @ B``
+    box-filters ``B`` and bins it per channel.
+
+    Parameters
+    ----------
+    bins : uint8 array of shape (C, H, W)
+        The bin of every pixel in every channel, below ``n_bins``.
+    window : int or sequence of C ints
+        Side of the window in pixels, odd; one for all channels or one each. 1 means bare pixels.
+    n_bins : int, default=40
+        Bins a channel.
+    mask : bool array of shape (H, W), optional
+        True where there is data. Pixels outside are counted in no window, and their rows are zero.
+    weights : sequence of C floats, optional
+        Weight of each channel; 1 each by default.
+    normalize : bool, default=True
+        Divide each channel's histogram by the number of valid pixels in its window, so that every channel
+        of a row sums to its weight. False keeps the counts.
+    border : {"zero", "symmetric"}, default="zero"
+        What lies beyond the image: nothing, or its mirror image (half-sample symmetric). Both make the
+        box filter self-adjoint, so that ``<n A, B> = <A, n.T B>``.
+
+    Attributes
+    ----------
+    shape : tuple (H * W, C * n_bins)
+    groups : intp array of shape (C * n_bins,)
+        The channel of every column; a profile sums to one within each.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> bins = np.array([[[0, 1], [1, 1]]], dtype=np.uint8)
+    >>> n = WindowedCounts(bins, window=3, n_bins=2, normalize=False)
+    >>> n @ np.eye(2)
+    array([[1., 3.],
+           [1., 3.],
+           [1., 3.],
+           [1., 3.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        bins: NDArray[np.uint8],
+        window: int | Sequence[int] = 1,
+        *,
+        n_bins: int = 40,
+        mask: NDArray[np.bool_] | None = None,
+        weights: ArrayLike | None = None,
+        normalize: bool = True,
+        border: str = "zero",
+    ) -> None:
+        self.bins = _check_bins(bins, n_bins)
+        C, H, W = self.bins.shape
+        self.n_bins = n_bins
+        self.image_shape = (H, W)
+        self.shape = (H * W, C * n_bins)
+        self.groups = np.repeat(np.arange(C), n_bins)
+        self.windows = _check_windows(window, C)
+        self.mask = _check_mask(mask, (H, W))
+        self.weights = np.ones(C, np.float32) if weights is None else np.asarray(weights, np.float32)
+        if self.weights.shape != (C,) or (self.weights < 0).any():
+            raise ValueError(f"weights must be {C} non-negative numbers, one a channel, got {weights!r}")
+        if border not in _BORDERS:
+            raise ValueError(f"border must be one of {sorted(_BORDERS)}, got {border!r}")
+        self.border = border
+        self.normalize = normalize
+        self._valid = None if self.mask is None else self.mask.astype(np.float32)
+        self._scales = {w: np.flatnonzero(self.windows == w) for w in np.unique(self.windows)}
+        self._norms = {w: self._row_norm(int(w)) for w in self._scales}
+
+    def _box(self, field: NDArray[Any], window: int) -> NDArray[Any]:
+        if window == 1:
+            return field
+        return cv2.boxFilter(
+            field, -1, (window, window), normalize=False, borderType=_BORDERS[self.border]
+        ).reshape(field.shape)
+
+    def _row_norm(self, window: int) -> NDArray[np.float32]:
+        """Factor of every row at one window side, shape (H, W); zero where there is no data."""
+        valid = np.ones(self.image_shape, np.float32) if self._valid is None else self._valid
+        norm = 1.0 / np.maximum(self._box(valid, window), 1.0) if self.normalize else np.ones_like(valid)
+        return (norm * valid).astype(np.float32)
+
+    def _product(self, A: NDArray[Any]) -> NDArray[np.float32]:
+        H, W = self.image_shape
+        K = A.shape[1]
+        tables = (A.reshape(len(self.bins), self.n_bins, K) * self.weights[:, None, None]).astype(np.float32)
+        out = np.zeros((H * W, K), np.float32)
+        for k in range(K):
+            total = out[:, k].reshape(H, W)
+            for window, channels in self._scales.items():
+                field = np.zeros((H, W), np.float32)
+                for c in channels:
+                    field += tables[c, :, k][self.bins[c]]
+                if self._valid is not None:
+                    field *= self._valid
+                total += self._box(field, int(window)) * self._norms[window]
+        return out
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[np.float64]:
+        H, W = self.image_shape
+        K = B.shape[1]
+        out = np.empty((len(self.bins), self.n_bins, K))
+        for k in range(K):
+            column = np.ascontiguousarray(B[:, k], dtype=np.float32).reshape(H, W)
+            for window, channels in self._scales.items():
+                field = self._box(column * self._norms[window], int(window))
+                if self._valid is not None:
+                    field = field * self._valid
+                flat = field.ravel()
+                for c in channels:
+                    out[c, :, k] = np.bincount(self.bins[c].ravel(), flat, self.n_bins)[: self.n_bins]
+        out *= self.weights[:, None, None]
+        return out.reshape(-1, K)
+
+    def __getitem__(self, rows: slice) -> sp.csr_array:
+        """Write out the rows of a slice of pixels (row-major) as CSR; memory grows with the slice."""
+        start, stop, step = rows.indices(self.shape[0])
+        H, W = self.image_shape
+        top, bottom = start // W, min(H, -(-stop // W))
+        dense = self._strip(top, bottom).reshape(-1, self.shape[1])
+        return sp.csr_array(dense[start - top * W : stop - top * W : step])
+
+    def _strip(self, top: int, bottom: int) -> NDArray[np.float32]:
+        """Explicit histograms of the image rows top..bottom, shape (bottom - top, W, C * n_bins)."""
+        H, W = self.image_shape
+        out = np.empty((bottom - top, W, len(self.bins), self.n_bins), np.float32)
+        for window, channels in self._scales.items():
+            halo = int(window) // 2
+            y0, y1 = max(0, top - halo), min(H, bottom + halo)
+            for c in channels:
+                strip = self.bins[c, y0:y1]
+                for b in range(self.n_bins):
+                    plane = (strip == b).astype(np.float32)
+                    if self._valid is not None:
+                        plane *= self._valid[y0:y1]
+                    out[:, :, c, b] = self._box(plane, int(window))[top - y0 : bottom - y0]
+            out[:, :, channels] *= self._norms[window][top:bottom, :, None, None]
+        out *= self.weights[:, None]
+        return out.reshape(bottom - top, W, -1)
+
+
+class Aggregate(NamedTuple):
+    """What :func:`aggregate` returns: the coarse counts and how many fine rows each coarse row holds."""
+
+    counts: CountMatrix
+    sizes: NDArray[np.float64]
+
+
+class _AggregatedCounts(_Implicit):
+    """Row sums of an implicit matrix, still implicit: prolong, multiply, restrict."""
+
+    def __init__(self, fine: _Implicit, parent: NDArray[np.intp], n_rows: int) -> None:
+        self.fine = fine
+        self.parent = parent
+        self.groups = fine.groups
+        self.shape = (n_rows, fine.shape[1])
+
+    def _product(self, A: NDArray[Any]) -> NDArray[np.float64]:
+        fine = self.fine @ A
+        inside = self.parent >= 0
+        parent = self.parent if inside.all() else self.parent[inside]
+        return np.stack(
+            [
+                np.bincount(parent, column if inside.all() else column[inside], self.shape[0])
+                for column in fine.T
+            ],
+            axis=1,
+        )
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        fine = B[np.maximum(self.parent, 0)].astype(np.float32)
+        fine[self.parent < 0] = 0.0
+        return self.fine.T @ fine
+
+
+def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> Aggregate:
+    """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1]_ section 5.4).
+
+    The likelihood of assignments that are constant on every block is the same on both levels.
+
+    Parameters
+    ----------
+    n : count matrix of shape (N, M)
+    parent : int array of shape (N,)
+        The coarse row of every row; -1 for rows that belong to none (no data).
+    n_rows : int, optional
+        Number of coarse rows; ``parent.max() + 1`` by default.
+
+    Returns
+    -------
+    Aggregate
+        ``counts`` of shape (n_rows, M), of the kind of ``n`` (for an implicit matrix it stays implicit), and
+        ``sizes`` of shape (n_rows,), the number of rows of ``n`` in each.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> aggregate(np.array([[1, 0], [2, 1], [0, 5]]), [0, 0, 1]).counts
+    array([[3., 1.],
+           [0., 5.]])
+    """
+    parent = np.asarray(parent)
+    if parent.shape != (n.shape[0],):
+        raise ValueError(f"parent must have one entry a row, shape ({n.shape[0]},), got {parent.shape}")
+    rows = int(parent.max(initial=-1)) + 1 if n_rows is None else n_rows
+    inside = np.flatnonzero(parent >= 0)
+    sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
+    if is_implicit(n):
+        return Aggregate(_AggregatedCounts(n, parent.astype(np.intp), rows), sizes)
+    restrict = sp.csr_array(
+        (np.ones(len(inside)), (parent[inside], inside)), shape=(rows, n.shape[0])
+    )
+    return Aggregate(restrict @ n, sizes)
+
+
+def is_implicit(n: CountMatrix) -> bool:
+    """Whether ``n`` is an operator of this module, whose entries are not stored."""
+    return isinstance(n, _Implicit)
+
+
+def row_totals(n: CountMatrix) -> NDArray[np.float64]:
+    """Occurrences of every row, shape (N,)."""
+    return np.asarray(n @ np.ones(n.shape[1]), dtype=np.float64)
+
+
+def column_totals(n: CountMatrix) -> NDArray[np.float64]:
+    """Occurrences of every column, shape (M,)."""
+    return np.asarray(n.T @ np.ones(n.shape[0]), dtype=np.float64)
+
+
+def groups_of(n: CountMatrix) -> NDArray[np.intp]:
+    """Which channel each column belongs to, shape (M,); one channel for plain matrices."""
+    groups = getattr(n, "groups", None)
+    return np.zeros(n.shape[1], np.intp) if groups is None else groups
+
+
+def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice, sp.csr_array]]:
+    """Yield ``(slice, CSR)`` for consecutive blocks of rows, for models that need the entries.
+
+    Parameters
+    ----------
+    n : count matrix of shape (N, M)
+    rows : int, optional
+        Rows a block; by default so many that a block stays below about 16 million entries.
+
+    Yields
+    ------
+    rows : slice
+    block : scipy.sparse.csr_array of shape (stop - start, M)
+    """
+    stored = n if sp.issparse(n) else None
+    if stored is not None:
+        n = stored = sp.csr_array(stored)
+    if rows is None:
+        per_row = stored.nnz / max(1, n.shape[0]) if stored is not None else n.shape[1]
+        rows = max(1, int(_BLOCK_ENTRIES / max(1.0, per_row)))
+    for start in range(0, n.shape[0], rows):
+        block = slice(start, min(start + rows, n.shape[0]))
+        yield block, sp.csr_array(n[block])
+
+
+def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
+    """Return ``X`` as a count matrix that models can use, or say in a sentence why it is none.
+
+    Parameters
+    ----------
+    X : array-like, scipy sparse matrix, or implicit count matrix
+        Non-negative and finite; fractional counts are allowed. Empty rows and columns are allowed.
+    owner, name : str
+        Who asks, and what the argument is called; for the message.
+
+    Returns
+    -------
+    float64 (or float32, if it was) array, CSR array of these types, or the operator itself
+
+    Raises
+    ------
+    TypeError
+        Complex, object or string entries.
+    ValueError
+        Not two-dimensional, empty, NaN, infinite or negative entries, no occurrence at all.
+    """
+    if is_implicit(X):
+        return X
+    sparse = sp.issparse(X)
+    matrix = sp.csr_array(X) if sparse else np.asarray(X)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(
+            f"{owner} needs {name} as a table with at least one row and one column, got shape {matrix.shape}"
+        )
+    if matrix.dtype.kind not in "buif":
+        raise TypeError(f"{owner} needs {name} with real numbers, got dtype {matrix.dtype}")
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    values = np.asarray(matrix.data if sparse else matrix)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{owner} got NaN or infinity in {name}; counts must be finite")
+    if values.size and values.min() < 0:
+        raise ValueError(f"Negative values in data passed to {owner}: counts in {name} must be at least 0")
+    if not values.any():
+        raise ValueError(f"{owner} got only zeros in {name}; there is no occurrence to explain")
+    return matrix
+
+
+def split_counts(
+    n: CountMatrix, fractions: Sequence[float], random_state: int | np.random.RandomState | None = None
+) -> list[sp.csr_array]:
+    """Deal the occurrences (not the cells) of ``n`` out at random, for example 80 / 10 / 10 per cent.
+
+    Parameters
+    ----------
+    n : array or sparse matrix of shape (N, M)
+        Whole non-negative numbers.
+    fractions : sequence of floats
+        Shares of the parts; positive, with sum one.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    list of CSR arrays of shape (N, M)
+        They sum to ``n``.
+
+    Raises
+    ------
+    ValueError
+        Fractional counts, or fractions that are not positive or do not sum to one.
+
+    Examples
+    --------
+    >>> train, test = split_counts(np.full((2, 3), 10), [0.9, 0.1], random_state=0)
+    >>> int(train.sum()), int(test.sum())
+    (54, 6)
+    """
+    shares = np.asarray(fractions, dtype=float)
+    if shares.ndim != 1 or not len(shares) or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-9:
+        raise ValueError(f"fractions must be positive numbers with sum 1, got {list(fractions)}")
+    matrix = sp.coo_array(check_counts(n, owner="split_counts", name="n"))
+    if not np.array_equal(matrix.data, np.rint(matrix.data)):
+        raise ValueError("split_counts deals out single occurrences and needs whole numbers, got fractions")
+    rng = check_random_state(random_state)
+    entry = rng.permutation(np.repeat(np.arange(matrix.nnz), matrix.data.astype(np.intp)))
+    cuts = np.rint(np.cumsum(shares)[:-1] * len(entry)).astype(np.intp)
+    parts = (np.bincount(part, minlength=matrix.nnz).astype(float) for part in np.split(entry, cuts))
+    return [sp.csr_array((part, matrix.coords), matrix.shape) for part in parts]
+
+
+def _check_bins(bins: NDArray[np.uint8], n_bins: int) -> NDArray[np.uint8]:
+    bins = np.asarray(bins)
+    if bins.ndim != 3 or bins.dtype != np.uint8 or 0 in bins.shape:
+        raise ValueError(f"bins must be a uint8 array (C, H, W), got {bins.dtype} of shape {bins.shape}")
+    if not 1 <= n_bins <= 256 or bins.max() >= n_bins:
+        raise ValueError(f"bins must be below n_bins (1 to 256), got n_bins={n_bins} and a bin {bins.max()}")
+    return bins
+
+
+def _check_windows(window: int | Sequence[int], n_channels: int) -> NDArray[np.intp]:
+    windows = np.broadcast_to(np.asarray(window, dtype=np.intp), (n_channels,))
+    if (windows < 1).any() or (windows % 2 == 0).any():
+        raise ValueError(f"window must be odd and at least 1 pixel, got {window!r}")
+    return windows
+
+
+def _check_mask(mask: NDArray[np.bool_] | None, shape: tuple[int, int]) -> NDArray[np.bool_] | None:
+    if mask is None:
+        return None
+    mask = np.asarray(mask, dtype=bool)
+    if mask.shape != shape:
+        raise ValueError(f"mask shape {mask.shape} does not match image {shape}")
+    return None if mask.all() else mask
