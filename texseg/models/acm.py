@@ -1,0 +1,245 @@
+"""The asymmetric clustering model (ACM): every row belongs to one cluster, every cluster has one profile.
+
+Also known as one-sided clustering, distributional clustering and histogram clustering. With profiles
+``q`` (K, M), mixing proportions ``rho`` (K,) and counts ``n`` (N, M), [1]_ section 3:
+
+    scores_ik = sum_j n_ij log q_jk                      the likelihood (Eq. 21), without its constant
+    Q_ik      ~ rho_k exp(beta scores_ik)                E-step (Eq. 29, 60); hard: the largest (Eq. 23)
+    q_jk      ~ sum_i Q_ik n_ij                          M-step (Eq. 24)
+    rho_k     = 1/N sum_i Q_ik                           (Eq. 31)
+    p(j | i)  = sum_k Q_ik q_jk                          prediction (Eq. 32)
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts import CountMatrix, groups_of, row_blocks
+from texseg.models.base import (
+    FLOOR,
+    ClusteringModel,
+    Stats,
+    extrapolate,
+    group_sums,
+    log_floored,
+    normalise,
+    normalise_profiles,
+    per_site,
+    working_dtype,
+)
+from texseg.posteriors import Floats
+
+
+class Profiles(NamedTuple):
+    """Parameters of the ACM."""
+
+    profiles: Floats
+    """(K, M), ``q``; rows sum to one within each group of columns."""
+    weights: Floats
+    """(K,), ``rho``; sum to one."""
+
+
+class Instability(NamedTuple):
+    """Where clusters would split: their first phase transitions."""
+
+    beta: Floats
+    """(K,), the critical inverse temperature of every cluster; infinite for one that cannot split."""
+    directions: Floats
+    """(M, K), the leading directions, as changes of ``log q``."""
+
+
+@dataclass(frozen=True)
+class HistogramClustering(ClusteringModel):
+    """The ACM as the driver sees it; see the top of this file for the equations."""
+
+    def scores(self, n: CountMatrix, params: Profiles) -> Floats:
+        """``sum_j n_ij log q_jk``, shape (N, K)."""
+        dtype = working_dtype(n)
+        return np.asarray(n @ log_floored(params.profiles, dtype).T, dtype=dtype)
+
+    def contrast(
+        self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Floats | None = None
+    ) -> Floats:
+        """Difference of the site scores, with a single product."""
+        ratio = log_floored(one.profiles) - log_floored(other.profiles)
+        dtype = working_dtype(n)
+        return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
+
+    def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
+        """Eq. 24 and 31 of the memo."""
+        return Profiles(normalise_profiles(stats.counts, groups), normalise(stats.sizes))
+
+    def relax(self, old: Profiles, new: Profiles, eta: float, groups: NDArray[np.intp]) -> Profiles:
+        """Over-relaxed profiles and proportions, normalised."""
+        return Profiles(
+            normalise_profiles(extrapolate(old.profiles, new.profiles, eta), groups),
+            normalise(extrapolate(old.weights, new.weights, eta)),
+        )
+
+    def initial(
+        self,
+        n: CountMatrix,
+        n_clusters: int,
+        rng: np.random.RandomState,
+        row_weights: Floats | None = None,
+        spread: float = 0.05,
+    ) -> Profiles:
+        """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
+        groups = groups_of(n)
+        marginal = normalise_profiles(np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups)
+        noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
+        return Profiles(
+            normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters)
+        )
+
+    def cluster_energies(self, stats: Stats, groups: NDArray[np.intp]) -> Floats:
+        """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
+        S = stats.counts
+        totals = np.broadcast_to(group_sums(S, groups), S.shape)
+        return -(S * (log_floored(S) - log_floored(totals))).sum(axis=1)
+
+    def n_distinct(self, params: Profiles) -> int:
+        """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
+        return count_distinct(params.profiles[params.weights > FLOOR])
+
+    def instabilities(
+        self,
+        n: CountMatrix,
+        params: Profiles,
+        Q: Floats,
+        rng: np.random.RandomState,
+        row_weights: Floats | None = None,
+        max_iter: int = 50,
+        tol: float = 1e-3,
+    ) -> Instability:
+        """Find the critical inverse temperatures and the directions in which the clusters would split.
+
+        Cluster k becomes unstable when ``beta`` exceeds ``1 / lambda``, with ``lambda`` the largest
+        eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
+        (``X`` the residuals, ``D`` the cluster's occurrences in each group). All clusters share the two
+        products of each step of the power iteration.
+
+        Parameters
+        ----------
+        n : count matrix of shape (N, M)
+        params : Profiles
+        Q : array of shape (N, K)
+            The posteriors; the profiles are their centroids.
+        rng : RandomState
+            For the first vector.
+        row_weights : array of shape (N,), optional
+        max_iter, tol : int, float
+            Stop after so many steps, or when no eigenvalue changes by more than this fraction.
+
+        Returns
+        -------
+        Instability
+
+        Examples
+        --------
+        Two groups of rows, (9, 1) and (1, 9): all 10 log-odds of a row move together, so that the
+        eigenvalue is 10 * .8**2 = 6.4 and the transition is at beta = 1 / 6.4.
+
+        >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
+        >>> model = HistogramClustering()
+        >>> start = model.initial(n, 1, None)
+        >>> transition = model.instabilities(n, start, np.ones((100, 1)), np.random.RandomState(0))
+        >>> float(transition.beta[0].round(4))
+        0.1562
+        """
+        q, groups, dtype = params.profiles.T, groups_of(n), working_dtype(n)
+        c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)
+        within = (Q / c[:, None]).astype(dtype)
+        occurrences = group_sums(np.asarray(n.T @ Q, dtype=np.float64).T, groups).T
+        scale = np.where(occurrences > 0, 1.0 / np.maximum(occurrences, FLOOR), 0.0)
+        # the inner product of the space of directions, in which the operator is self-adjoint
+        metric = q * occurrences
+        u = _centred(rng.standard_normal(q.shape), q, groups)
+        eigenvalues = np.zeros(q.shape[1])
+        for _ in range(max_iter):
+            u /= np.sqrt(np.maximum((metric * u * u).sum(axis=0), FLOOR**2))
+            t = np.asarray(n @ u.astype(dtype))
+            before, eigenvalues = eigenvalues, np.einsum("nk,nk,nk->k", within, t, t, dtype=np.float64)
+            moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
+            u = _centred(np.where(q > FLOOR, moved / np.maximum(q, FLOOR), 0.0), q, groups)
+            if (np.abs(eigenvalues - before) <= tol * eigenvalues).all():
+                break
+        with np.errstate(divide="ignore"):
+            return Instability(1.0 / eigenvalues, u)
+
+    def plus_plus(
+        self,
+        n: CountMatrix,
+        n_clusters: int,
+        rng: np.random.RandomState,
+        row_weights: Floats | None = None,
+        shrink: float = 0.5,
+    ) -> Profiles:
+        """Start from rows far apart: k-means++ with the Kullback-Leibler divergence as the distance.
+
+        Each profile is that of a row, mixed with ``shrink`` of the marginal, since a single row has zeros;
+        a row is drawn with probability proportional to what it would gain, ``n_i D(n_i | nearest profile)``.
+        """
+        groups = groups_of(n)
+        marginal = self.initial(n, 1, rng).profiles
+        best = self.scores(n, Profiles(marginal, np.ones(1)))[:, 0].astype(np.float64)
+        bound = saturated_scores(n)
+        profiles = []
+        for _ in range(n_clusters):
+            gain = np.maximum(bound - best, 0.0)
+            total = gain.sum()
+            chance = gain / total if total > 0 else np.full(len(gain), 1.0 / len(gain))
+            e = np.zeros((n.shape[0], 1))
+            e[rng.choice(len(gain), p=chance)] = 1.0
+            row = normalise_profiles(np.asarray(n.T @ e, dtype=np.float64).T, groups)
+            profiles.append((1 - shrink) * row + shrink * marginal)
+            score = self.scores(n, Profiles(profiles[-1], np.ones(1)))[:, 0]
+            best = score.astype(np.float64) if len(profiles) == 1 else np.maximum(best, score)
+        return Profiles(np.concatenate(profiles), np.full(n_clusters, 1.0 / n_clusters))
+
+
+def saturated_scores(n: CountMatrix) -> Floats:
+    """``sum_j n_ij log n_{j|i}`` (N,): the score of every row under its own histogram, the highest possible.
+
+    Examples
+    --------
+    >>> bool(np.isclose(saturated_scores(np.array([[2.0, 2.0]]))[0], 4 * np.log(0.5)))
+    True
+    """
+    groups, out = groups_of(n), np.empty(n.shape[0])
+    indicator = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)
+    for rows, block in row_blocks(n):
+        entries = block.copy()
+        entries.data = block.data * np.log(np.maximum(block.data, FLOOR))
+        totals = block @ indicator
+        out[rows] = entries.sum(axis=1) - (totals * np.log(np.maximum(totals, FLOOR))).sum(axis=1)
+    return out
+
+
+def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
+    """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
+
+    Examples
+    --------
+    >>> count_distinct(np.array([[0.5, 0.5], [0.501, 0.499], [0.9, 0.1]]))
+    2
+    """
+    kept: list[Floats] = []
+    for profile in profiles:
+        limit = 2 * tolerance * profile.sum()
+        if all(np.abs(profile - other).sum() > limit for other in kept):
+            kept.append(profile)
+    return len(kept)
+
+
+def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
+    """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
+    return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T

@@ -1,0 +1,197 @@
+"""What all models share: expected counts, profiles, and the interface that the driver sees.
+
+A model is a value without state. Its parameters are a NamedTuple of non-negative arrays, whose last axis sums
+to one (within each group of columns, where that axis runs over features). The driver sees two functions:
+``step``, one EM iteration, and ``relax``, a point on the line through two parameter sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts import CountMatrix, groups_of
+from texseg.posteriors import Floats, Posterior, SoftMax
+
+FLOOR = 1e-12
+"""Probabilities below this count as this much inside logarithms, so that no count is impossible."""
+
+RELAX_FLOOR = 0.1
+"""An over-relaxed step leaves every probability at least this fraction of what the plain step gives."""
+
+
+class Stats(NamedTuple):
+    """Expected counts of clusters; they add over blocks of rows, masks and images."""
+
+    counts: Floats
+    """(K, M), ``sum_i Q_ik n_ij``."""
+    sizes: Floats
+    """(K,), ``sum_i c_i Q_ik``: sites of every cluster."""
+
+
+class Step(NamedTuple):
+    """One EM iteration: where it leads, and what it saw where it started."""
+
+    params: Any
+    """The parameters after the M-step."""
+    free_energy: float
+    """F in nats at the parameters BEFORE the M-step, with the posteriors of this step."""
+    posteriors: Any
+    """What the next step may start from: (N, K) for clusterings, None for observation-level models."""
+    stats: Any = None
+    """The expected counts of which the M-step was made, of clusterings."""
+
+
+def working_dtype(n: CountMatrix) -> np.dtype:
+    """float64 for a float64 matrix; float32 for float32 and for implicit matrices."""
+    return np.dtype(np.float64 if getattr(n, "dtype", np.float32) == np.float64 else np.float32)
+
+
+def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
+    """Sum the columns (K, M) of each group, and put the sum back at each column: shape (K, M) or (K, 1).
+
+    Examples
+    --------
+    >>> group_sums(np.array([[1.0, 2.0, 5.0]]), np.array([0, 0, 1]))
+    array([[3., 3., 5.]])
+    """
+    if groups.max(initial=0) == 0:
+        return rows.sum(axis=1, keepdims=True)
+    one_hot = (groups[:, None] == np.arange(groups.max() + 1)).astype(rows.dtype)
+    return (rows @ one_hot)[:, groups]
+
+
+def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
+    """Profiles (K, M) that sum to one within each group; a cluster without counts gets the pooled profile.
+
+    Parameters
+    ----------
+    counts : array of shape (K, M), non-negative
+    groups : int array of shape (M,)
+        The group (channel) of every column.
+
+    Returns
+    -------
+    array of shape (K, M)
+        Uniform in groups in which nobody has counts.
+
+    Examples
+    --------
+    >>> normalise_profiles(np.array([[1.0, 3.0], [0.0, 0.0]]), np.array([0, 0]))
+    array([[0.25, 0.75],
+           [0.25, 0.75]])
+    """
+    totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
+    if totals.min(initial=1.0) > 0:
+        return counts / totals
+    pooled = counts.sum(axis=0, keepdims=True)
+    pooled_totals = group_sums(pooled, groups)
+    uniform = 1.0 / np.bincount(groups)[groups]
+    pooled = np.where(pooled_totals > 0, pooled / np.where(pooled_totals > 0, pooled_totals, 1), uniform)
+    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), pooled)
+
+
+def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> Floats:
+    """``log(max(p, FLOOR))`` in the dtype asked for."""
+    return np.log(np.maximum(probabilities, FLOOR)).astype(dtype, copy=False)
+
+
+def extrapolate(old: Floats, new: Floats, eta: float) -> Floats:
+    """``(1 - eta) old + eta new`` ([1]_ Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+    return np.maximum(old + eta * (new - old), RELAX_FLOOR * new)
+
+
+def normalise(weights: Floats) -> Floats:
+    """Divide by the sum of the last axis; uniform where that is zero."""
+    total = weights.sum(axis=-1, keepdims=True)
+    safe = np.where(total > 0, total, 1)
+    return np.where(total > 0, weights / safe, 1.0 / weights.shape[-1])
+
+
+def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
+    """Divide the rows by the number of sites each stands for; rows without sites become zero."""
+    if row_weights is None:
+        return scores
+    inverse = np.where(row_weights > 0, 1.0 / np.maximum(row_weights, FLOOR), 0.0)
+    return scores * inverse[:, None].astype(scores.dtype)
+
+
+@dataclass(frozen=True)
+class ClusteringModel:
+    """A model that assigns whole rows to clusters: scores, expected counts, M-step, and a posterior policy.
+
+    Parameters
+    ----------
+    posterior : Posterior, default=SoftMax()
+        From scores to assignments, see `texseg.posteriors`.
+    """
+
+    posterior: Posterior = field(default_factory=SoftMax)
+
+    monotone: ClassVar[bool] = True
+    """Whether the theory says that F never rises."""
+
+    def scores(self, n: CountMatrix, params: Any) -> Floats:
+        """Log-likelihood of every row in every cluster, shape (N, K)."""
+        raise NotImplementedError  # pragma: no cover - interface
+
+    def stats(self, n: CountMatrix, Q: Floats, row_weights: Floats | None = None) -> Stats:
+        """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K)."""
+        c = np.ones(len(Q)) if row_weights is None else row_weights
+        counts = np.asarray(n.T @ Q, dtype=np.float64).T
+        return Stats(counts, np.asarray(c @ Q, dtype=np.float64))
+
+    def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Any:
+        """Maximise the expected log-likelihood."""
+        raise NotImplementedError  # pragma: no cover - interface
+
+    def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
+        """Return the over-relaxed parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
+        raise NotImplementedError  # pragma: no cover - interface
+
+    def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
+        """Scores a site: those of the row divided by the number of sites it stands for."""
+        return per_site(self.scores(n, params), row_weights)
+
+    def step(
+        self,
+        n: CountMatrix,
+        params: Any,
+        beta: float,
+        posteriors: Floats | None = None,
+        row_weights: Floats | None = None,
+    ) -> Step:
+        """One EM iteration at inverse temperature ``beta``.
+
+        Parameters
+        ----------
+        n : count matrix of shape (N, M)
+        params : NamedTuple
+        beta : float
+        posteriors : array of shape (N, K), optional
+            Those of the step before, for policies that start from them.
+        row_weights : array of shape (N,), optional
+            How many sites each row stands for; one each by default.
+        """
+        scores = self.site_scores(n, params, row_weights)
+        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
+        stats = self.stats(n, Q, row_weights)
+        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
+
+    def contrast(
+        self, n: CountMatrix, one: Any, other: Any, row_weights: Floats | None = None
+    ) -> Floats:
+        """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""
+        return self.site_scores(n, one, row_weights) - self.site_scores(n, other, row_weights)
+
+    def with_posterior(self, posterior: Posterior) -> Self:
+        """Return the same model with another posterior policy."""
+        return replace(self, posterior=posterior)
