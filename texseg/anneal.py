@@ -35,10 +35,10 @@ __all__ = [
 ETA_GROWTH = 1.2
 """Factor by which over-relaxation grows while it succeeds."""
 
-POWER_STEPS = 4
+POWER_STEPS = 2
 """Power iterations to find the direction in which a cluster is first split."""
 
-HALVES_STEPS = 3
+HALVES_STEPS = 2
 """EM steps within a cluster to improve a new split before it is judged."""
 
 MOVES = 5
@@ -264,7 +264,7 @@ def grow(
     n_extra: int = 3,
     row_weights: Floats | None = None,
     max_moves: int = MOVES,
-    settle_steps: int = 8,
+    settle_steps: int = 6,
 ) -> Iterator[State]:
     """Grow clusters at one temperature by splits, with split-and-merge moves at each number, and back down.
 
@@ -286,7 +286,7 @@ def grow(
         Sites each row stands for; rows of weight 0 are without data.
     max_moves : int, default=5
         Split-and-merge moves at each number of clusters, at most.
-    settle_steps : int, default=8
+    settle_steps : int, default=6
         EM steps after each change, at most.
 
     Yields

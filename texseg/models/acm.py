@@ -27,6 +27,7 @@ from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Stats,
+    count_distinct,
     extrapolate,
     group_sums,
     log_floored,
@@ -222,22 +223,6 @@ def saturated_scores(n: CountMatrix) -> Floats:
         totals = block @ indicator
         out[rows] = entries.sum(axis=1) - (totals * np.log(np.maximum(totals, FLOOR))).sum(axis=1)
     return out
-
-
-def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
-    """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
-
-    Examples
-    --------
-    >>> count_distinct(np.array([[0.5, 0.5], [0.501, 0.499], [0.9, 0.1]]))
-    2
-    """
-    kept: list[Floats] = []
-    for profile in profiles:
-        limit = 2 * tolerance * profile.sum()
-        if all(np.abs(profile - other).sum() > limit for other in kept):
-            kept.append(profile)
-    return len(kept)
 
 
 def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:

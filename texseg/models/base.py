@@ -124,6 +124,22 @@ def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
     return scores * inverse[:, None].astype(scores.dtype)
 
 
+def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
+    """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
+
+    Examples
+    --------
+    >>> count_distinct(np.array([[0.5, 0.5], [0.501, 0.499], [0.9, 0.1]]))
+    2
+    """
+    kept: list[Floats] = []
+    for profile in profiles:
+        limit = 2 * tolerance * profile.sum()
+        if all(np.abs(profile - other).sum() > limit for other in kept):
+            kept.append(profile)
+    return len(kept)
+
+
 @dataclass(frozen=True)
 class ClusteringModel:
     """A model that assigns whole rows to clusters: scores, expected counts, M-step, and a posterior policy.
