@@ -1,0 +1,114 @@
+"""What an image file says about itself before a pixel is decoded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.geo import Georeference
+
+
+@dataclass(frozen=True)
+class Header:
+    """Size, type and metadata of an image file, read without decoding it.
+
+    Attributes
+    ----------
+    format : str
+        Format found in the content, whatever the name of the file says.
+    shape : tuple of int
+        Extent of each axis of the stored image, palette expanded and alpha left out.
+    axes : str
+        One letter an axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes),
+        ``?`` where the file does not say.
+    dtype : numpy.dtype
+        Type of the pixel values.
+    has_alpha : bool
+        The file holds an alpha channel beside those counted in `shape`.
+    orientation : int
+        EXIF orientation, 1 to 8; 1 is upright.
+    nodata : float or None
+        Value that the file declares to mean "no data".
+    geo : Georeference or None
+        Where the pixels lie on the earth.
+    notes : tuple of str
+        What a user should know about how the file is read.
+    """
+
+    format: str
+    shape: tuple[int, ...]
+    axes: str
+    dtype: np.dtype
+    has_alpha: bool = False
+    orientation: int = 1
+    nodata: float | None = None
+    geo: Georeference | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def extent(self, letter: str) -> int:
+        """Product of the extents of the axes with this letter, 1 where there is none."""
+        return math.prod(n for n, axis in zip(self.shape, self.axes, strict=True) if axis == letter)
+
+    @property
+    def height(self) -> int:
+        """Number of rows as stored, before the orientation is applied."""
+        return self.extent("Y")
+
+    @property
+    def width(self) -> int:
+        """Number of columns as stored, before the orientation is applied."""
+        return self.extent("X")
+
+    @property
+    def n_channels(self) -> int:
+        """Number of colour or band channels, alpha not counted."""
+        return self.extent("C")
+
+    @property
+    def n_pages(self) -> int:
+        """Number of pages, frames or planes."""
+        return self.extent("P")
+
+
+class Decoded(NamedTuple):
+    """One decoded page, channels last; the masks (H, W) are None where they would be True everywhere."""
+
+    pixels: NDArray
+    opaque: NDArray[np.bool_] | None = None
+    stored: NDArray[np.bool_] | None = None
+
+
+class ImageSource(Protocol):
+    """An opened image file of one format."""
+
+    @property
+    def header(self) -> Header:
+        """What the file says about itself."""
+        ...
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode one page, the axes of the stored image named by `axes`."""
+        ...
+
+    def decode_indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a single-page palette image, else None."""
+        ...
+
+
+def split_alpha(pixels: NDArray, header: Header) -> Decoded:
+    """Separate the last channel as alpha where the header says there is one; alpha 0 is no data."""
+    if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
+        opaque = pixels[..., -1] != 0
+        return Decoded(pixels[..., 0] if header.n_channels == 1 else pixels[..., :-1], opaque)
+    return Decoded(pixels)
+
+
+def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    """Pixels that are in both masks, None standing for all pixels."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second

@@ -1,0 +1,338 @@
+"""Images from files: the content decides, and what cannot be read whole is refused.
+
+The values are those of the file: no rescaling, no change of type. Palettes are expanded to colours, CMYK
+becomes RGB, an alpha channel becomes part of the mask, and photographs are turned upright.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.errors import ImageReadError, ImageTooLargeError, MalformedFileError, UnsuitableImageError
+from texseg.io.exif import upright
+from texseg.io.forecast import forecast
+from texseg.io.geo import Georeference, read_world_file
+from texseg.io.header import Header, ImageSource, both
+from texseg.io.jpeg import JpegSource
+from texseg.io.jpeg2000 import Jpeg2000Source
+from texseg.io.npy import NpySource
+from texseg.io.pillow_formats import PillowSource
+from texseg.io.png import PngSource
+from texseg.io.sniff import SNIFF_BYTES, require_image_format
+
+MAX_PIXELS = 178_956_970
+"""Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
+
+_SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
+
+
+class Image(NamedTuple):
+    """An image read from a file, upright, channels last.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (H, W) or (H, W, C)
+        Values as stored, in the type they are stored in.
+    mask : ndarray of bool, shape (H, W), or None
+        True where a pixel is valid; None where all are.
+    channel_axis : int or None
+        -1 for an image with channels, None for one without.
+    nodata : float or None
+        Value that stands for "no data", given by the caller or by the file; already part of `mask`.
+    geo : Georeference or None
+        Where the pixels lie on the earth.
+    header : Header
+        What the file says about itself.
+    notes : tuple of str
+        What a user should know about how the file was read.
+    """
+
+    pixels: NDArray
+    mask: NDArray[np.bool_] | None
+    channel_axis: int | None
+    nodata: float | None
+    geo: Georeference | None
+    header: Header
+    notes: tuple[str, ...]
+
+
+def read_image(
+    path: str | os.PathLike[str],
+    *,
+    page: int | None = None,
+    channel_axis: int | None = None,
+    max_pixels: int | None = MAX_PIXELS,
+    ignore_alpha: bool = False,
+    nodata: float | None = None,
+) -> Image:
+    """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000 or NumPy ``.npy`` file.
+
+    The format is found in the content, whatever the name says.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    page : int, optional
+        Which page of a file with several, counted from 0. Without it such a file is refused.
+    channel_axis : int, optional
+        Axis of the stored array that holds the channels, for ``.npy`` arrays of three axes and for files
+        whose pages are meant as channels. Files that say themselves where their channels are need none.
+    max_pixels : int or None, default=178956970
+        Largest image that is decoded; the header is asked before anything else. None for no limit.
+        A pixel of more than four channels counts for more, a quarter for each channel.
+    ignore_alpha : bool, default=False
+        Take transparent pixels for valid ones.
+    nodata : float, optional
+        Value that stands for "no data"; the default is what the file declares (GDAL's tag).
+
+    Returns
+    -------
+    Image
+        Pixels, mask and metadata.
+
+    Raises
+    ------
+    ImageReadError
+        The file is missing, truncated, corrupt, or no image.
+    ImageTooLargeError
+        The image is larger than `max_pixels`.
+    ValueError
+        The file is sound but holds several pages, complex numbers, or an array that is no image.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ramp.npy"
+    >>> np.save(path, np.arange(6.0).reshape(2, 3))
+    >>> read_image(path).pixels
+    array([[0., 1., 2.],
+           [3., 4., 5.]])
+    """
+    with _opened(path, max_pixels) as (source, header):
+        header = _with_settled_axes(header, page, channel_axis)
+        if "P" in header.axes and page is None:
+            raise UnsuitableImageError(_several_pages(header.n_pages))
+        _check_size(header, 1, max_pixels)
+        return _read_page(source, header, page or 0, ignore_alpha, nodata)
+
+
+def read_pages(
+    path: str | os.PathLike[str],
+    *,
+    channel_axis: int | None = None,
+    max_pixels: int | None = MAX_PIXELS,
+    ignore_alpha: bool = False,
+    nodata: float | None = None,
+) -> list[Image]:
+    """Read all pages of a file, in order; the parameters are those of `read_image`.
+
+    The limit `max_pixels` is for all pages together.
+    """
+    with _opened(path, max_pixels) as (source, header):
+        header = _with_settled_axes(header, 0, channel_axis)
+        _check_size(header, header.n_pages, max_pixels)
+        return [_read_page(source, header, page, ignore_alpha, nodata) for page in range(header.n_pages)]
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a file says about itself, without decoding its pixels or limiting their number."""
+    with _opened(path, None) as (_, header):
+        return header
+
+
+def read_mask(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.bool_]:
+    """Read a mask (H, W) from an image file: every value but zero, in any channel, means valid."""
+    image = read_image(path, max_pixels=max_pixels)
+    valid = image.pixels != 0
+    if image.channel_axis is not None:
+        valid = valid.any(axis=-1)
+    return valid if image.mask is None else valid & image.mask
+
+
+def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:
+    """Read a label image (H, W): palette indices or grey values as they are, colours numbered from 1.
+
+    Colours that are not in a palette are numbered in the order of their red, green and blue values.
+    """
+    with _opened(path, max_pixels) as (source, header):
+        _check_size(header, header.n_pages, max_pixels)
+        labels = source.decode_indices()
+        if labels is not None:
+            return upright(labels, header.orientation).astype(np.int32)
+    pixels = read_image(path, max_pixels=max_pixels).pixels
+    if pixels.ndim == 3:
+        colours, labels = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
+        return (labels.reshape(pixels.shape[:2]) + 1).astype(np.int32)
+    if pixels.dtype.kind == "f" and not (np.isfinite(pixels) & (pixels == np.rint(pixels))).all():
+        raise UnsuitableImageError(f"{Path(path).name}: labels must be whole numbers, got fractions")
+    if pixels.size and (pixels.max() > np.iinfo(np.int32).max or pixels.min() < np.iinfo(np.int32).min):
+        raise UnsuitableImageError(f"{Path(path).name}: labels do not fit into 32 bits")
+    return pixels.astype(np.int32)
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str], max_pixels: int | None) -> Iterator[tuple[ImageSource, Header]]:
+    """Open a file as the format its content announces; every failure names the file and says why."""
+    name = Path(path).name or os.fspath(path)
+    try:
+        with _open_regular_file(Path(path)) as stream:
+            source = _source(Path(path), stream, max_pixels)
+            header = source.header
+            yield source, header if header.geo else replace(header, geo=read_world_file(Path(path)))
+    except (UnsuitableImageError, ImageTooLargeError) as error:
+        raise type(error)(f"{name}: {error}") from error
+    except MemoryError as error:
+        raise ImageTooLargeError(f"{name}: there is not enough memory to decode the image") from error
+    except Exception as error:  # decoders raise many kinds on broken files
+        raise ImageReadError(f"{name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """One line that says why a file cannot be read."""
+    if isinstance(error, MalformedFileError):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if "truncated" in str(error):
+        return "file is truncated"
+    said = " ".join(str(error).split())
+    return f"file is corrupt ({said[:100] or type(error).__name__})"
+
+
+def _open_regular_file(path: Path) -> BinaryIO:
+    if path.is_symlink() and not path.exists():
+        raise MalformedFileError("symbolic link that leads nowhere")
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise MalformedFileError("this is a folder, not an image")
+    if not stat.S_ISREG(mode):
+        raise MalformedFileError("this is a device or a pipe, not a file")
+    return path.open("rb")
+
+
+def _source(path: Path, stream: BinaryIO, max_pixels: int | None) -> ImageSource:
+    """Parse the header in the way of the format; formats that are parsed in memory have a limited size."""
+    format = require_image_format(stream.read(SNIFF_BYTES))
+    size = os.fstat(stream.fileno()).st_size
+    stream.seek(0)
+    if format == "TIFF":
+        from texseg.io.tiff import TiffSource
+
+        return TiffSource(stream, size)
+    if format == "NPY":
+        return NpySource(path)
+    if max_pixels is not None and size > _SIDE_DATA_BYTES + 8 * max_pixels:
+        raise ImageTooLargeError(f"file of {size / 1e9:.1f} GB; {_remedy(max_pixels)}")
+    data = stream.read()
+    if format == "PNG":
+        return PngSource(data)
+    if format == "JPEG":
+        return JpegSource(data)
+    if format == "JPEG 2000":
+        return Jpeg2000Source(data)
+    return PillowSource(format, data)
+
+
+def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
+    """Settle which axis is which from the file's own word and the caller's."""
+    if channel_axis is not None:
+        header = replace(header, axes=_with_channel_axis(header, channel_axis))
+    elif "?" in header.axes:
+        if page is None:
+            raise UnsuitableImageError(
+                f"array of shape {header.shape} does not say what its axes are; "
+                "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
+            )
+        header = replace(header, axes="PYX")
+    if page is not None and not 0 <= page < header.n_pages:
+        raise UnsuitableImageError(f"page {page} does not exist, pages are 0 to {header.n_pages - 1}")
+    return header
+
+
+def _with_channel_axis(header: Header, channel_axis: int) -> str:
+    """Axes with the channels where the caller says, unless the file itself says otherwise."""
+    axes, n_axes = header.axes, len(header.shape)
+    if not -n_axes <= channel_axis < n_axes:
+        raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {header.shape}")
+    position = channel_axis % n_axes
+    if n_axes == 2 or axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
+        raise UnsuitableImageError(
+            f"channel_axis={channel_axis} contradicts the file, whose axes {header.shape} are {axes}"
+        )
+    if "?" in axes:
+        return "".join("C" if i == position else "YX"[i - (i > position)] for i in range(n_axes))
+    return axes[:position] + "C" + axes[position + 1 :]
+
+
+def _several_pages(n_pages: int) -> str:
+    last = n_pages - 1
+    return f"{n_pages} pages: choose one with page=N (--page N, from 0 to {last}), or all with --page all"
+
+
+def _remedy(max_pixels: int) -> str:
+    return f"limit {max_pixels / 1e6:.0f} Mpx, raise with --max-pixels / max_pixels="
+
+
+def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
+    """Refuse images above the limit, before anything of their size is allocated."""
+    n_pixels = header.height * header.width * n_pages
+    if max_pixels is None or n_pixels * max(1.0, header.n_channels / 4) <= max_pixels:
+        return
+    pages = f" x {n_pages} pages" if n_pages > 1 else ""
+    channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
+    memory = forecast(n_pixels, header.n_channels).memory
+    raise ImageTooLargeError(
+        f"{header.width} x {header.height}{pages} = {n_pixels / 1e6:.0f} Mpx{channels}, "
+        f"about {memory / 1e9:.0f} GB needed; {_remedy(max_pixels)}"
+    )
+
+
+def _read_page(
+    source: ImageSource, header: Header, page: int, ignore_alpha: bool, nodata: float | None
+) -> Image:
+    """Decode one page and put everything known about it together."""
+    pixels, opaque, valid = source.decode(header.axes, page)
+    if pixels.shape != (header.height, header.width) + ((header.n_channels,) if "C" in header.axes else ()):
+        raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
+    if not ignore_alpha:
+        valid = both(valid, opaque)
+    nodata = header.nodata if nodata is None else nodata
+    if nodata is not None:
+        valid = both(valid, ~_equals(pixels, nodata))
+    notes = list(header.notes)
+    if header.orientation != 1 and header.geo is None:  # a georeference speaks of the pixels as stored
+        pixels = np.ascontiguousarray(upright(pixels, header.orientation))
+        valid = None if valid is None else upright(valid, header.orientation)
+        notes.append(f"turned upright (EXIF orientation {header.orientation})")
+    if valid is not None:
+        n_invalid = valid.size - np.count_nonzero(valid)
+        valid = valid if n_invalid else None
+    if valid is not None:
+        notes.append(f"{n_invalid} pixels are no data (transparent, masked or equal to the no-data value)")
+    channel_axis = -1 if pixels.ndim == 3 else None
+    return Image(pixels, valid, channel_axis, nodata, header.geo, header, tuple(notes))
+
+
+def _equals(pixels: NDArray, nodata: float) -> NDArray[np.bool_]:
+    """Pixels (H, W) all of whose channels hold the no-data value, compared in the type of the image."""
+    if pixels.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            value = np.float64(nodata).astype(pixels.dtype)
+        same = np.isnan(pixels) if np.isnan(value) else pixels == value
+    elif float(nodata).is_integer():
+        same = pixels == int(nodata)
+    else:
+        same = np.zeros(pixels.shape, dtype=bool)
+    return same.all(axis=-1) if same.ndim == 3 else same

@@ -1,0 +1,88 @@
+"""Which format a file is in, by its first bytes; its name does not matter."""
+
+from __future__ import annotations
+
+import re
+
+from texseg.io.errors import MalformedFileError
+
+_IMAGE_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"\x89PNG\r\n\x1a\n", "PNG"),
+    (r"\xff\xd8\xff", "JPEG"),
+    (r"II\*\x00|MM\x00\*|II\+\x00|MM\x00\+", "TIFF"),
+    (r"BM.{10}\x00\x00", "BMP"),
+    (r"RIFF.{4}WEBP", "WebP"),
+    (r"GIF8[79]a", "GIF"),
+    (r"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51", "JPEG 2000"),
+    (r"\x93NUMPY", "NPY"),
+)
+
+_UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"....ftyp(heic|heix|hevc|mif1|msf1)", "HEIC"),
+    (r"....ftypavi[fs]", "AVIF"),
+    (r"8BPS", "Photoshop"),
+    (r"P[1-7]\s", "PNM"),
+    (r"SIMPLE  =", "FITS"),
+    (r".{128}DICM", "DICOM"),
+    (r"\x89HDF", "HDF5"),
+)
+
+_OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"version https://git-lfs", "Git LFS pointer"),
+    (r"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
+    (r"(\xef\xbb\xbf)?\s*<\?xml|(\xef\xbb\xbf)?\s*<svg", "XML or SVG document"),
+    (r"%PDF", "PDF document"),
+    (r"%!PS", "PostScript document"),
+    (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz)"),
+    (r"\x1f\x8b", "gzip archive"),
+    (r"7z\xbc\xaf|Rar!", "archive"),
+    (r"....ftyp", "video"),
+    (r"#!", "script"),
+    (r"\x80[\x02-\x05]", "Python pickle"),
+)
+
+_READABLE = "PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000 and NumPy .npy"
+SNIFF_BYTES = 512
+
+
+def _match(signatures: tuple[tuple[str, str], ...], start: bytes, flags: int = 0) -> str | None:
+    for pattern, name in signatures:
+        if re.match(pattern.encode("latin-1"), start, re.DOTALL | flags):
+            return name
+    return None
+
+
+def image_format(start: bytes) -> str | None:
+    """Name of the image format that the first bytes of a file announce, None for anything else.
+
+    Examples
+    --------
+    >>> image_format(b"GIF89a..."), image_format(b"hello")
+    ('GIF', None)
+    """
+    return _match(_IMAGE_SIGNATURES, start)
+
+
+def require_image_format(start: bytes) -> str:
+    """Name of the image format, or an error that says what the file is instead."""
+    found = image_format(start)
+    if found is not None:
+        return found
+    if not start:
+        raise MalformedFileError("empty file")
+    unread = _match(_UNREAD_SIGNATURES, start)
+    if unread is not None:
+        raise MalformedFileError(f"{unread} files are not read; convert it to one of {_READABLE}")
+    raise MalformedFileError(f"{_describe(start)}, not an image")
+
+
+def _describe(start: bytes) -> str:
+    known = _match(_OTHER_SIGNATURES, start, re.IGNORECASE)
+    if known is not None:
+        return known
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 3:  # not merely a character cut at the end of the sample
+            return "unknown content"
+    return "text file" if b"\0" not in start else "unknown content"

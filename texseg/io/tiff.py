@@ -1,0 +1,288 @@
+"""TIFF files: which of their planes are pages and which are channels is read from their tags."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.errors import MalformedFileError, UnsuitableImageError
+from texseg.io.geo import GDAL_NODATA, TiffTag, georeference_of_tags
+from texseg.io.header import Decoded, Header, both
+from texseg.io.jpeg import cmyk_to_rgb
+
+_ORIENTATION = 274
+_WHITE_IS_ZERO, _PALETTE, _INKS = 0, 3, 5
+_COLOUR_SAMPLES = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 34892: 3}  # by PhotometricInterpretation
+_ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated alpha
+_REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
+_LARGEST_SEGMENT = 2**28
+_MOST_PAGES = 2**20
+
+
+def _check_page_chain(stream: BinaryIO, file_size: int) -> None:
+    """Follow the chain of page entries to its end; tifffile would leave out what lies behind a break."""
+    stream.seek(0)
+    start = stream.read(16)
+    order = "<" if start[:2] == b"II" else ">"
+    is_big = start[2:4] in (b"+\0", b"\0+")
+    count_format, offset_format, entry_bytes, first = ("Q", "Q", 20, 8) if is_big else ("H", "I", 12, 4)
+    count_bytes, offset_bytes = struct.calcsize("<" + count_format), struct.calcsize("<" + offset_format)
+    seen: set[int] = set()
+    position = first
+    while True:
+        if position + offset_bytes > file_size:
+            raise MalformedFileError("file is truncated")
+        stream.seek(position)
+        (offset,) = struct.unpack(order + offset_format, stream.read(offset_bytes))
+        if offset == 0:
+            return
+        if offset in seen or len(seen) > _MOST_PAGES:
+            raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
+        seen.add(offset)
+        if offset + count_bytes > file_size:
+            raise MalformedFileError("file is truncated")
+        stream.seek(offset)
+        (n_entries,) = struct.unpack(order + count_format, stream.read(count_bytes))
+        position = offset + count_bytes + n_entries * entry_bytes
+
+
+def _axis_letters(axes: str) -> str:
+    """Translate tifffile's axes: samples, or else declared channels, are channels; the rest are pages."""
+    channel = "S" if "S" in axes else "C"
+    return "".join(axis if axis in "YX" else "C" if axis == channel else "P" for axis in axes)
+
+
+def _area(series: Any) -> int:
+    return series.shape[series.axes.index("Y")] * series.shape[series.axes.index("X")]
+
+
+def _choose_series(tiff: Any) -> tuple[Any, list[Any]]:
+    """Return the main image of a file, and the others: thumbnails, masks."""
+    images = [series for series in tiff.series if "Y" in series.axes and "X" in series.axes and _area(series)]
+    main = [s for s in images if not s.keyframe.subfiletype & (_REDUCED_IMAGE | _MASK_IMAGE)] or images
+    if not main:
+        raise MalformedFileError("there is no image in this TIFF file")
+    largest = max(main, key=_area)
+    rivals = [s for s in main if s is not largest and _area(s) == _area(largest)]
+    if rivals:
+        raise UnsuitableImageError(
+            f"{1 + len(rivals)} images of equal size but different type; save the one you mean by itself"
+        )
+    return largest, [s for s in images if s is not largest]
+
+
+def _nodata_value(page: Any) -> float | None:
+    tag = page.tags.get(GDAL_NODATA)
+    try:
+        return None if tag is None else float(str(tag.value).strip("\0 "))
+    except ValueError:
+        return None
+
+
+def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
+    """Tell which strips or tiles a sparse file leaves out; a file that ends too early is refused."""
+    keyframe = page.keyframe
+    expected = 1 if keyframe.is_contiguous else math.prod(keyframe.chunked)
+    offsets, counts = np.array(page.dataoffsets, np.uint64), np.array(page.databytecounts, np.uint64)
+    if keyframe.is_contiguous:
+        counts = np.array([math.prod(keyframe.shaped) * keyframe.dtype.itemsize], np.uint64)
+    if len(offsets) < expected or len(counts) < expected:
+        raise MalformedFileError("strips or tiles are missing, file is corrupt")
+    offsets, counts = offsets[:expected], counts[:expected]
+    if (offsets + counts > file_size).any() or (offsets > file_size).any():
+        raise MalformedFileError("file is truncated")
+    missing = (offsets == 0) & (counts == 0)
+    if ((offsets == 0) | (counts == 0))[~missing].any():
+        raise MalformedFileError("strips or tiles are missing, file is corrupt")
+    return missing
+
+
+def _stored_pixels(page: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Pixels (H, W) that lie in stored strips or tiles, None where all do."""
+    if not missing.any():
+        return None
+    keyframe = page.keyframe
+    height, width = keyframe.imagelength, keyframe.imagewidth
+    rows, columns = (
+        (keyframe.tilelength, keyframe.tilewidth) if keyframe.is_tiled else (keyframe.rowsperstrip, width)
+    )
+    grid = ~missing.reshape(-1, math.ceil(height / rows), math.ceil(width / columns)).any(axis=0)
+    return np.repeat(np.repeat(grid, rows, axis=0)[:height], columns, axis=1)[:, :width]
+
+
+class TiffSource:
+    """A TIFF file, opened from a binary stream."""
+
+    def __init__(self, stream: BinaryIO, file_size: int):
+        from tifffile import TiffFile
+
+        self._file_size = file_size
+        _check_page_chain(stream, file_size)
+        stream.seek(0)
+        try:
+            self._series, others = _choose_series(TiffFile(stream, _multifile=False))
+        except (MalformedFileError, UnsuitableImageError):
+            raise
+        except Exception as error:  # tifffile raises many kinds on broken files
+            raise MalformedFileError(f"TIFF structure is broken ({error})") from error
+        self._keyframe = self._series.keyframe
+        self._mask_page = next((s.pages[0] for s in others if self._is_mask_of_main(s)), None)
+        self._check_supported()
+        self._stored_axes = _axis_letters(self._series.axes)
+        self._alpha = self._alpha_index()
+        self.header = self._describe(others)
+
+    def _is_mask_of_main(self, series: Any) -> bool:
+        key = series.keyframe
+        main = self._keyframe
+        same_size = key.imagelength == main.imagelength and key.imagewidth == main.imagewidth
+        return bool(key.subfiletype & _MASK_IMAGE) and same_size
+
+    def _check_supported(self) -> None:
+        key = self._keyframe
+        if key.dtype is None or self._series.dtype is None:
+            raise MalformedFileError(f"{key.bitspersample}-bit samples of this kind are not supported")
+        if self._series.dtype.kind not in "buif":
+            raise UnsuitableImageError(
+                f"image of shape {self._series.shape} and dtype {self._series.dtype}; expected real numbers"
+            )
+        if key.imagedepth > 1:
+            raise UnsuitableImageError("volumetric TIFF tiles are not read; save the planes as pages")
+        if int(key.photometric) not in _COLOUR_SAMPLES:
+            name = getattr(key.photometric, "name", key.photometric)
+            raise MalformedFileError(f"TIFF colour space {name} is not supported; save it as RGB or grey")
+        segment = (key.tilelength * key.tilewidth if key.is_tiled else 0) * key.samplesperpixel
+        if segment * key.dtype.itemsize > _LARGEST_SEGMENT:
+            raise MalformedFileError(f"TIFF tiles of {key.tilewidth} x {key.tilelength} pixels make no sense")
+
+    def _alpha_index(self) -> int | None:
+        """Index of the alpha channel among the samples."""
+        if "S" not in self._series.axes:
+            return None
+        n_colours = _COLOUR_SAMPLES[int(self._keyframe.photometric)]
+        kinds = self._keyframe.extrasamples
+        found = [n_colours + i for i, kind in enumerate(kinds) if kind in _ALPHA_SAMPLES]
+        n_samples = self._series.shape[self._series.axes.index("S")]
+        return found[0] if found and found[0] < n_samples else None
+
+    def _describe(self, others: list[Any]) -> Header:
+        shape, axes = list(self._series.shape), self._stored_axes
+        photometric = int(self._keyframe.photometric)
+        dtype = self._series.dtype
+        if "C" in axes:
+            channel = axes.index("C")
+            shape[channel] -= self._alpha is not None
+            if photometric == _INKS and shape[channel] == 4:
+                shape[channel] = 3
+            if shape[channel] == 1:
+                del shape[channel]
+                axes = axes.replace("C", "")
+        elif photometric == _PALETTE:
+            shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
+        tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags]
+        geo = georeference_of_tags(tags)
+        return Header(
+            format="TIFF",
+            shape=tuple(shape),
+            axes=axes,
+            dtype=np.dtype(dtype).newbyteorder("="),
+            has_alpha=self._alpha is not None,
+            orientation=self._orientation(),
+            nodata=_nodata_value(self._keyframe),
+            geo=geo,
+            notes=tuple(
+                f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
+                for s in others
+                if not self._is_mask_of_main(s)
+            ),
+        )
+
+    def _orientation(self) -> int:
+        tag = self._keyframe.tags.get(_ORIENTATION)
+        return tag.value if tag is not None and tag.value in range(1, 9) else 1
+
+    def _palette(self) -> NDArray:
+        """Palette (N, 3), 8 bits where its 16-bit entries hold no more."""
+        colours = np.asarray(self._keyframe.colormap).T
+        if colours.ndim != 2 or colours.shape[1] != 3:
+            raise MalformedFileError("TIFF palette is missing, file is corrupt")
+        if colours.max(initial=0) < 256:
+            return colours.astype(np.uint8)
+        return (colours // 257).astype(np.uint8) if (colours % 257 == 0).all() else colours
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode one page, channels last, colours expanded; missing tiles and masked pixels are not valid."""
+        pixels, stored = self._read(page if "P" in axes else None)
+        letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
+        if "C" in letters:
+            pixels = np.moveaxis(pixels, letters.index("C"), -1)
+        opaque = None
+        if self._alpha is not None:
+            opaque = pixels[..., self._alpha] != 0
+            pixels = np.delete(pixels, self._alpha, axis=-1)
+        pixels = self._to_light(pixels)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[..., 0]
+        if self._mask_page is not None:
+            stored = both(stored, self._mask_page.asarray() != 0)
+        return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque, stored)
+
+    def decode_indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a single-page palette image, None for other kinds."""
+        if int(self._keyframe.photometric) != _PALETTE or self.header.n_pages > 1:
+            return None
+        return self._read(None)[0]
+
+    def _read(self, page: int | None) -> tuple[NDArray, NDArray[np.bool_] | None]:
+        """Read the stored array, or the part of it that belongs to one page, and where it is valid."""
+        series, key = self._series, self._keyframe
+        leading = series.shape[: len(series.shape) - len(key.shape)]
+        if len(series.pages) != math.prod(leading) or series.shape[len(leading) :] != key.shape:
+            return self._read_contiguous(page)
+        numbers = np.arange(len(series.pages)).reshape(leading)
+        if page is not None:
+            numbers = _take_page(numbers, self._stored_axes, page)
+        planes, stored = [], None
+        for number in numbers.ravel():
+            plane = series.pages[int(number)]
+            stored = both(stored, _stored_pixels(plane, _missing_segments(plane, self._file_size)))
+            planes.append(plane.asarray())
+        return np.stack(planes).reshape(*numbers.shape, *key.shape), stored
+
+    def _read_contiguous(self, page: int | None) -> tuple[NDArray, None]:
+        """Read a stack that is stored in one piece behind a single page entry."""
+        series = self._series
+        if series.dataoffset is None or series.dataoffset + series.nbytes > self._file_size:
+            raise MalformedFileError("file is truncated")
+        stack = series.asarray()
+        return (stack if page is None else _take_page(stack, self._stored_axes, page)), None
+
+    def _to_light(self, pixels: NDArray) -> NDArray:
+        """Expand palettes, turn inks into RGB and inverted grey values round."""
+        photometric = int(self._keyframe.photometric)
+        if photometric == _PALETTE:
+            palette = self._palette()
+            if pixels.max() >= len(palette):
+                raise MalformedFileError("TIFF palette is too short, file is corrupt")
+            return palette[pixels]
+        if photometric == _INKS and pixels.ndim == 3 and pixels.shape[2] == 4 and pixels.dtype.kind == "u":
+            return cmyk_to_rgb(np.iinfo(pixels.dtype).max - pixels)
+        if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "b":
+            return ~pixels
+        if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
+            return pixels.dtype.type((1 << self._keyframe.bitspersample) - 1) - pixels
+        return pixels
+
+
+def _take_page(array: NDArray, axes: str, page: int) -> NDArray:
+    """Pick one page: its number counts through the page axes in the order they are stored in."""
+    positions = [i for i, axis in enumerate(axes[: array.ndim]) if axis == "P"]
+    indices = np.unravel_index(page, [array.shape[i] for i in positions])
+    picked: list[Any] = [slice(None)] * array.ndim
+    for position, index in zip(positions, indices, strict=True):
+        picked[position] = index
+    return array[tuple(picked)]
