@@ -1,0 +1,121 @@
+"""What both inference methods of FiniteM3 share: the parameters and the words of a block of documents.
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from texseg.models.m3.dirichlet import expected_log, kl_to_symmetric
+
+__all__ = ["Array", "Expectation", "Inference", "Topics", "Words", "normalise_rows", "omega_from"]
+
+Array = NDArray[np.float64]
+
+
+class Topics(NamedTuple):
+    """Parameters of the two topic spaces."""
+
+    first: Array
+    """(K1, M); Dirichlet parameters of the topics if these are integrated out, else probabilities."""
+    second: Array
+    """(K2, M), likewise."""
+    omega: float
+    alpha: tuple[float, float]
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Weights of the two spaces in Eq. 7."""
+        return (1.0 + self.omega) / 2.0, (1.0 - self.omega) / 2.0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """K1 and K2."""
+        return len(self.first), len(self.second)
+
+
+class Expectation(NamedTuple):
+    """What an E-step on a block of documents returns."""
+
+    memory: Any
+    """Variational parameters of the documents; the next E-step may start from them."""
+    bounds: Array
+    """(D,), lower bound of the log-likelihood of each document, in nats."""
+    stats: tuple[Array, ...]
+    """Expected counts; they add over blocks."""
+
+
+class Inference(Protocol):
+    """How FiniteM3 bounds the likelihood; implemented by `Switch` and `Pairs`."""
+
+    def flat(self, n: sp.csr_array, sizes: tuple[int, int]) -> Any:
+        """Memory of documents about which nothing is known."""
+
+    def expect(self, n: sp.csr_array, memory: Any, topics: Topics, max_steps: int) -> Expectation:
+        """E-step, started from `memory`."""
+
+    def choose(self, n: sp.csr_array, better: NDArray[np.bool_], one: Any, other: Any) -> Any:
+        """Memory that follows `one` for the documents in `better`, `other` for the rest."""
+
+    def gamma(self, memory: Any) -> Array:
+        """Dirichlet parameters of both memberships, (D, K1 + K2)."""
+
+    def maximise(self, stats: tuple[Array, ...], topics: Topics, omega: float | None) -> Topics:
+        """M-step for the topics, and for omega unless it is given."""
+
+    def topic_bound(self, topics: Topics) -> float:
+        """Compute what the prior of the topics adds to the bound."""
+
+    def means(self, topics: Topics) -> Topics:
+        """Give the same with topics as probabilities."""
+
+
+class Words(NamedTuple):
+    """The non-zero entries of a block of documents, with the document of each."""
+
+    counts: sp.csr_array
+    rows: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, n: sp.csr_array) -> Words:
+        """Read off the rows of a CSR block."""
+        return cls(n, np.repeat(np.arange(n.shape[0]), np.diff(n.indptr)))
+
+    def per_document(self, values: Array) -> Array:
+        """Sum values of the entries, (nnz,), over each document, (D,)."""
+        return np.bincount(self.rows, values, self.counts.shape[0]).astype(np.float64)
+
+    def with_values(self, values: Array) -> sp.csr_array:
+        """Keep the pattern, replace the values."""
+        return sp.csr_array((values, self.counts.indices, self.counts.indptr), self.counts.shape)
+
+
+def expected_log_memberships(gamma: Array, K1: int) -> Array:
+    """Return ``E[log pi]`` of both sides, side by side, (D, K1 + K2)."""
+    return np.hstack([expected_log(gamma[:, :K1]), expected_log(gamma[:, K1:])])
+
+
+def membership_divergence(gamma: Array, K1: int, alpha: tuple[float, float]) -> Array:
+    """Compute the divergence of q(pi1) q(pi2) from their priors, (D,), in nats."""
+    return kl_to_symmetric(gamma[:, :K1], alpha[0]) + kl_to_symmetric(gamma[:, K1:], alpha[1])
+
+
+def side_by_side(alpha: tuple[float, float], sizes: tuple[int, int]) -> Array:
+    """Lay out the two symmetric priors of the memberships as one row, (K1 + K2,)."""
+    return np.repeat(alpha, sizes)
+
+
+def normalise_rows(expected: Array, fallback: Array) -> Array:
+    """Scale rows to sum one; rows without any count are taken from `fallback`."""
+    totals = expected.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
+
+
+def omega_from(first: float, second: float) -> float:
+    """Find the omega in 0 ... 1 that fits the occurrences explained by each space; exact, being concave."""
+    return float(np.clip((first - second) / (first + second), 0.0, 1.0))
