@@ -1,0 +1,122 @@
+"""What a label image holds: its segments and connected regions as tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SegmentRow(NamedTuple):
+    """One label: its pixels, its share of all labelled pixels, and the box [top, bottom) x [left, right)."""
+
+    label: int
+    name: str
+    pixels: int
+    fraction: float
+    top: int
+    left: int
+    bottom: int
+    right: int
+    mean_confidence: float | None
+
+
+class RegionRow(NamedTuple):
+    """One connected region of a label; the fields after `region` are those of `SegmentRow`."""
+
+    region: int
+    label: int
+    name: str
+    pixels: int
+    fraction: float
+    top: int
+    left: int
+    bottom: int
+    right: int
+    mean_confidence: float | None
+
+
+def segment_table(
+    labels: NDArray[np.integer], confidence: NDArray[np.floating] | None = None, names: Sequence[str] = ()
+) -> list[SegmentRow]:
+    """Describe every label that occurs.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (H, W)
+        Label image, 0 for no data.
+    confidence : ndarray of float, shape (H, W), optional
+        Confidence of each pixel's label, 0 to 1.
+    names : sequence of str, optional
+        Name of label 1, label 2 and so on.
+
+    Returns
+    -------
+    list of SegmentRow
+        Ascending by label; label 0 is left out.
+
+    Examples
+    --------
+    >>> [(row.label, row.pixels, row.fraction) for row in segment_table(np.array([[0, 1], [2, 2]]))]
+    [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
+    """
+    return [SegmentRow(label, _name(names, label), *rest) for label, rest in _measure(labels, confidence)]
+
+
+def region_table(
+    labels: NDArray[np.integer],
+    regions: NDArray[np.integer],
+    confidence: NDArray[np.floating] | None = None,
+    names: Sequence[str] = (),
+) -> list[RegionRow]:
+    """Describe every connected region; the parameters are those of `segment_table`.
+
+    `regions` are the region numbers, int (H, W), that `connected_regions` gives.
+    """
+    label_of = np.zeros(int(regions.max(initial=0)) + 1, dtype=np.int64)
+    label_of[regions.ravel()] = labels.ravel()
+    return [
+        RegionRow(region, int(label_of[region]), _name(names, int(label_of[region])), *measures)
+        for region, measures in _measure(regions, confidence)
+    ]
+
+
+def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Give the 4-connected regions of equal label numbers from 1, row by row; 0 stays 0."""
+    from skimage.measure import label
+
+    return label(labels, background=0, connectivity=1)
+
+
+def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
+    """Comma-separated table with a header line; confidences that are not known stay empty."""
+    buffer = StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(fields)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _name(names: Sequence[str], label: int) -> str:
+    return names[label - 1] if 0 < label <= len(names) else ""
+
+
+def _measure(
+    numbers: NDArray[np.integer], confidence: NDArray[np.floating] | None
+) -> Iterator[tuple[int, tuple[int, float, int, int, int, int, float | None]]]:
+    """Yield each number above 0 with its pixels, fraction, box and mean confidence."""
+    from scipy.ndimage import find_objects
+
+    counts = np.bincount(numbers.ravel())
+    total = int(counts[1:].sum())
+    sums = None if confidence is None else np.bincount(numbers.ravel(), weights=confidence.ravel())
+    for number, box in enumerate(find_objects(numbers), start=1):
+        if box is not None:
+            rows, columns = box
+            count = int(counts[number])
+            mean = None if sums is None else float(sums[number] / count)
+            yield number, (count, count / total, rows.start, columns.start, rows.stop, columns.stop, mean)

@@ -1,0 +1,323 @@
+"""Label images, overlays, confidence maps and outlines to files, each written whole or not at all.
+
+Labels are written as they are: the value of a pixel in the file is its label, whatever the format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.atomic import atomic_write
+from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
+from texseg.io.palette import palette
+from texseg.io.polygons import region_outlines
+from texseg.io.tables import connected_regions, region_table
+
+_PALETTE_LABELS = 255
+_BLOCK_ROWS = 256
+_STRETCH_PERCENTILES = (0.5, 99.5)
+_STRETCH_SAMPLE = 1_000_000
+_TINT = 0.45
+_TIFF_ASCII = 2
+
+
+def write_labels(
+    path: str | os.PathLike[str], labels: NDArray[np.integer], *, geo: Georeference | None = None
+) -> None:
+    """Write a label image; the value of each pixel is its label.
+
+    PNG files have a palette (up to label 255; label 0 is transparent) or 16 bits (up to 65535), TIFF files
+    8, 16 or 32 bits and, up to label 255, the same palette. The file appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target; its suffix decides: ``.png``, ``.tif``, ``.tiff`` or ``.npy``.
+    labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
+        Labels, 0 for no data.
+    geo : Georeference, optional
+        Written as tags into a TIFF file, with 0 as the no-data value, or as a world file beside another.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The array is no label image, or its labels do not fit into the format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.png"
+    >>> write_labels(path, np.array([[1, 2], [2, 0]]))
+    >>> from texseg.io.read import read_labels
+    >>> read_labels(path).tolist()
+    [[1, 2], [2, 0]]
+    """
+    path = Path(path)
+    labels = _checked_labels(labels)
+    suffix = path.suffix.lower()
+    if suffix == ".png":
+        content = _label_png(labels)
+    elif suffix in (".tif", ".tiff"):
+        content = _label_tiff(labels, geo)
+    elif suffix == ".npy":
+        content = _npy(labels)
+    else:
+        raise ValueError(f"{path.name}: labels are written as .png, .tif, .tiff or .npy, not {suffix!r}")
+    atomic_write(path, content)
+    _write_world_file(path, geo)
+
+
+def write_overlay(
+    path: str | os.PathLike[str],
+    pixels: NDArray,
+    labels: NDArray[np.integer],
+    *,
+    mask: NDArray[np.bool_] | None = None,
+    geo: Georeference | None = None,
+) -> None:
+    """Write a PNG of the image tinted by label, with the outlines of the segments.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target, a PNG file.
+    pixels : ndarray of real numbers, shape (H, W) or (H, W, C)
+        The image; of more than three channels the first three are shown.
+    labels : ndarray of int, shape (H, W)
+        Labels, 0 for no data.
+    mask : ndarray of bool, shape (H, W), optional
+        Valid pixels, those from which the range of grey is taken.
+    geo : Georeference, optional
+        Written as a world file beside the PNG.
+    """
+    from PIL import Image
+
+    labels = _checked_labels(labels)
+    if labels.shape != pixels.shape[:2]:
+        raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
+    low, high = _display_range(pixels, mask)
+    colours = palette(int(labels.max(initial=0)))
+    picture = np.empty((*labels.shape, 3), dtype=np.uint8)
+    edge = _inner_edges(labels)
+    for top in range(0, len(labels), _BLOCK_ROWS):
+        rows = slice(top, top + _BLOCK_ROWS)
+        light = _displayable(pixels[rows], low, high)
+        tint = colours[labels[rows]]
+        shown = labels[rows] > 0
+        light[shown] += _TINT * (tint[shown] - light[shown])
+        light[edge[rows]] = tint[edge[rows]]
+        picture[rows] = light
+    buffer = BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
+    atomic_write(Path(path), buffer.getvalue())
+    _write_world_file(Path(path), geo)
+
+
+def write_confidence(
+    path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
+) -> None:
+    """Write a confidence map: its values 0 to 1 (``.tif``, ``.npy``), or grey levels 0 to 255 (``.png``).
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target; its suffix decides.
+    confidence : ndarray of float, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
+        Confidence of each pixel's label.
+    geo : Georeference, optional
+        Carried as in `write_labels`.
+    """
+    from PIL import Image
+
+    path = Path(path)
+    if path.suffix.lower() == ".png":
+        buffer = BytesIO()
+        Image.fromarray(np.rint(255 * np.clip(confidence, 0, 1)).astype(np.uint8)).save(buffer, "PNG")
+        content = buffer.getvalue()
+    elif path.suffix.lower() == ".npy":
+        content = _npy(confidence)
+    else:
+        content = _tiff(np.asarray(confidence, dtype=np.float32), geo, nodata=None)
+    atomic_write(path, content)
+    _write_world_file(path, geo)
+
+
+def write_polygons(
+    path: str | os.PathLike[str],
+    labels: NDArray[np.integer],
+    *,
+    names: Sequence[str] = (),
+    confidence: NDArray[np.floating] | None = None,
+    geo: Georeference | None = None,
+) -> None:
+    """Write the connected regions as GeoJSON polygons, exact along the edges of pixels.
+
+    Coordinates are map coordinates where the image has them (with the EPSG code, where it is known), else
+    pixels from the upper left corner, x to the right and y down, as QuPath expects.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target.
+    labels : ndarray of int, shape (H, W)
+        Labels, 0 for no data.
+    names : sequence of str, optional
+        Name of label 1, label 2 and so on; "texture 1" where there is none.
+    confidence : ndarray of float, shape (H, W), optional
+        Confidence of each pixel's label; its mean goes with each polygon.
+    geo : Georeference, optional
+        Where the pixels lie on the earth.
+    """
+    labels = _checked_labels(labels)
+    regions = connected_regions(labels)
+    rows = region_table(labels, regions, confidence, names)
+    colours = palette(int(labels.max(initial=0))).tolist()
+    features = []
+    for row, (_, rings) in zip(rows, region_outlines(regions), strict=True):
+        name = row.name or f"texture {row.label}"
+        properties: dict[str, Any] = {
+            "label": row.label,
+            "name": name,
+            "pixels": row.pixels,
+            "mean_confidence": row.mean_confidence,
+            "fill": "#{:02x}{:02x}{:02x}".format(*colours[row.label]),
+            "objectType": "annotation",
+            "classification": {"name": name, "color": colours[row.label]},
+        }
+        geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
+        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
+    collection: dict[str, Any] = {"type": "FeatureCollection", "features": features}
+    if geo is not None and geo.epsg is not None:
+        collection["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
+    atomic_write(Path(path), json.dumps(collection, ensure_ascii=False).encode())
+
+
+def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, got an array of dtype {labels.dtype}")
+    if labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
+    if labels.min() < 0:
+        raise ValueError(f"labels must not be negative, got {labels.min()}")
+    return labels
+
+
+def _label_png(labels: NDArray[np.integer]) -> bytes:
+    from PIL import Image
+
+    largest = int(labels.max())
+    if labels.ndim != 2:
+        raise ValueError(f"a PNG file holds one page, got labels of shape {labels.shape}; use .tif")
+    if largest > np.iinfo(np.uint16).max:
+        raise ValueError(f"label {largest} does not fit into the 16 bits of a PNG file; use .tif")
+    buffer = BytesIO()
+    if largest <= _PALETTE_LABELS:
+        picture = Image.fromarray(labels.astype(np.uint8))
+        picture.putpalette(palette(_PALETTE_LABELS).tobytes())
+        picture.save(buffer, "PNG", transparency=0)
+    else:
+        Image.fromarray(labels.astype(np.uint16)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _label_tiff(labels: NDArray[np.integer], geo: Georeference | None) -> bytes:
+    largest = int(labels.max())
+    if largest > np.iinfo(np.uint32).max:
+        raise ValueError(f"label {largest} does not fit into the 32 bits of a TIFF file; use .npy")
+    dtype = np.min_scalar_type(largest)
+    colours = None
+    if largest <= _PALETTE_LABELS:
+        colours = palette(_PALETTE_LABELS).T.astype(np.uint16) * 257
+    return _tiff(labels.astype(dtype), geo, nodata=0, colormap=colours)
+
+
+def _tiff(
+    array: NDArray, geo: Georeference | None, nodata: int | None, colormap: NDArray | None = None
+) -> bytes:
+    """Return a deflated TIFF file, its pages one after the other, with the georeference of the input."""
+    from tifffile import imwrite
+
+    tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
+    if nodata is not None:
+        text = str(nodata)
+        tags.append((GDAL_NODATA, _TIFF_ASCII, len(text) + 1, text, True))
+    buffer = BytesIO()
+    imwrite(
+        buffer,
+        array,
+        photometric="minisblack" if colormap is None else "palette",
+        colormap=colormap,
+        compression="zlib",
+        metadata=None,
+        extratags=tags,
+    )
+    return buffer.getvalue()
+
+
+def _npy(array: NDArray) -> bytes:
+    buffer = BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _write_world_file(path: Path, geo: Georeference | None) -> None:
+    """Write the affine map beside an image that cannot hold it."""
+    if geo is None or (geo.tags and path.suffix.lower() in (".tif", ".tiff")):
+        return
+    text = world_file_text(geo)
+    if text is not None:
+        atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
+
+
+def _display_range(pixels: NDArray, mask: NDArray[np.bool_] | None) -> tuple[float, float]:
+    """Range of values between two percentiles, from a sample of the valid pixels."""
+    values = pixels[..., :3] if pixels.ndim == 3 else pixels
+    step = int(np.ceil(np.sqrt(max(1.0, values.size / _STRETCH_SAMPLE))))
+    sample = values[::step, ::step]
+    if mask is not None and mask[::step, ::step].any():
+        sample = sample[mask[::step, ::step]]
+    sample = sample.astype(np.float64).ravel()
+    sample = sample[np.isfinite(sample)]
+    if not sample.size:
+        return 0.0, 1.0
+    low, high = np.percentile(sample, _STRETCH_PERCENTILES)
+    return float(low), float(high) if high > low else float(low) + 1.0
+
+
+def _displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]:
+    """Pixels stretched to 0 .. 255 as RGB (H, W, 3)."""
+    values = pixels.astype(np.float64) if pixels.ndim == 2 else pixels[..., :3].astype(np.float64)
+    values = (np.nan_to_num(values, nan=low) - low) * (255.0 / (high - low))
+    light = np.clip(values, 0, 255).astype(np.float32)
+    if light.ndim == 3 and light.shape[2] == 3:
+        return light
+    grey = light if light.ndim == 2 else light.mean(axis=-1)
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+def _inner_edges(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Labelled pixels with another label to the right or below."""
+    edge = np.zeros(labels.shape, dtype=bool)
+    edge[:-1] |= labels[:-1] != labels[1:]
+    edge[:, :-1] |= labels[:, :-1] != labels[:, 1:]
+    return edge & (labels > 0)
+
+
+def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
+    """Ring as GeoJSON has it: closed, the outer one counter-clockwise in a plane whose y axis points up."""
+    affine = None if geo is None else geo.transform
+    corners = np.vstack([ring, ring[:1]])
+    if affine is None:
+        return corners.tolist()
+    if affine.a * affine.e - affine.b * affine.d < 0:
+        corners = corners[::-1]
+    return np.stack(affine(corners[:, 0], corners[:, 1]), axis=-1).tolist()
