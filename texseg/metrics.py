@@ -300,6 +300,12 @@ def match_labels(
     free_rows = np.flatnonzero(values != ignore_label)
     free_columns = np.flatnonzero(target_values != ignore_label)
     partner = best_matching(counts.reshape(shape)[np.ix_(free_rows, free_columns)])
+    int32 = np.iinfo(np.int32)
+    if not int32.min <= int(target_values[0]) <= int(target_values[-1]) <= int32.max - len(values):
+        raise ValueError(
+            f"reference of match_labels has labels {target_values[0]} ... {target_values[-1]}, which leave"
+            f" the range of int32; renumber it first"
+        )
     renumbered = values.astype(np.int64)
     renumbered[free_rows[partner >= 0]] = target_values[free_columns[partner[partner >= 0]]]
     above = max([*target_values.tolist(), *([] if ignore_label is None else [ignore_label])])
@@ -524,7 +530,7 @@ def _encode(values: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
     offsets = (wide - lowest).astype(np.intp)
     present = np.bincount(offsets) > 0
     positions = np.cumsum(present) - 1
-    return np.flatnonzero(present) + lowest.astype(wide.dtype), positions[offsets]
+    return np.flatnonzero(present).astype(wide.dtype) + lowest.astype(wide.dtype), positions[offsets]
 
 
 class _Partners(NamedTuple):
