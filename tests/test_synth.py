@@ -1,12 +1,17 @@
 """Mosaics: what their truth and their grey values promise."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from scipy import ndimage
 
 from texseg import synth
+from texseg.io.read import read_labels
 
 SIZE = 96
 PERIODS = (2, 3, 5, 7, 11, 13)
@@ -201,3 +206,36 @@ def test_wrong_input_is_refused_in_one_sentence(change, message):
     with pytest.raises(ValueError, match=message) as caught:
         synth.mosaic(**arguments)
     assert "\n" not in str(caught.value)
+
+
+SAMPLES = Path(__file__).parents[1] / "sample_images"
+
+
+@pytest.fixture(scope="module")
+def make_samples():
+    spec = importlib.util.spec_from_file_location("make_samples", SAMPLES / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def sample_mosaics(make_samples):
+    return make_samples.mosaics()
+
+
+def test_sample_mosaics_are_those_the_script_makes(sample_mosaics):
+    for name, (image, truth) in sample_mosaics.items():
+        assert np.mean(read_labels(SAMPLES / f"{name}_truth.png") == truth) > 0.999, name
+        with Image.open(SAMPLES / f"{name}.png") as shipped:
+            assert np.mean(np.abs(np.asarray(shipped).astype(int) - image) <= 1) > 0.99, name
+
+
+def test_sample_images_are_few_and_each_has_a_source(make_samples, sample_mosaics):
+    readme = (SAMPLES / "README.md").read_text()
+    images = sorted(SAMPLES.glob("*.png"))
+    expected = {f"{name}.png" for name in [*sample_mosaics, *make_samples.photographs()]}
+    expected |= {f"{name}_truth.png" for name in sample_mosaics}
+    assert {image.name for image in images} == expected
+    assert all(f"`{name}`" in readme for name in expected if not name.endswith("_truth.png"))
+    assert sum(image.stat().st_size for image in images) < 4e6

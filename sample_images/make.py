@@ -1,0 +1,112 @@
+"""Make the sample images again: python sample_images/make.py [FOLDER].
+
+Everything comes from the textures and photographs inside the scikit-image package and from the two
+synthetic textures below; no network is needed, and the same files come out every time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy import ndimage
+from skimage import data
+
+from texseg.io.write import write_labels
+from texseg.synth import Mosaic, mosaic
+
+TEXTURE_SIDE = 640
+
+
+def smooth_noise(shape: tuple[int, int], sigma: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Gaussian noise of unit variance, smoothed over `sigma` px, periodic."""
+    noise = ndimage.gaussian_filter(rng.normal(size=shape), sigma, mode="wrap")
+    return noise / noise.std()
+
+
+def weave(side: int = TEXTURE_SIDE, thread: float = 9.0, seed: int = 0) -> NDArray[np.float64]:
+    """Plain weave: threads of `thread` px, over and under in turn, uneven as hand-made cloth is."""
+    rng = np.random.default_rng(seed)
+    y, x = np.indices((side, side)) + 1.5 * smooth_noise((2 * side, side), 25, rng).reshape(2, side, side)
+    row, column = y / thread, x / thread
+    warp_on_top = (np.floor(row) + np.floor(column)) % 2 == 0
+    across = np.where(warp_on_top, column, row) % 1 - 0.5
+    along = np.where(warp_on_top, row, column) % 1 - 0.5
+    roundness = np.cos(np.pi * across) * (0.6 + 0.4 * np.cos(np.pi * along))
+    strength = rng.normal(1, 0.12, size=(2, side))
+    of_thread = np.where(
+        warp_on_top,
+        strength[0][np.floor(column).astype(int) % side],
+        strength[1][np.floor(row).astype(int) % side],
+    )
+    return roundness * of_thread + 0.08 * smooth_noise((side, side), 0.7, rng)
+
+
+def labyrinth(side: int = TEXTURE_SIDE, wavelength: float = 15.0, seed: int = 0) -> NDArray[np.float64]:
+    """Winding stripes, as on brain corals: noise that is band-passed and saturated again and again."""
+    rng = np.random.default_rng(seed)
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
+    band = np.exp(-(((frequency * wavelength - 1) / 0.25) ** 2))
+    pattern = rng.normal(size=(side, side))
+    for _ in range(30):
+        pattern = np.fft.irfft2(np.fft.rfft2(pattern) * band, s=pattern.shape)
+        pattern = np.tanh(3 * pattern / pattern.std())
+    return ndimage.gaussian_filter(pattern, 1) + 0.15 * smooth_noise((side, side), 0.7, rng)
+
+
+def tinted(grey: NDArray, colour: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """Give a grey texture the hue of `colour`, from black over the colour to white."""
+    low, high = np.quantile(grey, [0.01, 0.99])
+    level = np.clip((grey - low) / (high - low), 0, 1)[..., None]
+    tint = np.asarray(colour) / 255
+    dark, light = np.minimum(2 * level, 1) * tint, np.maximum(2 * level - 1, 0) * (1 - tint)
+    return np.round(255 * (dark + light)).astype(np.uint8)
+
+
+def mosaics() -> dict[str, Mosaic]:
+    """Compose all mosaics; the name of each says what is in it."""
+    real = [data.brick(), data.grass(), data.gravel()]
+    five = [*real, weave(), labyrinth()]
+    coloured = [
+        tinted(data.brick(), (170, 70, 50)),
+        tinted(data.grass(), (90, 130, 50)),
+        tinted(data.gravel(), (150, 130, 100)),
+        tinted(data.gravel(), (60, 110, 190)),
+        tinted(weave(), (60, 110, 190)),
+    ]
+    return {
+        "five_textures": mosaic(five, 5, 512, "voronoi", random_state=4),
+        "scattered_textures": mosaic(five, 5, 512, "scattered", random_state=1),
+        "three_real_textures": mosaic(real, 3, 384, "voronoi", random_state=2),
+        "colour_textures": mosaic(coloured, 5, 384, "voronoi", random_state=3),
+    }
+
+
+def photographs() -> dict[str, NDArray[np.uint8]]:
+    """Collect the photographs that are shipped as they are."""
+    return {
+        "gravel": data.gravel(),
+        "photographer": data.camera(),
+        "tissue": data.immunohistochemistry(),
+        "cat": data.chelsea(),
+    }
+
+
+def main() -> None:
+    """Write all files into the folder given, or beside this script."""
+    parser = argparse.ArgumentParser(description="Make the sample images again.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (image, truth) in mosaics().items():
+        Image.fromarray(image).save(folder / f"{name}.png", optimize=True)
+        write_labels(folder / f"{name}_truth.png", truth)
+    for name, image in photographs().items():
+        Image.fromarray(image).save(folder / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
