@@ -1,4 +1,4 @@
-"""BMP, GIF and WebP files, opened by Pillow's plugins.
+"""BMP and GIF files, opened by Pillow's plugins.
 
 The plugins are used directly: `PIL.Image.open` would consult the process-wide limit ``MAX_IMAGE_PIXELS``,
 which belongs to the user, not to this library.
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.exif import orientation_of
 from texseg.io.header import Decoded, Header, split_alpha
 
 if TYPE_CHECKING:
@@ -23,22 +22,19 @@ _ALPHA_MODES = ("RGBA", "LA", "PA")
 
 
 def _open_with_plugin(format: str, data: bytes) -> ImageFile:
-    from PIL import BmpImagePlugin, GifImagePlugin, ImageFile, WebPImagePlugin
+    from PIL import BmpImagePlugin, GifImagePlugin, ImageFile
 
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise MalformedFileError(
             f"PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that a {format} file might be returned in part; "
             "set it to False"
         )
-    if format == "BMP":
-        return BmpImagePlugin.BmpImageFile(BytesIO(data))
-    if format == "GIF":
-        return GifImagePlugin.GifImageFile(BytesIO(data))
-    return WebPImagePlugin.WebPImageFile(BytesIO(data))
+    stream = BytesIO(data)
+    return BmpImagePlugin.BmpImageFile(stream) if format == "BMP" else GifImagePlugin.GifImageFile(stream)
 
 
 class PillowSource:
-    """A BMP, GIF or WebP file in memory; animations have their frames as pages."""
+    """A BMP or GIF file in memory; animations have their frames as pages."""
 
     def __init__(self, format: str, data: bytes):
         self._image = _open_with_plugin(format, data)
@@ -56,7 +52,6 @@ class PillowSource:
             axes=axes,
             dtype=np.dtype(bool if self._mode == "1" else np.uint8),
             has_alpha=has_alpha,
-            orientation=orientation_of(image.info.get("exif")),
         )
 
     def decode(self, axes: str, page: int) -> Decoded:

@@ -28,6 +28,7 @@ from texseg.io.npy import NpySource
 from texseg.io.pillow_formats import PillowSource
 from texseg.io.png import PngSource
 from texseg.io.sniff import SNIFF_BYTES, require_image_format
+from texseg.io.webp import WebpSource
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
@@ -242,6 +243,8 @@ def _source(path: Path, stream: BinaryIO, max_pixels: int | None) -> ImageSource
         return JpegSource(data)
     if format == "JPEG 2000":
         return Jpeg2000Source(data)
+    if format == "WebP":
+        return WebpSource(data)
     return PillowSource(format, data)
 
 

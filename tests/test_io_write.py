@@ -1,0 +1,345 @@
+"""Writers: labels come back as they went in, files appear whole or not at all, outlines are exact."""
+
+import json
+import os
+
+import io_scenes
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+from skimage.color import deltaE_ciede2000, rgb2lab
+
+from texseg.io.atomic import atomic_write
+from texseg.io.geo import Georeference
+from texseg.io.palette import palette
+from texseg.io.polygons import region_outlines
+from texseg.io.read import read_image, read_labels, read_pages
+from texseg.io.tables import connected_regions, csv_text, region_table, segment_table
+from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
+
+PIXELS, TRUTH = io_scenes.scene()
+SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
+
+
+def label_images(largest):
+    return hnp.arrays(np.int32, SHAPES, elements=st.integers(0, largest))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("written")
+
+
+class TestLabels:
+    @settings(max_examples=40, deadline=None)
+    @given(labels=st.one_of(label_images(5), label_images(255), label_images(256), label_images(65535)))
+    def test_round_trip_of_every_format(self, folder, labels):
+        for suffix in ("png", "tif", "npy"):
+            path = folder / f"labels.{suffix}"
+            write_labels(path, labels)
+            assert np.array_equal(read_labels(path), labels)
+
+    @settings(max_examples=20, deadline=None)
+    @given(labels=label_images(2**31 - 1))
+    def test_round_trip_of_large_labels(self, folder, labels):
+        write_labels(folder / "large.tif", labels)
+        assert np.array_equal(read_labels(folder / "large.tif"), labels)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        pixels=hnp.array_shapes(min_dims=2, max_dims=2, max_side=17).flatmap(
+            lambda shape: st.sampled_from(
+                ["u1", "u2", "u4", "i1", "i2", "i4", "f2", "f4", "f8", ">u2", ">f4"]
+            ).flatmap(lambda kind: hnp.arrays(kind, shape))
+        ),
+        form=st.sampled_from(["tif", "tiled.tif", "zlib.tif", "npy"]),
+    )
+    def test_values_of_any_shape_and_type_come_back(self, folder, pixels, form):
+        path = folder / f"values.{form}"
+        options = {"tiled.tif": {"tile": (16, 16)}, "zlib.tif": {"compression": "zlib", "rowsperstrip": 3}}
+        if form == "npy":
+            np.save(path, pixels)
+        else:
+            io_scenes.tiff(path, pixels, **options.get(form, {}))
+        np.testing.assert_array_equal(read_image(path).pixels, pixels)
+
+    @settings(max_examples=40, deadline=None)
+    @given(
+        pixels=SHAPES.flatmap(
+            lambda shape: st.sampled_from([(), (2,), (3,), (4,)]).flatmap(
+                lambda channels: hnp.arrays(np.uint8, shape + channels)
+            )
+        ),
+        wide=st.booleans(),
+    )
+    def test_png_of_any_channels_and_depth_comes_back(self, folder, pixels, wide):
+        stored = pixels.astype(np.uint16) * 251 if wide else pixels
+        io_scenes.png16(folder / "any.png", stored)
+        image = read_image(folder / "any.png")
+        has_alpha = stored.ndim == 3 and stored.shape[2] in (2, 4)
+        colours = stored[..., :-1] if has_alpha else stored
+        expected = colours[..., 0] if colours.ndim == 3 and colours.shape[2] == 1 else colours
+        assert np.array_equal(image.pixels, expected)
+        opaque = stored[..., -1] > 0 if has_alpha else np.ones(stored.shape[:2], bool)
+        assert np.array_equal(np.ones(stored.shape[:2], bool) if image.mask is None else image.mask, opaque)
+
+    def test_png_has_colours_and_transparent_background(self, tmp_path):
+        write_labels(tmp_path / "l.png", np.where(io_scenes.hole(), 0, TRUTH))
+        image = Image.open(tmp_path / "l.png")
+        assert image.mode == "P"
+        rgba = np.asarray(image.convert("RGBA"))
+        assert (rgba[io_scenes.hole(), 3] == 0).all()
+        assert np.array_equal(rgba[~io_scenes.hole(), :3], palette(4)[TRUTH][~io_scenes.hole()])
+
+    def test_tiff_of_pages_and_its_types(self, tmp_path):
+        for largest, dtype in ((200, np.uint8), (300, np.uint16), (70_000, np.uint32)):
+            stack = np.stack([TRUTH, TRUTH * 0 + largest])
+            write_labels(tmp_path / "s.tif", stack)
+            stored = tifffile.imread(tmp_path / "s.tif")
+            assert stored.dtype == dtype
+            assert np.array_equal(stored, stack)
+            assert len(read_pages(tmp_path / "s.tif")) == 2
+
+    @pytest.mark.parametrize(
+        ("name", "labels", "error", "message"),
+        [
+            ("l.png", np.zeros((3, 3)), TypeError, "labels must be integers, got an array of dtype float64"),
+            ("l.png", np.zeros(3, int), ValueError, r"labels must have shape \(H, W\), got \(3,\)"),
+            ("l.png", np.zeros((0, 3), int), ValueError, r"must have shape \(H, W\), got \(0, 3\)"),
+            ("l.png", np.full((3, 3), -1), ValueError, "labels must not be negative, got -1"),
+            ("l.png", np.full((3, 3), 65536), ValueError, "label 65536 does not fit into the 16 bits"),
+            ("l.tif", np.full((3, 3), 2**32), ValueError, "label 4294967296 does not fit into the 32 bits"),
+            ("l.png", np.zeros((2, 3, 3), int), ValueError, "a PNG file holds one page"),
+            ("l.jpg", np.zeros((3, 3), int), ValueError, "written as .png, .tif, .tiff or .npy, not '.jpg'"),
+        ],
+    )
+    def test_what_is_no_label_image_is_refused(self, tmp_path, name, labels, error, message):
+        with pytest.raises(error, match=message):
+            write_labels(tmp_path / name, labels)
+        assert not list(tmp_path.iterdir())
+
+    def test_inputs_are_not_modified(self, tmp_path):
+        labels, pixels = TRUTH.copy(), PIXELS.copy()
+        write_labels(tmp_path / "l.png", labels)
+        write_overlay(tmp_path / "o.png", pixels, labels)
+        assert np.array_equal(labels, TRUTH)
+        assert np.array_equal(pixels, PIXELS)
+
+
+class TestAtomicWrite:
+    def test_a_failure_leaves_the_old_file_and_nothing_else(self, tmp_path, monkeypatch):
+        path = tmp_path / "f"
+        path.write_bytes(b"old")
+        monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            atomic_write(path, b"new")
+        assert path.read_bytes() == b"old"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_leftovers_of_a_killed_run_are_removed(self, tmp_path):
+        (tmp_path / ".f[1].0123abcd.part").write_bytes(b"half")
+        (tmp_path / ".g.0123abcd.part").write_bytes(b"of another file")
+        atomic_write(tmp_path / "f[1]", b"new")
+        assert sorted(p.name for p in tmp_path.iterdir()) == [".g.0123abcd.part", "f[1]"]
+
+
+class TestGeoreference:
+    def read_tagged(self, tmp_path):
+        return read_image(io_scenes.tiff(tmp_path / "in.tif", PIXELS, extratags=io_scenes.GEO_TAGS)).geo
+
+    def test_tags_are_carried_with_nodata_zero(self, tmp_path):
+        geo = self.read_tagged(tmp_path)
+        for labels in (TRUTH, TRUTH * 100):
+            write_labels(tmp_path / "out.tif", labels, geo=geo)
+            image = read_image(tmp_path / "out.tif")
+            assert image.geo.tags == geo.tags
+            assert image.nodata == 0
+            with tifffile.TiffFile(tmp_path / "out.tif") as file:
+                assert file.geotiff_metadata["ProjectedCSTypeGeoKey"] == 32633
+        assert not (tmp_path / "out.tfw").exists()
+
+    def test_a_png_gets_a_world_file(self, tmp_path):
+        write_labels(tmp_path / "out.png", TRUTH, geo=self.read_tagged(tmp_path))
+        numbers = [float(line) for line in (tmp_path / "out.pgw").read_text().split()]
+        assert numbers == [0.5, 0, 0, -0.5, 500000.25, 5199999.75]
+
+    def test_a_world_file_is_copied(self, tmp_path):
+        geo = Georeference(world=io_scenes.WORLD_FILE)
+        write_labels(tmp_path / "out.png", TRUTH, geo=geo)
+        write_overlay(tmp_path / "over.png", PIXELS, TRUTH, geo=geo)
+        write_confidence(tmp_path / "conf.tif", np.ones(TRUTH.shape, np.float32), geo=geo)
+        for name in ("out.pgw", "over.pgw", "conf.tfw"):
+            assert (tmp_path / name).read_text() == io_scenes.WORLD_FILE
+
+    def test_a_coordinate_system_without_map_gives_no_world_file(self, tmp_path):
+        geo = read_image(io_scenes.tiff(tmp_path / "in.tif", PIXELS, extratags=io_scenes.GEO_TAGS[2:])).geo
+        write_labels(tmp_path / "out.png", TRUTH, geo=geo)
+        assert geo.transform is None
+        assert not (tmp_path / "out.pgw").exists()
+
+
+class TestOverlayAndConfidence:
+    @pytest.mark.parametrize(
+        "pixels",
+        [
+            PIXELS,
+            PIXELS.astype(np.uint16) * 13 + 30000,
+            np.where(io_scenes.hole(), np.nan, PIXELS * 1e-9),
+            np.stack([PIXELS, PIXELS], -1),
+            np.stack([PIXELS] * 3, -1),
+            np.stack([PIXELS] * 12, -1),
+            PIXELS > 100,
+        ],
+    )
+    def test_overlay_shows_the_image_stretched_under_every_type(self, tmp_path, pixels):
+        labels = np.where(io_scenes.hole(), 0, 1)
+        write_overlay(tmp_path / "o.png", pixels, labels, mask=~io_scenes.hole())
+        shown = np.asarray(Image.open(tmp_path / "o.png")).astype(float).mean(axis=-1)
+        flat = pixels if pixels.ndim == 2 else pixels[..., 0]
+        inner = np.zeros(labels.shape, bool)
+        inner[2:38, 2:58] = True
+        assert np.corrcoef(shown[inner], flat[inner].astype(float))[0, 1] > 0.99
+        assert np.ptp(shown[inner]) > 100
+
+    def test_overlay_draws_outlines_in_the_colour_of_the_label(self, tmp_path):
+        write_overlay(tmp_path / "o.png", PIXELS, TRUTH)
+        shown = np.asarray(Image.open(tmp_path / "o.png"))
+        edge = np.zeros(TRUTH.shape, bool)
+        edge[:, :-1] = TRUTH[:, :-1] != TRUTH[:, 1:]
+        assert np.array_equal(shown[edge], palette(4)[TRUTH[edge]])
+
+    def test_constant_and_empty_images_are_drawn(self, tmp_path):
+        for pixels in (np.full((9, 9), 7.0), np.full((9, 9), np.nan)):
+            write_overlay(tmp_path / "o.png", pixels, np.ones((9, 9), int), mask=np.isfinite(pixels))
+            assert Image.open(tmp_path / "o.png").size == (9, 9)
+
+    def test_shapes_must_match(self, tmp_path):
+        with pytest.raises(ValueError, match=r"labels of shape \(160, 192\) do not match the image of shape"):
+            write_overlay(tmp_path / "o.png", PIXELS.T, TRUTH)
+
+    def test_confidence_in_every_format(self, tmp_path):
+        confidence = (PIXELS / 255).astype(np.float32)
+        for name in ("c.tif", "c.npy"):
+            write_confidence(tmp_path / name, confidence)
+            assert np.array_equal(read_image(tmp_path / name).pixels, confidence)
+        write_confidence(tmp_path / "c.png", confidence)
+        assert np.array_equal(read_image(tmp_path / "c.png").pixels, PIXELS)
+
+
+class TestPalette:
+    # Machado, Oliveira and Fernandes (2009), "A physiologically-based model for simulation of color vision
+    # deficiency", severity 1, on linear RGB
+    deficiencies = {
+        "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                       [-0.003882, -0.048116, 1.051998]],
+        "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                         [-0.011820, 0.042940, 0.968881]],
+        "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                       [0.004733, 0.691367, 0.303900]],
+        "normal": np.eye(3),
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("vision", deficiencies)
+    def test_twenty_colours_and_black_stay_apart(self, vision):
+        srgb = palette(20) / 255
+        linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+        seen = np.clip(linear @ np.array(self.deficiencies[vision]).T, 0, 1)
+        lab = rgb2lab(np.where(seen <= 0.0031308, seen * 12.92, 1.055 * seen ** (1 / 2.4) - 0.055))
+        distances = deltaE_ciede2000(lab[:, None], lab[None, :])
+        assert distances[~np.eye(21, dtype=bool)].min() > 10.8
+
+    def test_colours_do_not_depend_on_the_number_of_labels(self):
+        assert np.array_equal(palette(255)[:8], palette(7))
+        assert len(np.unique(palette(255), axis=0)) == 256
+
+
+class TestTables:
+    def test_segments_and_regions(self):
+        labels = np.array([[1, 1, 0, 2], [1, 2, 2, 0], [0, 2, 0, 1]])
+        confidence = np.where(labels == 2, 0.5, 1.0)
+        rows = segment_table(labels, confidence, ["quartz"])
+        assert [row[:4] for row in rows] == [(1, "quartz", 4, 0.5), (2, "", 4, 0.5)]
+        assert rows[1][4:8] == (0, 1, 3, 4)
+        assert [row.mean_confidence for row in rows] == [1.0, 0.5]
+        regions = region_table(labels, connected_regions(labels))
+        assert [(r.region, r.label, r.pixels) for r in regions] == [
+            (1, 1, 3),
+            (2, 2, 1),
+            (3, 2, 3),
+            (4, 1, 1),
+        ]
+        assert csv_text(rows[:1], rows[0]._fields).splitlines() == [
+            "label,name,pixels,fraction,top,left,bottom,right,mean_confidence",
+            "1,quartz,4,0.5,0,0,3,4,1.0",
+        ]
+
+    @settings(max_examples=30, deadline=None)
+    @given(labels=label_images(4))
+    def test_regions_add_up_to_segments(self, labels):
+        segments = segment_table(labels)
+        regions = region_table(labels, connected_regions(labels))
+        for row in segments:
+            parts = [r for r in regions if r.label == row.label]
+            assert row.pixels == sum(r.pixels for r in parts) == np.sum(labels == row.label)
+            assert row.fraction == pytest.approx(sum(r.fraction for r in parts))
+            assert row.top == min(r.top for r in parts)
+            assert row.right == max(r.right for r in parts)
+
+
+def filled(rings, shape):
+    """Pixels inside rings along pixel edges, by counting the upright edges to their left."""
+    inside = np.zeros(shape, bool)
+    for ring in rings:
+        for (x0, y0), (x1, y1) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+            if x0 == x1:
+                inside[min(y0, y1) : max(y0, y1), x0:] ^= True
+            else:
+                assert y0 == y1
+    return inside
+
+
+class TestPolygons:
+    @settings(max_examples=150, deadline=None)
+    @given(labels=label_images(3))
+    def test_outlines_are_exact_and_simple(self, labels):
+        regions = connected_regions(labels)
+        seen = []
+        for number, rings in region_outlines(regions):
+            seen.append(number)
+            assert np.array_equal(filled(rings, regions.shape), regions == number)
+            for ring in rings:
+                assert len({tuple(corner) for corner in ring.tolist()}) == len(ring)  # no ring meets itself
+            outer = filled(rings[:1], regions.shape)
+            assert (outer | ~(regions == number)).all()
+        assert seen == list(range(1, regions.max() + 1))
+
+    def test_geojson_in_pixels(self, tmp_path):
+        labels = np.array([[1, 1, 1], [1, 2, 1], [1, 1, 1]])
+        write_polygons(tmp_path / "p.geojson", labels, names=["quartz", "mica"], confidence=labels / 4)
+        collection = json.loads((tmp_path / "p.geojson").read_text())
+        assert collection["type"] == "FeatureCollection"
+        assert "crs" not in collection
+        ring, grain = collection["features"]
+        assert ring["geometry"]["coordinates"][0] == [[0, 0], [3, 0], [3, 3], [0, 3], [0, 0]]
+        assert sorted(ring["geometry"]["coordinates"][1][:-1]) == [[1, 1], [1, 2], [2, 1], [2, 2]]
+        assert grain["properties"]["classification"] == {"name": "mica", "color": [230, 159, 0]}
+        assert grain["properties"]["fill"] == "#e69f00"
+        assert grain["properties"]["objectType"] == "annotation"
+        assert grain["properties"]["mean_confidence"] == 0.5
+
+    def test_geojson_in_map_coordinates(self, tmp_path):
+        geo = read_image(io_scenes.tiff(tmp_path / "in.tif", PIXELS, extratags=io_scenes.GEO_TAGS)).geo
+        write_polygons(tmp_path / "p.geojson", np.ones((2, 4), int), geo=geo)
+        collection = json.loads((tmp_path / "p.geojson").read_text())
+        assert collection["crs"]["properties"]["name"] == "urn:ogc:def:crs:EPSG::32633"
+        (feature,) = collection["features"]
+        assert feature["properties"]["name"] == "texture 1"
+        corners = np.array(feature["geometry"]["coordinates"][0])
+        assert corners.min(axis=0).tolist() == [500000.0, 5199999.0]
+        assert corners.max(axis=0).tolist() == [500002.0, 5200000.0]
+        x, y = corners.T
+        assert np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) > 0  # counter-clockwise
