@@ -1,0 +1,319 @@
+"""InfiniteM3: two Dirichlet processes coupled by a sharing parameter (Section 4.1 of [1]).
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
+from sklearn.cluster import KMeans
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from texseg.models.m3.families import Family, Params, SharedGaussians, concatenate
+from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step
+from texseg.models.m3.samples import Sample, coclustering, density, pair_scores, representative
+from texseg.models.m3.seating import Sharing
+
+__all__ = ["InfiniteM3", "Trace"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+_PRIORS = ("eq6", "exchangeable")
+
+
+class Trace(NamedTuple):
+    """One number a sweep, burn-in included."""
+
+    log_likelihood: Array
+    """Log-density of the data given memberships and parameters, in nats, (n_sweeps,)."""
+    n_first: Labels
+    """Components of the first side, (n_sweeps,)."""
+    n_second: Labels
+    """Components of the second side, (n_sweeps,)."""
+    n_pairs: Labels
+    """Pairs of components in use, (n_sweeps,)."""
+
+
+class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
+    """Mixture with two memberships a point, each of a Dirichlet process ([1]_ section 4.1).
+
+    With the default family, means belong to one membership and covariances to the other, so that five means
+    and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture.
+
+    Parameters
+    ----------
+    family : Family, optional
+        What the components are; `SharedGaussians()` when left out.
+    alpha : float, default=1.0
+        Concentration.
+    omega : float in 0 ... 1, default=0.1
+        Sharing parameter of Eq. 6: how far a pair of components counts as one.
+    omega1, omega2 : float, optional
+        Shares of the concentration that open a component of the first or second side alone;
+        ``omega + omega1 + omega2 = 1``. Left out, they halve what remains.
+    prior : {"eq6", "exchangeable"}, default="eq6"
+        The paper's conditionals, which belong to no one prior unless ``omega = 1``, or an exchangeable
+        prior with the same limits and uses (see Notes).
+    n_sweeps : int, default=200
+        Sweeps over all points, burn-in included.
+    burn_in : int, default=100
+        Sweeps that are not kept.
+    thin : int, default=5
+        Every how many sweeps one is kept afterwards.
+    n_auxiliary : int, default=2
+        Unborn components of each side that every point is offered.
+    n_start : int, default=10
+        Number of k-means clusters to begin with, each of a pair of components of its own.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    labels_ : int ndarray of shape (N,)
+        A label for each pair of memberships in the most representative sample, the one with the least
+        expected Binder loss.
+    memberships_ : int ndarray of shape (N, 2)
+        The pairs themselves.
+    n_components_ : tuple of two ints
+        Components of both sides in that sample.
+    components_ : tuple of two parameter tuples
+        Their parameters, as the family lays them out.
+    weights_ : ndarray of shape n_components_
+        Probability of every pair for a further point.
+    samples_ : list of Sample
+        All kept samples.
+    history_ : Trace
+    family_ : Family
+        With all prior settings resolved.
+    n_iter_ : int
+        Sweeps done.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Eq. 6 sums to one but is exchangeable only for ``omega = 1``; for other values its Gibbs sampler has a
+    stationary law that is no posterior of any prior (and 0 / 0 for a single point, which opens a new pair
+    here). ``prior="exchangeable"`` puts ``P ~ DP(alpha / omega, P1 x P2)``,
+    ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)`` in its place: one Dirichlet process at ``omega = 1``, two
+    independent ones at 0, and a posterior that the sampler targets exactly.
+
+    References
+    ----------
+    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[-9.0], [9.0]], 50, axis=0) + rng.standard_normal((100, 1))
+    >>> model = InfiniteM3(n_sweeps=60, burn_in=40, n_start=2, random_state=0).fit(X)
+    >>> np.unique(model.labels_[:50]), np.unique(model.labels_[50:])
+    (array([0]), array([1]))
+    """
+
+    def __init__(
+        self,
+        family: Family | None = None,
+        *,
+        alpha: float = 1.0,
+        omega: float = 0.1,
+        omega1: float | None = None,
+        omega2: float | None = None,
+        prior: str = "eq6",
+        n_sweeps: int = 200,
+        burn_in: int = 100,
+        thin: int = 5,
+        n_auxiliary: int = 2,
+        n_start: int = 10,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.family = family
+        self.alpha = alpha
+        self.omega = omega
+        self.omega1 = omega1
+        self.omega2 = omega2
+        self.prior = prior
+        self.n_sweeps = n_sweeps
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_auxiliary = n_auxiliary
+        self.n_start = n_start
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> InfiniteM3:
+        """Sample memberships and parameters given the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        sharing = self._check_parameters()
+        X = validate_data(self, X, dtype=np.float64)
+        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
+        rng = generator(self.random_state)
+        states = list(self._iterate(rng, X, family, sharing))
+        self.family_ = family
+        self.history_ = _trace(X, states, family)
+        kept = states[self.burn_in :: self.thin]
+        self.samples_ = [keep(rng, state, family, sharing) for state in kept]
+        best = kept[representative([sample.pairs for sample in self.samples_])]
+        self._describe(best, sharing)
+        self.n_iter_ = len(states)
+        return self
+
+    def predict(self, X: Any) -> Labels:
+        """Label of the most probable pair for each point, in the representative sample, (N,).
+
+        Pairs that no training point has get labels from ``labels_.max() + 1`` on.
+        """
+        return self._pair_labels.ravel()[self._scores(X).reshape(len(X), -1).argmax(axis=1)]
+
+    def predict_memberships(self, X: Any) -> Labels:
+        """Most probable pair of components of each point, in the representative sample, (N, 2)."""
+        scores = self._scores(X)
+        flat = scores.reshape(len(scores), -1).argmax(axis=1)
+        return np.stack(np.divmod(flat, scores.shape[2]), axis=1)
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-density of each point, averaged over the samples (Section 5.1), in nats, (N,).
+
+        The mass that every sample leaves to new components is included, by one draw from the prior each, so
+        that the density has integral one.
+        """
+        check_is_fitted(self)
+        return density(validate_data(self, X, reset=False, dtype=np.float64), self.samples_, self.family_)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-density of a point, in nats."""
+        return float(self.score_samples(X).mean())
+
+    def coclustering(self, side: int | None = None) -> Array:
+        """Posterior probability that two training points are together.
+
+        Parameters
+        ----------
+        side : {0, 1}, optional
+            Of which membership; both must agree when left out.
+
+        Returns
+        -------
+        ndarray of shape (N, N)
+        """
+        check_is_fitted(self)
+        if side not in (None, 0, 1):
+            raise ValueError(f"side must be None, 0 or 1, got {side!r}")
+        if side is None:
+            return coclustering([sample.pairs for sample in self.samples_])
+        return coclustering([(sample.z1, sample.z2)[side] for sample in self.samples_])
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        first, second = self.components_
+        return pair_scores(X, first, second, self.weights_, self.family_)
+
+    def _iterate(
+        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing
+    ) -> Iterator[State]:
+        """Yield the state after every sweep."""
+        start = start_labels(X, self.n_start, rng)
+        state = first_state(rng, X, start, start, family, sticks=self.prior == "exchangeable")
+        for _ in range(self.n_sweeps):
+            state = step(rng, X, state, family, sharing, self.n_auxiliary)
+            yield state
+
+    def _describe(self, state: State, sharing: Sharing) -> None:
+        """Write down the representative state."""
+        self.memberships_ = np.stack([state.z1, state.z2], axis=1)
+        self.components_ = (state.first, state.second)
+        self.n_components_ = state.sizes
+        weights = next_weights(state, sharing)[:-1, :-1]
+        self.weights_ = weights / weights.sum()
+        self._pair_labels, self.labels_ = label_pairs(state.z1, state.z2, state.sizes)
+
+    def _check_parameters(self) -> Sharing:
+        check_sampling(self, ("n_auxiliary", "n_start", "thin"))
+        if not self.alpha > 0:
+            raise ValueError(f"alpha of InfiniteM3 must be above 0, got {self.alpha!r}")
+        if self.prior not in _PRIORS:
+            raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")
+        if not 0 <= self.omega <= 1:
+            raise ValueError(f"omega of InfiniteM3 must lie in 0 ... 1, got {self.omega!r}")
+        rest = 1.0 - self.omega
+        omega1, omega2 = self.omega1, self.omega2
+        if omega1 is None:
+            omega1 = rest / 2 if omega2 is None else rest - omega2
+        if omega2 is None:
+            omega2 = rest - omega1
+        if min(omega1, omega2) < 0 or abs(omega1 + omega2 - rest) > 1e-9:
+            raise ValueError(
+                "omega, omega1 and omega2 of InfiniteM3 must be non-negative with sum 1, got"
+                f" {self.omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
+                " what omega leaves"
+            )
+        if self.prior == "exchangeable" and rest > 0 and min(omega1, omega2) == 0:
+            raise ValueError(
+                "prior='exchangeable' of InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got"
+                f" {omega1!r} and {omega2!r}"
+            )
+        return Sharing(float(self.alpha), float(self.omega), float(omega1), float(omega2))
+
+
+def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
+    """Make a generator from what scikit-learn accepts as random state."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32))
+
+
+def check_sampling(estimator: Any, at_least_one: tuple[str, ...]) -> None:
+    """Check the settings of a Gibbs run."""
+    owner = type(estimator).__name__
+    for name in (*at_least_one, "n_sweeps"):
+        if not getattr(estimator, name) >= 1:
+            raise ValueError(f"{name} of {owner} must be at least 1, got {getattr(estimator, name)!r}")
+    if not 0 <= estimator.burn_in < estimator.n_sweeps:
+        raise ValueError(
+            f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {estimator.n_sweeps - 1}, got"
+            f" {estimator.burn_in!r}"
+        )
+
+
+def start_labels(X: Array, n_start: int, rng: np.random.Generator) -> Labels:
+    """Clusters of k-means as a start, numbered without gaps, (N,)."""
+    distinct = len(np.unique(X, axis=0))
+    means = KMeans(min(n_start, distinct), n_init=1, random_state=int(rng.integers(2**31)))
+    return np.unique(means.fit_predict(X), return_inverse=True)[1]
+
+
+def keep(rng: np.random.Generator, state: State, family: Family, sharing: Sharing) -> Sample:
+    """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
+    first: Params = concatenate(state.first, family.draw_first(rng, 1))
+    second: Params = concatenate(state.second, family.draw_second(rng, 1))
+    return Sample(state.z1, state.z2, first, second, next_weights(state, sharing))
+
+
+def label_pairs(z1: Labels, z2: Labels, sizes: tuple[int, int]) -> tuple[Labels, Labels]:
+    """Label the pairs, used ones first: a table (K1, K2) of all labels, and those of the points (N,)."""
+    used, labels = np.unique(z1 * sizes[1] + z2, return_inverse=True)
+    unused = np.setdiff1d(np.arange(sizes[0] * sizes[1]), used)
+    table = np.empty(sizes[0] * sizes[1], np.intp)
+    table[np.concatenate([used, unused])] = np.arange(len(table))
+    return table.reshape(sizes), labels
+
+
+def _trace(X: Array, states: list[State], family: Family) -> Trace:
+    return Trace(
+        np.array([log_likelihood(X, state, family) for state in states]),
+        np.array([state.sizes[0] for state in states]),
+        np.array([state.sizes[1] for state in states]),
+        np.array([len(np.unique(state.z1 * state.sizes[1] + state.z2)) for state in states]),
+    )

@@ -1,0 +1,237 @@
+"""Prior weights of the pairs of components: Eq. 6 of [1], and an exchangeable prior in its place.
+
+Both have the form ``outer(u, v) + P`` over the seats of the two sides, so that one sampler serves both. The
+first `n_new` rows and columns are the unborn components, whose weight is divided among them; the occupied
+ones follow.
+
+Eq. 6. Its cases sum to one for every omega, omega1, omega2 with sum one, except for the first point
+(N - 1 = 0), where the two middle cases read 0 / 0 and only omega remains: here the first point opens a new
+pair for certain. Eq. 6 is not a set of conditionals of any one prior: a pair (c, d) met for the first time
+by independence (1 - omega) is rewarded by omega n_cd only later, and so the product of sequential
+probabilities depends on the order of the points unless omega = 1, where Eq. 6 is the Chinese restaurant
+process of one Dirichlet process. For omega < 1 the sampler targets the stationary law of its scans,
+which is a pseudo-posterior; and at omega = 0 no new pair of two new components can be opened, other than
+by the first point, so that it is not two independent Dirichlet processes either, contrary to [1].
+
+Exchangeable. P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
+
+    kappa = alpha / omega,    gamma_l = alpha omega_l / (1 - omega)^2 .
+
+Pairs already met are rewarded, n_cd + kappa beta1_c beta2_d, and de Finetti holds. omega = 1 is one
+Dirichlet process of concentration alpha exactly (the gammas are infinite), omega = 0 two independent ones of
+concentrations alpha omega1 and alpha omega2 (kappa is infinite). beta1, beta2 are sampled, after the
+numbers of tables, as in Teh et al. (2006, direct assignment).
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Eq6Seats", "ExchangeableSeats", "Seats", "Sharing", "Sticks", "draw_sticks"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+
+class Sharing(NamedTuple):
+    """The settings of Eq. 6."""
+
+    alpha: float
+    omega: float
+    omega1: float
+    omega2: float
+
+
+class Sticks(NamedTuple):
+    """Stick lengths of the occupied components and, last, of the unborn rest; each side sums to one."""
+
+    first: Array
+    """(K1 + 1,)."""
+    second: Array
+    """(K2 + 1,)."""
+
+    @classmethod
+    def even(cls, K1: int, K2: int) -> Sticks:
+        """Start with all sticks alike."""
+        return cls(np.full(K1 + 1, 1.0 / (K1 + 1)), np.full(K2 + 1, 1.0 / (K2 + 1)))
+
+
+class Seats:
+    """Who sits where; seat numbers count the unborn components, which come first.
+
+    Parameters
+    ----------
+    z1, z2 : int arrays of shape (N,)
+        Memberships, occupied components numbered from 0 without gaps.
+    n_new : int
+        Number of unborn components on each side.
+    reward : float
+        Weight of every point that a pair holds already.
+    """
+
+    def __init__(self, z1: Labels, z2: Labels, n_new: int, reward: float) -> None:
+        self.n_new = n_new
+        self.first = [0] * n_new + np.bincount(z1).tolist()
+        self.second = [0] * n_new + np.bincount(z2).tolist()
+        self._reward = reward
+        self._pairs = np.zeros((len(self.first), len(self.second)), np.intp)
+        np.add.at(self._pairs, (z1 + n_new, z2 + n_new), 1)
+        self._P = reward * self._pairs
+        self._u = np.zeros(len(self.first))
+        self._v = np.zeros(len(self.second))
+
+    def remove(self, c: int, d: int) -> None:
+        """Take a point away from the pair (c, d); a component left empty becomes unborn."""
+        self._change(c, d, -1)
+
+    def add(self, c: int, d: int) -> None:
+        """Put a point to the pair (c, d) of born components."""
+        self._change(c, d, 1)
+
+    def open_first(self, rng: np.random.Generator, seat: int | None = None) -> int:
+        """Give birth to a component of the first side, at an empty seat or a new one; return the seat."""
+        if seat is None:
+            seat = _empty_seat(self.first, self.n_new)
+        if seat == len(self.first):
+            self.first.append(0)
+            self._u = np.append(self._u, 0.0)
+            self._pairs = np.pad(self._pairs, ((0, 1), (0, 0)))
+            self._P = np.pad(self._P, ((0, 1), (0, 0)))
+        return seat
+
+    def open_second(self, rng: np.random.Generator, seat: int | None = None) -> int:
+        """Give birth to a component of the second side, at an empty seat or a new one; return the seat."""
+        if seat is None:
+            seat = _empty_seat(self.second, self.n_new)
+        if seat == len(self.second):
+            self.second.append(0)
+            self._v = np.append(self._v, 0.0)
+            self._pairs = np.pad(self._pairs, ((0, 0), (0, 1)))
+            self._P = np.pad(self._P, ((0, 0), (0, 1)))
+        return seat
+
+    def weights(self) -> Array:
+        """Prior weights of all pairs of seats for the next point, up to a common factor."""
+        G = np.multiply.outer(self._u, self._v)
+        G += self._P
+        return G
+
+    def _change(self, c: int, d: int, step: int) -> None:
+        self.first[c] += step
+        self.second[d] += step
+        self._pairs[c, d] += step
+        self._P[c, d] = self._reward * self._pairs[c, d]
+
+
+class Eq6Seats(Seats):
+    """Eq. 6 for a point that meets `n_others` others; `weights` sum to ``n_others (n_others + alpha)``.
+
+    For the first point they sum to one, all on the new pair.
+    """
+
+    def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, n_others: int) -> None:
+        alpha, omega, omega1, omega2 = sharing
+        super().__init__(z1, z2, n_new, omega * n_others)
+        self._keep = 1.0 - omega
+        self._corner = (omega * alpha * n_others if n_others else 1.0) / n_new**2
+        self._u[:] = self.first
+        self._v[:] = self._keep * np.array(self.second)
+        self._u[:n_new] = omega1 * alpha / (self._keep * n_new) if self._keep > 0 else 0.0
+        self._v[:n_new] = omega2 * alpha / n_new
+
+    def weights(self) -> Array:
+        """See `Seats`."""
+        G = super().weights()
+        G[: self.n_new, : self.n_new] = self._corner
+        return G
+
+    def _change(self, c: int, d: int, step: int) -> None:
+        super()._change(c, d, step)
+        self._u[c] = self.first[c]
+        self._v[d] = self._keep * self.second[d]
+
+
+class ExchangeableSeats(Seats):
+    """The exchangeable prior given its sticks; `weights` sum to ``1 + omega / alpha * (points seated)``."""
+
+    def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, sticks: Sticks) -> None:
+        super().__init__(z1, z2, n_new, sharing.omega / sharing.alpha)
+        self._gammas = stick_concentrations(sharing)
+        for weights, side in ((self._u, sticks.first), (self._v, sticks.second)):
+            weights[:n_new] = side[-1] / n_new
+            weights[n_new:] = side[:-1]
+
+    def remove(self, c: int, d: int) -> None:
+        """See `Seats`; the stick of a component left empty is joined to the unborn rest."""
+        super().remove(c, d)
+        for count, sticks, seat in ((self.first[c], self._u, c), (self.second[d], self._v, d)):
+            if count == 0:
+                sticks[: self.n_new] += sticks[seat] / self.n_new
+                sticks[seat] = 0.0
+
+    def open_first(self, rng: np.random.Generator, seat: int | None = None) -> int:
+        """See `Seats`; a part Beta(1, gamma1) is broken off the rest."""
+        seat = super().open_first(rng, seat)
+        self._break(self._u, seat, self._gammas[0], rng)
+        return seat
+
+    def open_second(self, rng: np.random.Generator, seat: int | None = None) -> int:
+        """See `Seats`; a part Beta(1, gamma2) is broken off the rest."""
+        seat = super().open_second(rng, seat)
+        self._break(self._v, seat, self._gammas[1], rng)
+        return seat
+
+    def sticks(self) -> Sticks:
+        """Sticks of the occupied seats, in their order, and of the rest."""
+        sides = ((self._u, self.first), (self._v, self.second))
+        return Sticks(
+            *(
+                np.append(weights[np.array(counts) > 0], weights[: self.n_new].sum())
+                for weights, counts in sides
+            )
+        )
+
+    def _break(self, sticks: Array, seat: int, gamma: float, rng: np.random.Generator) -> None:
+        part = rng.beta(1.0, gamma) if np.isfinite(gamma) else 0.0
+        rest = sticks[: self.n_new].sum()
+        sticks[seat] = part * rest
+        sticks[: self.n_new] = (1.0 - part) * rest / self.n_new
+
+
+def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
+    """gamma1 and gamma2 of the exchangeable prior; infinite for omega = 1."""
+    apart = (1.0 - sharing.omega) ** 2
+    if apart == 0:
+        return np.inf, np.inf
+    return sharing.alpha * sharing.omega1 / apart, sharing.alpha * sharing.omega2 / apart
+
+
+def draw_sticks(
+    rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks
+) -> Sticks:
+    """One Gibbs step for the sticks: numbers of tables given the sticks, then sticks given the tables."""
+    gammas = stick_concentrations(sharing)
+    if not np.isfinite(gammas[0]):
+        return Sticks(*(np.append(np.zeros(z.max() + 1), 1.0) for z in (z1, z2)))
+    pairs = np.zeros((z1.max() + 1, z2.max() + 1), np.intp)
+    np.add.at(pairs, (z1, z2), 1)
+    tables = pairs
+    if sharing.omega > 0:
+        tables = np.zeros_like(pairs)
+        strengths = sharing.alpha / sharing.omega * np.multiply.outer(sticks.first[:-1], sticks.second[:-1])
+        for c, d in np.argwhere(pairs):
+            seated = np.arange(pairs[c, d])
+            tables[c, d] = (rng.random(len(seated)) * (strengths[c, d] + seated) < strengths[c, d]).sum()
+    return Sticks(
+        *(rng.dirichlet(np.append(tables.sum(axis=1 - side), gammas[side])) for side in (0, 1))
+    )
+
+
+def _empty_seat(counts: list[int], n_new: int) -> int:
+    """Find a seat that somebody left, or else the next one."""
+    return next((seat for seat in range(n_new, len(counts)) if counts[seat] == 0), len(counts))
