@@ -206,6 +206,28 @@ class WindowedCounts(_Implicit):
         dense = self._strip(top, bottom).reshape(-1, self.shape[1])
         return sp.csr_array(dense[start - top * W : stop - top * W : step])
 
+    def block_sums(self, side: int) -> NDArray[np.float32]:
+        """Sum the rows of every square block of ``side`` pixels, written out.
+
+        Returns
+        -------
+        float32 array of shape (ceil(H / side), ceil(W / side), C * n_bins)
+            Blocks at the lower and right edge may be cut.
+        """
+        H, W = self.image_shape
+        tops, lefts = np.arange(0, H, side), np.arange(0, W, side)
+        out = np.empty((len(tops), len(lefts), len(self.bins), self.n_bins), np.float32)
+        for window, channels in self._scales.items():
+            for c in channels:
+                for b in range(self.n_bins):
+                    plane = (self.bins[c] == b).astype(np.float32)
+                    if self._valid is not None:
+                        plane *= self._valid
+                    plane = self._box(plane, int(window)) * self._norms[window]
+                    out[:, :, c, b] = np.add.reduceat(np.add.reduceat(plane, tops, axis=0), lefts, axis=1)
+        out *= self.weights[:, None]
+        return out.reshape(len(tops), len(lefts), -1)
+
     def _strip(self, top: int, bottom: int) -> NDArray[np.float32]:
         """Explicit histograms of the image rows top..bottom, shape (bottom - top, W, C * n_bins)."""
         H, W = self.image_shape

@@ -88,7 +88,7 @@ class GaborBank:
         along = (2**bandwidth - 1) / (2**bandwidth + 1) / _HALF_PEAK
         across = np.tan(np.radians(angular_bandwidth) / 2) / _HALF_PEAK
         self.filters = [
-            Filter(w, 180.0 * k / n_orientations, along / w, across / w)
+            Filter(w, 180.0 * k / n_orientations, float(along / w), float(across / w))
             for w in self.wavelengths
             for k in range(n_orientations)
         ]
@@ -99,7 +99,7 @@ class GaborBank:
         widths = [min(f.along, f.across) for f in self.filters]
         return int(np.ceil(_HALO_SIGMAS / (2 * np.pi * min(widths))))
 
-    def transfer(self, filter: Filter, shape: tuple[int, int]) -> NDArray[np.float32]:
+    def transfer(self, filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
         """Transfer function of one filter on the FFT grid of ``shape``, float32 (H, W), 2 at its peak.
 
         The factor 2 makes up for the missing half plane: the modulus is then the amplitude of a grating.
@@ -117,7 +117,7 @@ class GaborBank:
         side -= np.exp(-0.5 * (centre / filter.along) ** 2) * np.exp(-0.5 * (p / filter.along) ** 2)
         return 2 * side * np.exp(-0.5 * (t / filter.across) ** 2)
 
-    def responses(self, image: ArrayLike) -> Iterator[NDArray[np.float32]]:
+    def responses(self, image: ArrayLike) -> Iterator[NDArray[np.floating]]:
         """Yield the modulus of every filter's response, one float32 (H, W) after the other.
 
         Parameters
@@ -137,6 +137,6 @@ class GaborBank:
             response = scipy.fft.ifft2(spectrum * self.transfer(filter, shape), overwrite_x=True)
             yield np.abs(response[halo : halo + H, halo : halo + W])
 
-    def transform(self, image: ArrayLike) -> NDArray[np.float32]:
+    def transform(self, image: ArrayLike) -> NDArray[np.floating]:
         """Return all responses at once, float32 of shape (len(filters), H, W)."""
         return np.stack(list(self.responses(image)))

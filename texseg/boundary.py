@@ -1,0 +1,178 @@
+"""Pixel-accurate borders: small windows, known profiles and a Potts prior.
+
+The clusters are known, so that small windows are enough to tell them apart, and a window that straddles a
+border cannot found a cluster of its own any more. Filters of long wavelength look across borders and have
+little say here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from skimage.measure import label as connected_components
+
+from texseg.posteriors import soft_max
+from texseg.pyramid import CellGrid
+
+__all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
+
+Floats = NDArray[np.floating]
+
+_SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
+_REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
+_LIKELIHOOD = 0.5  # inverse temperature of the pixel scores
+_SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
+
+
+def pixel_scores(
+    bins: NDArray[np.uint8],
+    log_profiles: Floats,
+    wavelengths: NDArray[np.float64],
+    weights: Floats,
+    mask: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Log-likelihood of small windows round every pixel in every cluster.
+
+    Parameters
+    ----------
+    bins : uint8 array of shape (C, H, W)
+    log_profiles : float32 array of shape (K, C, n_bins)
+    wavelengths : array of shape (C,)
+        Pixels; 0 for values and patches. Windows grow with it and its square root of a vote shrinks.
+    weights : array of shape (C,)
+    mask : bool array of shape (H, W), optional
+
+    Returns
+    -------
+    float32 array of shape (K, H, W)
+        In nats at the temperature of the prior of :func:`pixel_posteriors`.
+    """
+    shape = bins.shape[1:]
+    sides = np.array(_SIDES)[np.searchsorted([4.0, 8.0], wavelengths)]
+    votes = _LIKELIHOOD * weights * scale_votes(wavelengths)
+    tables = (log_profiles * votes[:, None]).astype(np.float32)
+    valid = None if mask is None else mask.astype(np.float32)
+    scores = np.zeros((len(tables), *shape), np.float32)
+    for side in np.unique(sides):
+        channels = np.flatnonzero(sides == side)
+        share = None if valid is None else np.maximum(cv2.blur(valid, (side, side)), 1e-6)
+        for k, table in enumerate(tables):
+            field = table[channels[0]][bins[channels[0]]]
+            for c in channels[1:]:
+                field += table[c][bins[c]]
+            if valid is None:
+                scores[k] += cv2.blur(field, (side, side), borderType=cv2.BORDER_REFLECT)
+            else:
+                scores[k] += cv2.blur(field * valid, (side, side)) / share
+    return scores
+
+
+def scale_votes(wavelengths: NDArray[np.float64]) -> Floats:
+    """How much a channel says about the place of a border: 2, 0.63, 0.2 for the three octaves.
+
+    Proportional to wavelength to the power -5/3, from 2 at the finest; values and patches count as finest.
+    """
+    finest = 2 * 2**0.5
+    return (2 * (finest / np.maximum(wavelengths, finest)) ** (5 / 3)).astype(np.float32)
+
+
+def pixel_posteriors(
+    scores: Floats,
+    cell_posteriors: Floats,
+    grid: CellGrid,
+    smoothness: float = 1.0,
+    sigma: float = 8.0,
+    mask: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Mean field of a Potts model over pixels, begun at the cells' posteriors.
+
+    Parameters
+    ----------
+    scores : float32 array of shape (K, H, W)
+    cell_posteriors : float32 array of shape (cells, K)
+    grid : CellGrid
+    smoothness : float, default=1
+        Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood, 0 leaves every pixel to its
+        own window.
+    sigma : float, default=8
+        Standard deviation of the Gaussian neighbourhood in pixels.
+    mask : bool array of shape (H, W), optional
+
+    Returns
+    -------
+    float32 array of shape (K, H, W)
+        Sums to one over K.
+    """
+    K, H, W = scores.shape
+    flat = scores.reshape(K, -1).T
+    if smoothness <= 0:
+        return _as_planes(soft_max(np.ascontiguousarray(flat))[0], scores.shape)
+    small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
+    planes = grid.to_pixels(cell_posteriors).transpose(2, 0, 1)
+    for strength, n_sweeps in _SWEEPS:
+        for _ in range(n_sweeps):
+            logits = scores.copy()
+            for k in range(K):
+                plane = planes[k] if mask is None else planes[k] * mask
+                reduced = cv2.resize(np.ascontiguousarray(plane), small, interpolation=cv2.INTER_AREA)
+                reduced = cv2.GaussianBlur(
+                    reduced, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT
+                )
+                field = cv2.resize(reduced, (W, H), interpolation=cv2.INTER_LINEAR)
+                logits[k] += (strength * smoothness) * field
+            planes = _soft_max_planes(logits)
+    return planes
+
+
+def _soft_max_planes(logits: Floats) -> Floats:
+    logits -= logits.max(axis=0)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=0)
+    return logits
+
+
+def _as_planes(table: Floats, shape: tuple[int, ...]) -> Floats:
+    return np.ascontiguousarray(table.T).reshape(shape)
+
+
+def merge_small(
+    labels: NDArray[np.int32], scores: Floats, min_size: int
+) -> NDArray[np.int32]:
+    """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
+
+    Parameters
+    ----------
+    labels : int32 array of shape (H, W)
+        -1 where there is no data; such pixels are neither merged nor merged into.
+    scores : float32 array of shape (K, H, W)
+    min_size : int
+        Pixels. Parts without any neighbour keep their label.
+
+    Returns
+    -------
+    int32 array of shape (H, W)
+    """
+    labels = labels.copy()
+    if min_size <= 1:
+        return labels
+    for _ in range(len(scores)):  # a merged part can make another one small no more, or come to touch one
+        parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
+        sizes = np.bincount(parts.ravel(), minlength=n_parts + 1)
+        small = [p for p in np.argsort(sizes, kind="stable") if p and sizes[p] < min_size]
+        changed = [_merge_part(labels, scores, parts == p) for p in small]
+        if not any(changed):
+            break
+    return labels
+
+
+def _merge_part(labels: NDArray[np.int32], scores: Floats, part: NDArray[np.bool_]) -> bool:
+    ring = cv2.dilate(part.astype(np.uint8), np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], np.uint8)) > part
+    own = labels[part][0]
+    neighbours: Sequence[int] = [k for k in np.unique(labels[ring]) if k not in (-1, own)]
+    if not neighbours:
+        return False
+    labels[part] = max(neighbours, key=lambda k: float(scores[k][part].sum()))
+    return True

@@ -1,0 +1,299 @@
+"""Which channels an image yields: filter moduli of its lightness, and its plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
+
+from texseg.gabor import GaborBank
+from texseg.quantize import Range, robust_range, to_unit
+
+__all__ = [
+    "Channel",
+    "Intensity",
+    "Planes",
+    "flatten_illumination",
+    "learn_intensity",
+    "non_finite",
+    "responses",
+    "split_planes",
+]
+
+_BORDER = cv2.BORDER_REFLECT
+_REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
+_MAX_COMPONENTS = 6  # value channels of an image with many bands
+_COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
+_GREY_WEIGHT = 1.0
+_LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
+
+
+class Channel(NamedTuple):
+    """One real-valued channel of an image."""
+
+    name: str
+    values: NDArray[np.floating]
+    """Shape (H, W)."""
+    kind: str
+    """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
+    wavelength: float
+    """Scale in pixels; 0 for values and patches."""
+    weight: float
+
+
+class Intensity(NamedTuple):
+    """What is learned of an image's intensities, so that another image is seen in the same way."""
+
+    low: NDArray[np.float64]
+    """Lower end of the range of each band, shape (B,); equal for the bands of an RGB image."""
+    high: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
+    contrast: float
+    """Standard deviation of the lightness after the local mean is taken away."""
+
+
+class Planes(NamedTuple):
+    """An image as float planes with its holes filled in."""
+
+    bands: list[NDArray[Any]]
+    """Each of shape (H, W), in the image's own unit; finite."""
+    mask: NDArray[np.bool_] | None
+    """True where there is data; None when that is everywhere."""
+
+
+def split_planes(
+    image: Any,
+    *,
+    channel_axis: int | None = None,
+    mask: NDArray[Any] | None = None,
+    nodata: float | None = None,
+) -> Planes:
+    """Check an image and take it apart into finite planes and a mask.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W), or with bands along ``channel_axis``
+    channel_axis : int, optional
+        The axis of the bands; None for a grey image.
+    mask : array of shape (H, W), optional
+        Non-zero where there is data.
+    nodata : float, optional
+        Pixels with this value in every band hold no data. (NaN and infinite pixels never do.)
+
+    Returns
+    -------
+    Planes
+        An image whose bands are all equal comes back as one band. Holes are filled with the texture
+        mirrored at their edge, so that filters near a hole see texture and no step.
+
+    Raises
+    ------
+    TypeError
+        Complex, object or string images.
+    ValueError
+        Wrong rank, empty, a mask of another shape, or no valid pixel.
+    """
+    array = np.asarray(image)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"image must hold real numbers, got dtype {array.dtype} of shape {array.shape}")
+    expected = 2 if channel_axis is None else 3
+    if array.ndim != expected:
+        raise ValueError(
+            f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
+            "a colour image needs channel_axis (for example -1), a stack must be passed image by image"
+        )
+    if array.size == 0:
+        raise ValueError(f"image is empty, got shape {array.shape}")
+    if channel_axis is None:
+        bands = [array]
+    elif not -3 <= channel_axis < 3:
+        raise ValueError(f"channel_axis must be -3 to 2 for an image with 3 axes, got {channel_axis}")
+    else:
+        bands = list(np.moveaxis(array, channel_axis, 0))
+    bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
+    valid = _valid_pixels(bands, mask, nodata)
+    if all(np.array_equal(bands[0], band, equal_nan=band.dtype.kind == "f") for band in bands[1:]):
+        bands = bands[:1]
+    if valid.all():
+        return Planes(bands, None)
+    if not valid.any():
+        raise ValueError(f"no valid pixels in the image of shape {valid.shape}: all are masked or no data")
+    source = _mirror_index(valid)
+    return Planes([band[source] for band in bands], valid)
+
+
+def non_finite(image: NDArray[Any], channel_axis: int | None = None) -> int:
+    """Count the pixels with a NaN or an infinity in any band."""
+    array = np.asarray(image)
+    if array.dtype.kind != "f":
+        return 0
+    bad = ~np.isfinite(array)
+    return int(np.count_nonzero(bad if channel_axis is None else bad.any(axis=channel_axis)))
+
+
+def _valid_pixels(
+    bands: list[NDArray[Any]], mask: NDArray[Any] | None, nodata: float | None
+) -> NDArray[np.bool_]:
+    shape = bands[0].shape
+    valid = np.ones(shape, bool)
+    if mask is not None:
+        given = np.asarray(mask)
+        if given.shape != shape:
+            raise ValueError(f"mask shape {given.shape} does not match image {shape}")
+        valid &= given != 0
+    for band in bands:
+        if band.dtype.kind == "f":
+            valid &= np.isfinite(band)
+    if nodata is not None and np.isfinite(nodata):
+        valid &= ~np.logical_and.reduce([band == nodata for band in bands])
+    return valid
+
+
+def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each pixel's value comes from: itself, or its mirror image in the nearest valid pixel."""
+    H, W = valid.shape
+    nearest = distance_transform_edt(~valid, return_distances=False, return_indices=True)
+    here = np.indices(valid.shape)
+    mirror = np.clip(2 * nearest - here, 0, np.array([H - 1, W - 1])[:, None, None])
+    lands = valid[mirror[0], mirror[1]]
+    rows, columns = np.where(lands, mirror, nearest)
+    return rows, columns
+
+
+def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
+    """Learn ranges, principal axes and contrast from one or several images.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+        All with the same number of bands.
+    sigma : float
+        Standard deviation in pixels of the Gaussian that local mean and contrast are taken over.
+    """
+    masks = [planes.mask for planes in images]
+    bands = zip(*(planes.bands for planes in images), strict=True)
+    ranges = [robust_range(band, masks) for band in bands]
+    low = np.array([r.low for r in ranges])
+    high = np.array([r.high for r in ranges])
+    axes = np.empty((0, len(ranges)))
+    if len(ranges) == 3:  # RGB: one range, or colours would shift
+        low[:], high[:] = low.min(), high.max()
+    elif len(ranges) > 1:
+        axes = _principal_axes(images, low, high)
+    intensity = Intensity(low, high, axes, 0.0)
+    variances, sizes = [], []
+    for planes in images:
+        lightness, _ = _unit_values(planes.bands, intensity)
+        detail = lightness - _local_mean(lightness, sigma)
+        valid = detail if planes.mask is None else detail[planes.mask]
+        variances.append(valid.var(dtype=np.float64))
+        sizes.append(valid.size)
+    return intensity._replace(contrast=float(np.sqrt(np.average(variances, weights=sizes))))
+
+
+def _principal_axes(
+    images: Sequence[Planes], low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.float64]:
+    tables = []
+    for planes in images:
+        unit = [to_unit(b, Range(lo, hi)) for b, lo, hi in zip(planes.bands, low, high, strict=True)]
+        tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
+    _, vectors = np.linalg.eigh(np.cov(np.concatenate(tables, axis=1)))
+    leading = vectors.T[::-1][:_MAX_COMPONENTS]
+    sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
+    return leading * sign[:, None]
+
+
+def _unit_values(
+    bands: list[NDArray[Any]], intensity: Intensity
+) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
+    """Lightness (the plane that is filtered) and the plain value planes, all without unit."""
+    ranges = zip(intensity.low, intensity.high, strict=True)
+    unit = [to_unit(band, Range(*r)) for band, r in zip(bands, ranges, strict=True)]
+    if len(unit) == 1:
+        return unit[0], unit
+    stacked = np.stack(unit, axis=-1)
+    if not len(intensity.axes):
+        # in float32: skimage would work in float64, with twice the memory
+        lab = cv2.cvtColor(np.clip(stacked, 0, 1), cv2.COLOR_RGB2LAB)
+        planes = [np.ascontiguousarray(lab[..., k]) / np.float32(100) for k in range(3)]
+        return planes[0], planes
+    components = stacked @ intensity.axes.T.astype(np.float32)
+    planes = [np.ascontiguousarray(components[..., k]) for k in range(components.shape[-1])]
+    return planes[0], planes
+
+
+def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floating]:
+    """Gaussian mean with mirrored borders, computed on a reduced grid."""
+    H, W = plane.shape
+    small = (max(1, -(-W // _REDUCTION)), max(1, -(-H // _REDUCTION)))
+    reduced = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+    blurred = cv2.GaussianBlur(reduced, (0, 0), sigma / _REDUCTION, borderType=_BORDER)
+    return np.asarray(cv2.resize(blurred, (W, H), interpolation=cv2.INTER_LINEAR), np.float32)
+
+
+def flatten_illumination(
+    lightness: NDArray[np.floating], sigma: float, contrast: float
+) -> NDArray[np.floating]:
+    """Take the local mean away and divide gently by the local contrast.
+
+    ``y = (x - mean) / (local standard deviation + contrast)``: a slow change of the light disappears, and the
+    noise of a flat region is not blown up to a texture, since the image's own ``contrast`` stays below.
+    """
+    detail = lightness - _local_mean(lightness, sigma)
+    deviation = np.sqrt(np.maximum(_local_mean(detail * detail, sigma), 0))
+    return detail / (deviation + np.float32(max(contrast, 1e-6)))
+
+
+def responses(
+    planes: Planes,
+    intensity: Intensity,
+    bank: GaborBank,
+    sigma: float,
+    patch_weight: float = 0.0,
+    value_weight: float = 1.0,
+) -> Iterator[Channel]:
+    """Yield the channels of an image one by one: the bank's moduli of the lightness, patches, plain values.
+
+    Parameters
+    ----------
+    planes : Planes
+    intensity : Intensity
+        From :func:`learn_intensity` on this image or on others of the same kind.
+    bank : GaborBank
+    sigma : float
+        As in :func:`learn_intensity`, in pixels.
+    patch_weight : float, default=0
+        Weight of the patch channel; 0 leaves it out.
+    value_weight : float, default=1
+        Factor on the weights of the plain values; 0 leaves them out.
+
+    Yields
+    ------
+    Channel
+        Grey images: the bank and the values, each with weight 1. Colour: the bank on the lightness, and
+        L, a, b (or up to six principal components of the bands) with weight 8 together; filters on
+        chroma were measured to do harm.
+    """
+    lightness, values = _unit_values(planes.bands, intensity)
+    flat = flatten_illumination(lightness, sigma, intensity.contrast)
+    for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
+        name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
+        yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
+    if patch_weight > 0:
+        yield Channel("patch", flat, "patch", 0.0, patch_weight)
+    if len(values) == 1:
+        names, shares = ["value"], [_GREY_WEIGHT]
+    elif len(intensity.axes):
+        names = [f"component {k + 1}" for k in range(len(values))]
+        shares = [_COLOUR_WEIGHT / len(values)] * len(values)
+    else:
+        names, shares = ["L", "a", "b"], [_COLOUR_WEIGHT * share for share in _LAB_SHARES]
+    if value_weight > 0:
+        for name, plane, share in zip(names, values, shares, strict=True):
+            yield Channel(name, plane, "value", 0.0, value_weight * share)

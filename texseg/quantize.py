@@ -1,0 +1,115 @@
+"""From real values to bins: the one place where ranges are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Range", "quantize", "robust_range", "to_unit"]
+
+_GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives the same bins to the last bit
+_OVERSHOOT = 0.25  # how far beyond the robust range values may go before they are clipped, in ranges
+_SAMPLES = 2**17  # values looked at per channel for its range
+
+
+class Range(NamedTuple):
+    """Interval of values that is spread over the bins."""
+
+    low: float
+    high: float
+
+
+def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
+    """Up to about ``most`` valid values on a regular sub-grid; always the same ones."""
+    step = max(1, int(np.sqrt(values.size / most)))
+    while True:
+        grid = np.s_[::step, ::step]
+        sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
+        if sample.size or step == 1:
+            return sample
+        step = 1
+
+
+def robust_range(
+    images: Sequence[NDArray],
+    masks: Sequence[NDArray[np.bool_] | None],
+    low: float | None = 0.1,
+    high: float = 99.9,
+) -> Range:
+    """Order statistics of the valid values of one channel, which single hot or dead pixels cannot move.
+
+    Parameters
+    ----------
+    images : sequence of real arrays of shape (H, W)
+        The channel in every image that is learned from.
+    masks : sequence of bool arrays of the same shapes, or None
+        True where the values count.
+    low, high : float
+        Percentiles, taken as order statistics (no interpolation), so that the range of ``a * x + b`` is
+        ``a * range + b``. ``low=None`` means that the range starts at zero, as for moduli.
+
+    Returns
+    -------
+    Range
+        When both percentiles agree (a nearly constant image), the extreme values instead.
+
+    Examples
+    --------
+    >>> robust_range([np.arange(10001.0).reshape(73, 137)], [None])
+    Range(low=10.0, high=9990.0)
+    """
+    most = _SAMPLES / len(images)
+    sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    top = float(np.percentile(sample, high, method="nearest"))
+    bottom = 0.0 if low is None else float(np.percentile(sample, low, method="nearest"))
+    if top > bottom:
+        return Range(bottom, top)
+    valid = [v if m is None else v[m] for v, m in zip(images, masks, strict=True)]
+    lowest, highest = min(v.min() for v in valid), max(v.max() for v in valid)
+    return Range(0.0 if low is None else float(lowest), float(highest))
+
+
+def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
+    """Map ``range`` to 0..1, float32; values beyond are clipped at a quarter of the range outside.
+
+    The result is rounded to multiples of 2**-16, which absorbs the rounding errors of a change of dtype or
+    of an affine map. A range without extent gives zeros.
+    """
+    extent = range.high - range.low
+    if not extent > 0:
+        return np.zeros(values.shape, np.float32)
+    unit = (values.astype(np.float64) - range.low) / extent
+    np.clip(unit, -_OVERSHOOT, 1 + _OVERSHOOT, out=unit)
+    return (np.rint(unit * _GRID) / _GRID).astype(np.float32)
+
+
+def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint8]:
+    """Bins of equal width over ``range``; what lies outside goes to the first or last bin.
+
+    Parameters
+    ----------
+    values : float array of any shape
+    range : Range
+    n_bins : int, default 40 ([1]_ section 6.3)
+
+    Returns
+    -------
+    uint8 array of the same shape, 0 .. n_bins - 1
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> quantize(np.array([-1.0, 0.0, 0.3, 1.0, 7.0]), Range(0.0, 1.0), n_bins=4)
+    array([0, 0, 1, 3, 3], dtype=uint8)
+    """
+    extent = range.high - range.low
+    if not extent > 0:
+        return np.zeros(values.shape, np.uint8)
+    scaled = (values - np.float32(range.low)) * np.float32(n_bins / extent)
+    return np.clip(scaled, 0, n_bins - 1).astype(np.uint8)

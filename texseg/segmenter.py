@@ -1,0 +1,438 @@
+"""The estimator on images, and the one call."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from texseg.boundary import merge_small
+from texseg.channels import Planes, non_finite, split_planes
+from texseg.features import Features, encode, learn_features
+from texseg.gabor import GaborBank
+from texseg.modelfile import load_model, save_model
+from texseg.presets import Settings, settings_for
+from texseg.starts import fit_potts, hard_starts
+from texseg.textures import (
+    CellTextures,
+    Scene,
+    WindowTextures,
+    cell_sites,
+    from_plain_data,
+    plain_counts,
+    plain_run,
+    to_plain_data,
+    window_sites,
+)
+
+__all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
+
+_MOST_SEGMENTS = 255
+_WINDOW_STEP = 2  # the windows of the starts overlap: every second row and column of cells is enough
+
+
+class Record(NamedTuple):
+    """One entry of ``history_``."""
+
+    phase: str
+    """"candidate" on the default path, "anneal" on the plain one."""
+    step: int
+    beta: float
+    free_energy: float
+    """Nats; for candidates minus the interior gain, in nats a cell."""
+    n_distinct: int
+    level: int
+
+
+class Progress(NamedTuple):
+    """What a ``callback`` is told."""
+
+    phase: str
+    """"filters", "starts", "clusters", "boundaries"; "annealing, level i of n" on the plain path."""
+    done: int
+    total: int
+
+
+class TextureSegmenter(ClusterMixin, BaseEstimator):
+    """Divide images by their textures.
+
+    Gabor responses become local histograms, the asymmetric clustering model is fitted to them ([1]_), and its
+    clusters go back to pixels.
+
+    Parameters
+    ----------
+    n_segments : int
+        Number of textures, K.
+    preset : {"default", "accurate", "plain"}, default="default"
+        ``accurate`` spends more time; ``plain`` is the path of [1]_: annealed on windowed counts, coarse to
+        fine down to single pixels, without any prior on the labels.
+    channel_axis : int, optional
+        Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
+    nodata : float, optional
+        Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.
+    smoothness : float, default=1.0
+        Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 nats to
+        what a unanimous neighbourhood says; 0 switches it off.
+    min_size : int, default=0
+        Connected parts with fewer pixels are merged into the neighbour that explains them best.
+    random_state : int, RandomState or None, default=0
+    callback : function of one :class:`Progress`, optional
+        Told about every phase; an exception it raises ends the fit.
+    wavelengths, n_orientations, n_bins, patch_weight, cell, n_starts
+        Override the preset, see :class:`texseg.presets.Settings`.
+
+    Attributes
+    ----------
+    labels_ : int32 array of shape (H, W), or a list of them when a list was fitted
+        1 .. ``n_segments_``, ordered by texture energy (mean bin over the filters), faintest first, whatever
+        the seed; 0 only where there is no data.
+    n_segments_ : int
+        Segments found; below ``n_segments`` when the image does not hold so many, with a warning.
+    profiles_ : float array of shape (n_segments_, C, n_bins)
+        Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
+    channel_names_ : tuple of C strings
+    confidence_ : float32 array of shape (H, W), or list
+        Posterior of the label of every pixel; 0 where there is no data.
+    history_ : list of :class:`Record`
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> rows, columns = np.mgrid[:64, :96]
+    >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+    >>> model = TextureSegmenter(n_segments=2).fit(image)
+    >>> model.labels_.shape, sorted(set(model.labels_[:, [5, 90]].ravel().tolist()))
+    ((64, 96), [1, 2])
+    """
+
+    def __init__(
+        self,
+        n_segments: int | None = None,
+        *,
+        preset: str = "default",
+        channel_axis: int | None = None,
+        nodata: float | None = None,
+        smoothness: float = 1.0,
+        min_size: int = 0,
+        random_state: Any = 0,
+        callback: Callable[[Progress], Any] | None = None,
+        wavelengths: Sequence[float] | None = None,
+        n_orientations: int | None = None,
+        n_bins: int | None = None,
+        patch_weight: float | None = None,
+        cell: int | None = None,
+        n_starts: int | None = None,
+    ) -> None:
+        self.n_segments = n_segments
+        self.preset = preset
+        self.channel_axis = channel_axis
+        self.nodata = nodata
+        self.smoothness = smoothness
+        self.min_size = min_size
+        self.random_state = random_state
+        self.callback = callback
+        self.wavelengths = wavelengths
+        self.n_orientations = n_orientations
+        self.n_bins = n_bins
+        self.patch_weight = patch_weight
+        self.cell = cell
+        self.n_starts = n_starts
+
+    def fit(self, X: Any, y: None = None, *, mask: Any = None) -> Self:
+        """Find the textures of an image, or those that several images have in common.
+
+        Parameters
+        ----------
+        X : image, or list of images
+            Real arrays of any dtype, of shape (H, W), or with the bands along ``channel_axis``.
+        y : ignored
+        mask : array of shape (H, W), or a list of them, optional
+            Non-zero where there is data.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check_parameters()
+        images = self._planes(X, mask)
+        settings = settings.scaled(images[0].bands[0].shape)
+        rng = check_random_state(self.random_state)
+        self._tell("filters", 0, 1)
+        features, bins = learn_features(
+            images,
+            bank=GaborBank(settings.wavelengths, settings.n_orientations),
+            sigma=settings.illumination_sigma,
+            n_bins=settings.n_bins,
+            patch_weight=settings.patch_weight,
+            value_weight=settings.value_weight,
+            random_state=rng.randint(2**31),
+        )
+        scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
+        self.history_: list[Record] = []
+        find = self._find_plain if self.preset == "plain" else self._find
+        textures = find(scenes, features, settings, rng, int(self.n_segments or 1))
+        self.textures_ = textures.take(_energy_order(textures, len(features.bank.filters)))
+        results = []
+        for index, scene in enumerate(scenes):
+            self._tell("boundaries", index, len(scenes))
+            results.append(self._label(scene))
+        self._drop_unused(results)
+        self._publish(results, is_list=isinstance(X, (list, tuple)))
+        return self
+
+    def predict(self, X: Any, *, mask: Any = None) -> Any:
+        """Find the learned textures again.
+
+        Parameters
+        ----------
+        X : image of shape (H, W), or with bands along ``channel_axis``; or a list of images
+            As many bands as were learned from. The intensities are taken as they are: what was black when
+            the model was fitted is black here.
+        mask : array of shape (H, W), or a list of them, optional
+
+        Returns
+        -------
+        int32 array of shape (H, W), or a list of them
+        """
+        results = [self._label(scene)[0] for scene in self._scenes(X, mask)]
+        return results if isinstance(X, (list, tuple)) else results[0]
+
+    def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
+        """Posterior probability of every segment at every pixel.
+
+        Returns
+        -------
+        float32 array of shape (H, W, n_segments_), or a list of them
+            Sums to one over the segments; zeros where there is no data.
+        """
+        check_is_fitted(self)
+        results = []
+        for scene in self._scenes(X, mask):
+            posteriors, _ = self.textures_.posteriors(scene, self.smoothness)
+            if scene.mask is not None:
+                posteriors = posteriors * scene.mask
+            results.append(np.moveaxis(posteriors, 0, -1))
+        return results if isinstance(X, (list, tuple)) else results[0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
+        check_is_fitted(self)
+        names = ("channel_axis", "nodata", "smoothness", "min_size", "preset")
+        parameters = {name: getattr(self, name) for name in names}
+        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_)})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model file; the result can :meth:`predict`, and holds no labels of its own.
+
+        Raises
+        ------
+        texseg.modelfile.ModelFileError
+            The file is missing, broken, foreign, or written by a newer version.
+        """
+        values = load_model(path)
+        textures = from_plain_data(values)
+        model = cls(len(textures.profiles), **values["parameters"])
+        model.textures_ = textures
+        model._describe()
+        return model
+
+    # ---- the steps of a fit ------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> Settings:
+        """Validate all parameters before anything is computed."""
+        k = self.n_segments
+        if k is None:
+            raise ValueError("n_segments=None (choosing the number) is not available yet; pass n_segments")
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= _MOST_SEGMENTS:
+            raise ValueError(f"n_segments must be a whole number from 1 to {_MOST_SEGMENTS}, got {k!r}")
+        if not self.smoothness >= 0:
+            raise ValueError(f"smoothness must be at least 0, got {self.smoothness!r}")
+        if not self.min_size >= 0:
+            raise ValueError(f"min_size must be at least 0 pixels, got {self.min_size!r}")
+        return settings_for(
+            self.preset,
+            wavelengths=self.wavelengths,
+            n_orientations=self.n_orientations,
+            n_bins=self.n_bins,
+            patch_weight=self.patch_weight,
+            cell=self.cell,
+            n_starts=self.n_starts,
+        )
+
+    def _planes(self, X: Any, mask: Any) -> list[Planes]:
+        """Check the images and take them apart."""
+        several = isinstance(X, (list, tuple))
+        images = list(X) if several else [X]
+        masks = list(mask) if several and mask is not None else [mask] * len(images)
+        if not images or len(masks) != len(images):
+            raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
+        out = []
+        for image, one in zip(images, masks, strict=True):
+            array = np.asarray(image)
+            planes = split_planes(array, channel_axis=self.channel_axis, mask=one, nodata=self.nodata)
+            if bad := non_finite(array, self.channel_axis):
+                warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=3)
+            out.append(planes)
+        bands = {len(planes.bands) for planes in out}
+        if len(bands) > 1:
+            raise ValueError(f"all images must have the same number of bands, got {sorted(bands)}")
+        return out
+
+    def _scenes(self, X: Any, mask: Any) -> list[Scene]:
+        check_is_fitted(self)
+        features = self.textures_.features
+        scenes = []
+        for planes in self._planes(X, mask):
+            if len(planes.bands) != features.n_bands:
+                raise ValueError(
+                    f"the model was fitted on images with {features.n_bands} band(s), "
+                    f"got one with {len(planes.bands)}"
+                )
+            scenes.append(Scene(encode(planes, features), planes.mask))
+        return scenes
+
+    def _find(
+        self,
+        scenes: list[Scene],
+        features: Features,
+        settings: Settings,
+        rng: np.random.RandomState,
+        n_segments: int,
+    ) -> CellTextures:
+        """Default path: starts on windows, candidates on bare cells, and the best of them."""
+        cells, grids = cell_sites(scenes, features, settings.cell)
+        windows = window_sites(cells, grids, features, settings, _WINDOW_STEP)
+        K = min(n_segments, len(windows.counts))
+        potts = settings.potts._replace(strength=settings.potts.strength * self.smoothness)
+        self._tell("starts", 0, 1)
+        reach = max(1, round(settings.windows[0] / 2 / settings.cell / _WINDOW_STEP))
+        generator = np.random.default_rng(rng.randint(2**31))
+        starts = hard_starts(windows, K, settings.n_starts, reach, generator)
+        self._tell("clusters", 0, 1)
+        candidates = fit_potts(cells, starts, potts)
+        best = max(candidates, key=lambda candidate: candidate.gain)
+        self.history_ = [
+            Record("candidate", step, potts.beta, -c.gain, K, 0) for step, c in enumerate(candidates)
+        ]
+        return CellTextures(
+            features, best.profiles, cells.background, settings.cell, settings.potts, settings.boundary_sigma
+        )
+
+    def _find_plain(
+        self,
+        scenes: list[Scene],
+        features: Features,
+        settings: Settings,
+        rng: np.random.RandomState,
+        n_segments: int,
+    ) -> WindowTextures:
+        """Plain path, of the paper: annealed on windowed counts from coarse to fine."""
+        if len(scenes) > 1:
+            raise ValueError(f"preset='plain' is fitted to one image, got {len(scenes)}; use another preset")
+        n = plain_counts(scenes[0], features, settings)
+        for state in plain_run(n, n_segments, features.bank, settings, rng):
+            self._tell(f"annealing, level {state.level + 1}", state.step, 0)
+            self.history_.append(
+                Record("anneal", state.step, state.beta, state.free_energy, state.n_distinct, state.level)
+            )
+        return WindowTextures(
+            features,
+            state.params.profiles.astype(np.float32),
+            state.params.weights.astype(np.float32),
+            tuple(n.windows.tolist()),
+            state.beta,
+        )
+
+    def _label(self, scene: Scene) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Labels from 1 (0 without data) and the posterior of each pixel's label."""
+        posteriors, scores = self.textures_.posteriors(scene, self.smoothness)
+        labels = posteriors.argmax(axis=0).astype(np.int32)
+        if scene.mask is not None:
+            labels[~scene.mask] = -1
+        labels = merge_small(labels, scores, self.min_size)
+        confidence = np.take_along_axis(posteriors, np.maximum(labels, 0)[None], axis=0)[0]
+        confidence[labels < 0] = 0
+        return labels + 1, confidence
+
+    def _drop_unused(self, results: list[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> None:
+        """Forget clusters without any pixel, and say so."""
+        K = len(self.textures_.profiles)
+        sizes = np.sum([np.bincount(labels.ravel(), minlength=K + 1) for labels, _ in results], axis=0)
+        kept = np.flatnonzero(sizes[1:])
+        if self.n_segments is not None and len(kept) < self.n_segments:
+            warnings.warn(
+                f"{self.n_segments} segments asked, {len(kept)} found: the image does not hold more "
+                "textures that can be told apart",
+                stacklevel=3,
+            )
+        if len(kept) < K:
+            renumber = np.zeros(K + 1, np.int32)
+            renumber[kept + 1] = np.arange(1, len(kept) + 1)
+            results[:] = [(renumber[labels], confidence) for labels, confidence in results]
+            self.textures_ = self.textures_.take(kept)
+
+    def _publish(
+        self, results: list[tuple[NDArray[np.int32], NDArray[np.float32]]], is_list: bool
+    ) -> None:
+        labels, confidence = [r[0] for r in results], [r[1] for r in results]
+        self.labels_ = labels if is_list else labels[0]
+        self.confidence_ = confidence if is_list else confidence[0]
+        self._describe()
+
+    def _describe(self) -> None:
+        features = self.textures_.features
+        K = len(self.textures_.profiles)
+        self.n_segments_ = K
+        self.profiles_ = self.textures_.profiles.reshape(K, -1, features.n_bins)
+        self.channel_names_ = features.names
+
+    def _tell(self, phase: str, done: int, total: int) -> None:
+        if self.callback is not None:
+            self.callback(Progress(phase, done, total))
+
+
+def _energy_order(textures: CellTextures | WindowTextures, n_filters: int) -> NDArray[np.intp]:
+    """Clusters by their mean bin over the filter channels, smallest first."""
+    features = textures.features
+    profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
+    return np.argsort((profiles[:, :n_filters] @ np.arange(features.n_bins)).mean(axis=1), kind="stable")
+
+
+def segment(image: Any, n_segments: int | None = None, *, mask: Any = None, **parameters: Any) -> Any:
+    """Divide an image by its textures: the labels of a fitted :class:`TextureSegmenter`.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W), or with bands along ``channel_axis``
+    n_segments : int
+        Number of textures.
+    mask : array of shape (H, W), optional
+        Non-zero where there is data.
+    **parameters
+        Of :class:`TextureSegmenter`: preset, channel_axis, nodata, smoothness, min_size, random_state, ...
+
+    Returns
+    -------
+    int32 array of shape (H, W)
+        1 .. ``n_segments``, ordered by texture energy; 0 only where there is no data.
+
+    Examples
+    --------
+    >>> rows, columns = np.mgrid[:64, :96]
+    >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+    >>> labels = segment(image, n_segments=2)
+    >>> labels.dtype, labels.shape, labels.min(), labels.max()
+    (dtype('int32'), (64, 96), np.int32(1), np.int32(2))
+    """
+    return TextureSegmenter(n_segments, **parameters).fit(image, mask=mask).labels_

@@ -1,0 +1,268 @@
+"""What a segmentation has learned, and how images are labelled with it, on the default and the plain path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
+from texseg.boundary import pixel_posteriors, pixel_scores
+from texseg.channels import Intensity
+from texseg.counts import WindowedCounts
+from texseg.features import Features
+from texseg.gabor import GaborBank
+from texseg.models.acm import HistogramClustering, Profiles
+from texseg.posteriors import soft_max
+from texseg.presets import Settings
+from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
+from texseg.quantize import Range
+from texseg.starts import BACKGROUND, PottsSettings, Sites, potts_sweeps
+
+__all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
+
+_SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
+_FAR = 8.0  # pixels; channels of longer wavelength get the larger window
+_CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
+_COOLING = 0.8  # each temperature of the plain path is this times the one before
+
+
+class Scene(NamedTuple):
+    """One encoded image."""
+
+    bins: NDArray[np.uint8]
+    """(C, H, W)."""
+    mask: NDArray[np.bool_] | None
+    """True where there is data; None when that is everywhere."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of pixels."""
+        return self.bins.shape[1], self.bins.shape[2]
+
+
+@dataclass(frozen=True)
+class CellTextures:
+    """Textures of the default path: profiles, told apart on cells and then on pixels, under Potts priors."""
+
+    kind: ClassVar[str] = "cells"
+    features: Features
+    profiles: NDArray[np.floating]
+    """(K, M), each channel with sum one."""
+    background: NDArray[np.floating]
+    """(M,), profile of all that was learned from."""
+    cell: int
+    potts: PottsSettings
+    boundary_sigma: float
+
+    def take(self, order: NDArray[np.intp]) -> CellTextures:
+        """Keep some of the textures, in this order."""
+        return replace(self, profiles=self.profiles[order])
+
+    def posteriors(self, scene: Scene, smoothness: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Posteriors and scores of every pixel, both float32 of shape (K, H, W)."""
+        K = len(self.profiles)
+        sites, grids = cell_sites([scene], self.features, self.cell, self.background)
+        potts = self.potts._replace(strength=self.potts.strength * smoothness)
+        cells = potts_sweeps(sites.scores(self.profiles)[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
+        mixed = (1 - BACKGROUND) * self.profiles + BACKGROUND * self.background
+        logs = np.log(mixed + 1e-7).reshape(K, len(scene.bins), -1)
+        scores = pixel_scores(
+            scene.bins, logs, self.features.wavelengths, self.features.weights, scene.mask
+        )
+        return pixel_posteriors(scores, cells, grids[0], smoothness, self.boundary_sigma, scene.mask), scores
+
+
+@dataclass(frozen=True)
+class WindowTextures:
+    """Textures of the plain path: profiles of windows round every pixel, without any prior on the map."""
+
+    kind: ClassVar[str] = "windows"
+    features: Features
+    profiles: NDArray[np.floating]
+    """(K, M), each channel with sum one."""
+    proportions: NDArray[np.floating]
+    """(K,), mixing proportions."""
+    windows: tuple[int, ...]
+    """Side of each channel's window in pixels."""
+    beta: float
+
+    def take(self, order: NDArray[np.intp]) -> WindowTextures:
+        """Keep some of the textures, in this order."""
+        return replace(self, profiles=self.profiles[order], proportions=self.proportions[order])
+
+    def counts(self, scene: Scene) -> WindowedCounts:
+        """Give the scene's implicit count matrix."""
+        return WindowedCounts(scene.bins, self.windows, n_bins=self.features.n_bins, mask=scene.mask)
+
+    def posteriors(self, scene: Scene, smoothness: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Posteriors and scores of every pixel, float32 (K, H, W); ``smoothness`` has no say."""
+        params = Profiles(self.profiles, self.proportions)
+        scores = self.beta * HistogramClustering().scores(self.counts(scene), params)
+        prior = np.log(np.maximum(self.proportions, 1e-30)).astype(scores.dtype)
+        posteriors, _ = soft_max(scores + prior)
+        shape = (len(self.profiles), *scene.shape)
+        return np.ascontiguousarray(posteriors.T).reshape(shape), scores.T.reshape(shape)
+
+
+def cell_sites(
+    scenes: Sequence[Scene],
+    features: Features,
+    cell: int,
+    background: NDArray[np.floating] | None = None,
+) -> tuple[Sites, list[CellGrid]]:
+    """Bare histograms of the cells of all scenes."""
+    ones = np.ones(len(features.names), np.float32)
+    grids = [cell_grid(scene.shape, cell, scene.mask) for scene in scenes]
+    tables = [
+        cell_counts(scene.bins, grid, features.n_bins, ones, scene.mask)
+        for scene, grid in zip(scenes, grids, strict=True)
+    ]
+    counts = np.concatenate(tables)
+    sizes = np.concatenate([grid.sizes for grid in grids])
+    if background is None:
+        background = (counts.sum(axis=0, dtype=np.float64) / sizes.sum(dtype=np.float64)).astype(np.float32)
+    weights = np.repeat(features.weights, features.n_bins)
+    return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), grids
+
+
+def window_sites(
+    sites: Sites, grids: Sequence[CellGrid], features: Features, settings: Settings, step: int
+) -> Sites:
+    """Histograms of the windows round every ``step``-th cell."""
+    small, large = settings.windows
+    sides = np.where(features.wavelengths > _FAR, large, small)
+    ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+    means = [
+        window_means(table, grid, sides.tolist(), step)
+        for table, grid in zip(np.split(sites.counts, ends), grids, strict=True)
+    ]
+    counts = np.concatenate([mean for mean, _, _ in means])
+    present = np.concatenate([shares > 1e-3 for _, _, shares in means]).astype(np.float32)
+    return sites._replace(counts=counts, sizes=present, grids=tuple(shape for _, shape, _ in means))
+
+
+def effective_observations(bank: GaborBank, windows: Sequence[int]) -> float:
+    """Independent observations in a window, per channel: what the final temperature counts.
+
+    Neighbouring responses of a filter are correlated over its own envelope, so that an area A holds about
+    ``1 + A / (2 pi sigma_x sigma_y)`` independent ones; channels overlap in frequency, and three of them
+    carry what one independent channel would. Both were measured on homogeneous textures.
+    """
+    areas = np.square(np.asarray(windows, float))
+    sigma = np.array([1 / (2 * np.pi * f.along) / (2 * np.pi * f.across) for f in bank.filters])
+    return float(np.mean(1 + areas / (2 * np.pi * sigma)) / _CHANNEL_DEPENDENCE)
+
+
+def plain_counts(scene: Scene, features: Features, settings: Settings) -> WindowedCounts:
+    """Windowed counts of the filter channels; windows are proportional to the filter scale ([1] 6.3)."""
+    return WindowedCounts(
+        scene.bins, plain_windows(features, settings), n_bins=features.n_bins, mask=scene.mask
+    )
+
+
+def plain_windows(features: Features, settings: Settings) -> tuple[int, ...]:
+    """Odd side of each channel's window."""
+    return tuple(int(side) // 2 * 2 + 1 for side in settings.window_ratio * features.wavelengths)
+
+
+def plain_run(
+    n: WindowedCounts, n_clusters: int, bank: GaborBank, settings: Settings, rng: np.random.RandomState
+) -> Iterator[State]:
+    """Anneal the ACM on the windowed counts, coarse to fine ([1]_ sections 5.1 and 5.4).
+
+    The run begins at 0.8 of the first critical inverse temperature, computed from the data, and ends at the
+    one that counts :func:`effective_observations`; clusters are grown by splits, with split-and-merge moves.
+
+    Yields
+    ------
+    State
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+    levels = [Level(level.counts, level.sizes, level.parent) for level in pyramid(n, settings.coarsest)]
+    final = effective_observations(bank, n.windows.tolist())
+    model = HistogramClustering()
+    first = critical_beta(model, levels[0].counts, rng, levels[0].row_weights)
+    schedule = geometric_schedule(min(0.8 * first, final), final, _COOLING)
+    return anneal(model, levels, schedule, rng=rng, n_clusters=n_clusters, growth="split-merge")
+
+
+def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
+    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
+    f = textures.features
+    values: dict[str, Any] = {
+        "kind": textures.kind,
+        "wavelengths_of_bank": list(f.bank.wavelengths),
+        "n_orientations": f.bank.n_orientations,
+        "bandwidth": f.bank.bandwidth,
+        "angular_bandwidth": f.bank.angular_bandwidth,
+        "low": f.intensity.low,
+        "high": f.intensity.high,
+        "axes": f.intensity.axes,
+        "contrast": f.intensity.contrast,
+        "illumination_sigma": f.sigma,
+        "patch_weight": f.patch_weight,
+        "value_weight": f.value_weight,
+        "n_bins": f.n_bins,
+        "ranges": np.array(f.ranges),
+        "codebook": f.codebook,
+        "channel_names": list(f.names),
+        "wavelengths": f.wavelengths,
+        "channel_weights": f.weights,
+        "profiles": textures.profiles,
+    }
+    if isinstance(textures, CellTextures):
+        values |= {
+            "background": textures.background,
+            "cell": textures.cell,
+            "potts": list(textures.potts),
+            "boundary_sigma": textures.boundary_sigma,
+        }
+    else:
+        values |= {
+            "proportions": textures.proportions,
+            "windows": list(textures.windows),
+            "beta": textures.beta,
+        }
+    return values
+
+
+def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
+    """Textures from the mapping that :func:`to_plain_data` made."""
+    bank = GaborBank(
+        values["wavelengths_of_bank"],
+        values["n_orientations"],
+        values["bandwidth"],
+        values["angular_bandwidth"],
+    )
+    features = Features(
+        bank,
+        Intensity(values["low"], values["high"], values["axes"], values["contrast"]),
+        values["illumination_sigma"],
+        values["patch_weight"],
+        values["value_weight"],
+        values["n_bins"],
+        tuple(Range(float(low), float(high)) for low, high in values["ranges"]),
+        values["codebook"],
+        tuple(values["channel_names"]),
+        values["wavelengths"],
+        values["channel_weights"],
+    )
+    if values["kind"] == CellTextures.kind:
+        return CellTextures(
+            features,
+            values["profiles"],
+            values["background"],
+            values["cell"],
+            PottsSettings(*values["potts"]),
+            values["boundary_sigma"],
+        )
+    return WindowTextures(
+        features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
+    )
