@@ -25,6 +25,12 @@ PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
 
 
+def opened(path):
+    with Image.open(path) as image:
+        image.load()
+        return image
+
+
 def label_images(largest):
     return hnp.arrays(np.int32, SHAPES, elements=st.integers(0, largest))
 
@@ -89,7 +95,7 @@ class TestLabels:
 
     def test_png_has_colours_and_transparent_background(self, tmp_path):
         write_labels(tmp_path / "l.png", np.where(io_scenes.hole(), 0, TRUTH))
-        image = Image.open(tmp_path / "l.png")
+        image = opened(tmp_path / "l.png")
         assert image.mode == "P"
         rgba = np.asarray(image.convert("RGBA"))
         assert (rgba[io_scenes.hole(), 3] == 0).all()
@@ -198,7 +204,7 @@ class TestOverlayAndConfidence:
     def test_overlay_shows_the_image_stretched_under_every_type(self, tmp_path, pixels):
         labels = np.where(io_scenes.hole(), 0, 1)
         write_overlay(tmp_path / "o.png", pixels, labels, mask=~io_scenes.hole())
-        shown = np.asarray(Image.open(tmp_path / "o.png")).astype(float).mean(axis=-1)
+        shown = np.asarray(opened(tmp_path / "o.png")).astype(float).mean(axis=-1)
         flat = pixels if pixels.ndim == 2 else pixels[..., 0]
         inner = np.zeros(labels.shape, bool)
         inner[2:38, 2:58] = True
@@ -207,7 +213,7 @@ class TestOverlayAndConfidence:
 
     def test_overlay_draws_outlines_in_the_colour_of_the_label(self, tmp_path):
         write_overlay(tmp_path / "o.png", PIXELS, TRUTH)
-        shown = np.asarray(Image.open(tmp_path / "o.png"))
+        shown = np.asarray(opened(tmp_path / "o.png"))
         edge = np.zeros(TRUTH.shape, bool)
         edge[:, :-1] = TRUTH[:, :-1] != TRUTH[:, 1:]
         assert np.array_equal(shown[edge], palette(4)[TRUTH[edge]])
@@ -215,7 +221,7 @@ class TestOverlayAndConfidence:
     def test_constant_and_empty_images_are_drawn(self, tmp_path):
         for pixels in (np.full((9, 9), 7.0), np.full((9, 9), np.nan)):
             write_overlay(tmp_path / "o.png", pixels, np.ones((9, 9), int), mask=np.isfinite(pixels))
-            assert Image.open(tmp_path / "o.png").size == (9, 9)
+            assert opened(tmp_path / "o.png").size == (9, 9)
 
     def test_shapes_must_match(self, tmp_path):
         with pytest.raises(ValueError, match=r"labels of shape \(160, 192\) do not match the image of shape"):
