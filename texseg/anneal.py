@@ -35,6 +35,9 @@ __all__ = [
 ETA_GROWTH = 1.2
 """Factor by which over-relaxation grows while it succeeds."""
 
+CALM_STEPS = 3
+"""Steps in a row that must hardly lower F: one may only mean that clusters are about to part."""
+
 POWER_STEPS = 2
 """Power iterations to find the direction in which a cluster is first split."""
 
@@ -190,7 +193,7 @@ def anneal(
     perturbation : float, default=0.01
         Relative noise put on the parameters before each temperature, so that identical clusters can part.
     tol : float, default=1e-5
-        A temperature has converged when a step lowers F by less than this fraction of it.
+        A temperature has converged when three steps in a row lower F by less than this fraction of it.
     max_steps : int, default=100
         Steps a temperature, at most.
 
@@ -305,7 +308,7 @@ def grow(
     [(1, 725), (2, 543), (3, 396), (2, 543), (1, 725)]
     """
     problem = _Problem(model, n, beta, row_weights)
-    settings = _Settings(over_relax=False, max_steps=settle_steps)
+    settings = _Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
     now, most, visits = _whole(problem), min(n_clusters + n_extra, n.shape[0]), 0
     yield _visited(problem, now, visits)
     now, halves = _refine_halves(problem, now, rng)
@@ -336,6 +339,7 @@ class _Settings(NamedTuple):
     over_relax: bool = True
     tol: float = 1e-5
     max_steps: int = 100
+    calm_steps: int = CALM_STEPS
 
 
 class _Problem(NamedTuple):
@@ -369,7 +373,7 @@ def _descend(
     """EM steps at one temperature, F never rising, until it hardly falls or held-out data object."""
     model, groups = problem.model, groups_of(problem.n)
     watch = _Watch(settings.validation, settings.patience)
-    result, eta, cost = problem.step(params, posteriors), 1.0, 1
+    result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
     heldout = watch(params, result.posteriors)
     for _ in range(settings.max_steps - 1):
         if watch.impatient:
@@ -386,7 +390,8 @@ def _descend(
         params, result, cost = proposal, trial, trial_cost
         heldout = watch(params, result.posteriors)
         eta = eta * ETA_GROWTH if settings.over_relax else 1.0
-        if abs(drop) < settings.tol * abs(result.free_energy):
+        calm = calm + 1 if abs(drop) < settings.tol * abs(result.free_energy) else 0
+        if calm >= settings.calm_steps:
             break
     yield _Move(params, result, heldout, cost, True)
 
@@ -610,11 +615,14 @@ def _grow_at(
     events: list[Transition] = []
     while True:
         now, halves = _refine_halves(problem, now, rng)
-        k, K = int(halves.gains.argmax()), len(halves.gains)
-        if K >= n_clusters or halves.gains[k] <= _resolution(now.energies):
+        room = n_clusters - len(halves.gains)
+        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > _resolution(now.energies)]
+        if not unstable[:room]:
             break
-        events.append(Transition(problem.beta, k, K))
-        now = _settle(problem, _assess(problem, *_split(now, k, halves)), settings)
+        for k in unstable[:room]:
+            events.append(Transition(problem.beta, int(k), now.Q.shape[1]))
+            now = _assess(problem, *_split(now, int(k), halves))
+        now = _settle(problem, now, settings)
     if moves:
         now, _, moved = _improve(problem, now, settings, rng, MOVES)
         events += [Transition(problem.beta, k, j) for k, j in moved]

@@ -17,26 +17,32 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
 
+from texseg.anneal import State, critical_beta, geometric_schedule, grow
 from texseg.counts import CountMatrix, groups_of, row_blocks
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Stats,
+    Step,
     count_distinct,
+    entry_rows,
     extrapolate,
     group_sums,
     log_floored,
     normalise,
     normalise_profiles,
     per_site,
+    sum_runs,
     working_dtype,
 )
-from texseg.posteriors import Floats
+from texseg.models.estimator import CooccurrenceEstimator, check_assignment
+from texseg.posteriors import ArgMax, Floats, SoftMax
 
 
 class Profiles(NamedTuple):
@@ -110,6 +116,10 @@ class HistogramClustering(ClusteringModel):
     def n_distinct(self, params: Profiles) -> int:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
         return count_distinct(params.profiles[params.weights > FLOOR])
+
+    def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
+        """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
+        return posteriors, params.profiles
 
     def instabilities(
         self,
@@ -228,3 +238,183 @@ def saturated_scores(n: CountMatrix) -> Floats:
 def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
     """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
     return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T
+
+
+@dataclass(frozen=True)
+class PredictiveHistogramClustering(HistogramClustering):
+    """The ACM fitted by predictive EM ([1]_ section 5.2): each row is left out of the profiles that judge it.
+
+    F is that of the corrected scores, and may rise.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+
+    monotone: ClassVar[bool] = False
+
+    def step(
+        self,
+        n: CountMatrix,
+        params: Profiles,
+        beta: float,
+        posteriors: Floats | None = None,
+        row_weights: Floats | None = None,
+    ) -> Step:
+        """One iteration; without posteriors of the step before, a plain one."""
+        if posteriors is None:
+            return super().step(n, params, beta, None, row_weights)
+        scores = self._left_out_scores(n, posteriors, self.stats(n, posteriors, row_weights))
+        Q, free_energy = self.posterior(
+            per_site(scores, row_weights), beta, params.weights, None, row_weights
+        )
+        stats = self.stats(n, Q, row_weights)
+        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
+
+    def _left_out_scores(self, n: CountMatrix, Q: Floats, stats: Stats) -> Floats:
+        """``sum_j n_ij log q_jk`` with ``q`` from all rows but i, shape (N, K)."""
+        groups, S = groups_of(n), stats.counts
+        indicator = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)
+        cluster_totals = S @ indicator
+        out = np.empty(Q.shape)
+        for rows, block in row_blocks(n):
+            index, q = entry_rows(block), Q[rows].astype(np.float64)
+            left = S.T[block.indices] - q[index] * block.data[:, None]
+            totals = (cluster_totals - q[:, :, None] * (block @ indicator)[:, None, :]).transpose(0, 2, 1)
+            totals = totals[index, groups[block.indices]]
+            # a column that only this row has is impossible for all clusters alike
+            ratio = left / np.where(totals > FLOOR, totals, 1.0)
+            out[rows] = sum_runs(block.data[:, None] * log_floored(ratio), block.indptr)
+        return out
+
+
+class ACM(ClusterMixin, CooccurrenceEstimator):
+    """Asymmetric clustering model of co-occurrence counts ([1]_ section 3); distributional clustering.
+
+    Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
+    cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, K.
+    assignment : {"soft", "hard"}, default="soft"
+        Posterior probabilities with mixing proportions, or the most probable cluster. Hard clusterings are
+        grown by splits and merges, and have no temperature.
+    beta : float or "auto", default=1.0
+        Inverse temperature at the end of the annealing; "auto" chooses it, and the moment to stop, on
+        held-out occurrences. Only for soft assignments.
+    predictive : bool, default=False
+        Leave every row out of the profiles that judge it ([1]_ section 5.2). Only for soft assignments.
+    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (K, M)
+        Profiles ``p(j | k)``; rows sum to one (of images: in each channel).
+    weights_ : ndarray of shape (K,)
+        Mixing proportions.
+    mixing_ : ndarray of shape (N, K)
+        Posterior probabilities of the rows.
+    labels_ : int ndarray of shape (N,)
+        From 0.
+    beta_, free_energy_, n_iter_, converged_, history_
+        See `SMM`.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[9.0, 1.0], [8.0, 2.0], [1.0, 9.0], [0.0, 3.0]])
+    >>> model = ACM(n_clusters=2, random_state=0).fit(X)
+    >>> bool(model.labels_[0] == model.labels_[1] != model.labels_[2] == model.labels_[3])
+    True
+    >>> bool(model.predict([[0.0, 7.0]])[0] == model.labels_[3])
+    True
+    """
+
+    _first_beta = 0.5
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        assignment: str = "soft",
+        *,
+        beta: float | str = 1.0,
+        predictive: bool = False,
+        validation_fraction: float = 0.1,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        over_relaxation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.assignment = assignment
+        self.beta = beta
+        self.predictive = predictive
+        self.validation_fraction = validation_fraction
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.over_relaxation = over_relaxation
+        self.random_state = random_state
+
+    def _check_settings(self, owner: str) -> None:
+        super()._check_settings(owner)
+        check_assignment(owner, self.assignment, self.beta)
+        if self.assignment == "hard" and self.predictive:
+            raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
+
+    def _model(self) -> HistogramClustering:
+        if self.predictive:
+            return PredictiveHistogramClustering()
+        return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
+
+    def _start(self, model: HistogramClustering, n: CountMatrix, rng: np.random.RandomState) -> Profiles:
+        if self.assignment == "hard":
+            return grown(model, n, self.n_clusters, rng)
+        if self.beta == "auto":
+            return model.initial(n, self.n_clusters, rng, spread=0.5)
+        return model.initial(n, self.n_clusters, rng)
+
+    def _schedule(
+        self, model: HistogramClustering, n: CountMatrix, beta: float, rng: np.random.RandomState
+    ) -> list[float]:
+        """Cool from the first phase transition, unless held-out data choose the temperature."""
+        if self.assignment == "hard" or self.beta == "auto":
+            return [beta]
+        return geometric_schedule(min(beta, 0.8 * critical_beta(model, n, rng)), beta)
+
+    def _publish(self, model: HistogramClustering, n: CountMatrix, state: State) -> None:
+        self.weights_ = state.params.weights
+
+
+def _rank(state: State) -> tuple[int, float]:
+    return len(state.params.weights), -state.free_energy
+
+
+def grown(
+    model: HistogramClustering, n: CountMatrix, n_clusters: int, rng: np.random.RandomState
+) -> Profiles:
+    """Profiles of the best hard partition into ``n_clusters`` on the way up and down (see `grow`).
+
+    Fewer differ if the rows do not support as many; the others then repeat the marginal.
+    """
+    best: State | None = None
+    for state in grow(model, n, n_clusters, rng=rng):
+        if len(state.params.weights) > n_clusters:
+            continue
+        if best is None or _rank(state) > _rank(best):
+            best = state
+    assert best is not None
+    missing = n_clusters - len(best.params.weights)
+    marginal = model.initial(n, 1, rng).profiles
+    return Profiles(
+        np.concatenate([best.params.profiles, np.repeat(marginal, missing, axis=0)]),
+        np.concatenate([best.params.weights, np.zeros(missing)]),
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from texseg.counts import CountMatrix, groups_of
@@ -21,6 +22,9 @@ FLOOR = 1e-12
 
 RELAX_FLOOR = 0.1
 """An over-relaxed step leaves every probability at least this fraction of what the plain step gives."""
+
+
+_PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
 class Stats(NamedTuple):
@@ -124,6 +128,47 @@ def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
     return scores * inverse[:, None].astype(scores.dtype)
 
 
+def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
+    """``sum_k A[r, k] B[c, k]`` for every pair (r, c) of the two index arrays.
+
+    Examples
+    --------
+    >>> products_at(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0, 1]), np.array([1, 1]))
+    array([3., 4.])
+    """
+    out = np.empty(len(rows), dtype=np.result_type(A, B))
+    batch = max(64, _PAIRS_AT_ONCE // A.shape[1])
+    for start in range(0, len(rows), batch):
+        part = slice(start, start + batch)
+        np.einsum("rk,rk->r", A.take(rows[part], axis=0), B.take(columns[part], axis=0), out=out[part])
+    return out
+
+
+def entry_rows(block: sp.csr_array) -> NDArray[np.intp]:
+    """Row of every stored entry of a CSR block."""
+    return np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+
+
+def tempered(probabilities: Floats, beta: float) -> Floats:
+    """``p^beta`` of (K, N) as a contiguous (N, K), floored so that no occurrence becomes impossible."""
+    p = np.maximum(probabilities, FLOOR).T
+    return np.ascontiguousarray(p) if beta == 1 else np.ascontiguousarray(p**beta)
+
+
+def sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
+    """Sum up the consecutive entries (entries, K) of each row, to (rows, K)."""
+    out = np.zeros((len(indptr) - 1, values.shape[1]))
+    filled = np.diff(indptr) > 0
+    if filled.any():
+        out[filled] = np.add.reduceat(values, indptr[:-1][filled], axis=0)
+    return out
+
+
+def noisy_marginals(totals: Floats, n_components: int, rng: np.random.RandomState) -> Floats:
+    """Repeat the distribution ``totals`` (M,) n_components times, with 30 % noise on every entry."""
+    return normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
+
+
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
 
@@ -207,6 +252,10 @@ class ClusteringModel:
     ) -> Floats:
         """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""
         return self.site_scores(n, one, row_weights) - self.site_scores(n, other, row_weights)
+
+    def fold_in(self, n: CountMatrix, params: Any, beta: float) -> Floats:
+        """Posteriors (N, K) of other rows, the parameters fixed."""
+        return self.posterior(self.scores(n, params), beta, params.weights).posteriors
 
     def with_posterior(self, posterior: Posterior) -> Self:
         """Return the same model with another posterior policy."""

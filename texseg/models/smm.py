@@ -10,8 +10,8 @@ independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N,
     F       = -sum_ij n_ij log sum_k pi_k (p_ki q_kj)^beta          free energy (Eq. 64)
 
 The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(k | i) ~ pi_k p_ki``. The
-responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products with
-the sparse matrix ``n_ij / z_ij``.
+responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products
+with the sparse matrix ``n_ij / z_ij``.
 
 Predictive EM ([1]_ section 5.2) leaves the occurrence at hand out of the sums from which its own posterior is
 computed, and therefore keeps R: (non-zero entries x K) numbers.
@@ -29,12 +29,24 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import DensityMixin
 
+from texseg.anneal import State
 from texseg.counts import CountMatrix, column_totals, row_blocks, row_totals
-from texseg.models.base import FLOOR, Step, count_distinct, extrapolate, normalise
+from texseg.models.base import (
+    FLOOR,
+    Step,
+    count_distinct,
+    entry_rows,
+    extrapolate,
+    noisy_marginals,
+    normalise,
+    products_at,
+    sum_runs,
+    tempered,
+)
+from texseg.models.estimator import CooccurrenceEstimator
 from texseg.posteriors import Floats
-
-_PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
 class Aspects(NamedTuple):
@@ -48,31 +60,8 @@ class Aspects(NamedTuple):
     """(K, M), ``q``."""
 
 
-def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
-    """``sum_k A[r, k] B[c, k]`` for every pair (r, c) of the two index arrays.
-
-    Examples
-    --------
-    >>> products_at(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0, 1]), np.array([1, 1]))
-    array([3., 4.])
-    """
-    out = np.empty(len(rows), dtype=np.result_type(A, B))
-    batch = max(64, _PAIRS_AT_ONCE // A.shape[1])
-    for start in range(0, len(rows), batch):
-        part = slice(start, start + batch)
-        np.einsum("rk,rk->r", A.take(rows[part], axis=0), B.take(columns[part], axis=0), out=out[part])
-    return out
-
-
-def entry_rows(block: sp.csr_array) -> NDArray[np.intp]:
-    """Row of every stored entry of a CSR block."""
-    return np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-
-
-def tempered(probabilities: Floats, beta: float) -> Floats:
-    """``p^beta`` of (K, N) as a contiguous (N, K), floored so that no occurrence becomes impossible."""
-    p = np.maximum(probabilities, FLOOR).T
-    return np.ascontiguousarray(p) if beta == 1 else np.ascontiguousarray(p**beta)
+FOLD_IN_STEPS = 30
+"""EM steps that find the mixing of rows that were not fitted."""
 
 
 @dataclass(frozen=True)
@@ -81,22 +70,13 @@ class AspectModel:
 
     monotone: ClassVar[bool] = True
 
-    def initial(
-        self,
-        n: CountMatrix,
-        n_components: int,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
-        spread: float = 1.0,
-    ) -> Aspects:
-        """Return the marginals, each entry times a random number within ``1 +- spread / 2``."""
-        rows, columns = row_totals(n), column_totals(n)
-
-        def noisy(marginal: Floats) -> Floats:
-            noise = 1 + spread * rng.uniform(-0.5, 0.5, (n_components, len(marginal)))
-            return normalise(marginal * noise)
-
-        return Aspects(np.full(n_components, 1.0 / n_components), noisy(rows), noisy(columns))
+    def initial(self, n: CountMatrix, n_components: int, rng: np.random.RandomState) -> Aspects:
+        """Return the marginals with noise."""
+        return Aspects(
+            np.full(n_components, 1.0 / n_components),
+            noisy_marginals(row_totals(n), n_components, rng),
+            noisy_marginals(column_totals(n), n_components, rng),
+        )
 
     def step(
         self,
@@ -133,15 +113,28 @@ class AspectModel:
         """Count the aspects with weight whose columns differ (by more than 1 % total variation)."""
         return count_distinct(params.columns[params.weights > FLOOR])
 
-    def mixing(self, params: Aspects) -> Floats:
-        """``p(k | i)`` (N, K), Eq. 10; rows never seen get the mean over all occurrences."""
+    def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
+        """``p(k | i)`` (N, K) (Eq. 10; the overall weights for rows never seen) and ``q`` (K, M)."""
         joint = (params.rows * params.weights[:, None]).T
         seen = joint.sum(axis=1, keepdims=True) > 0
-        return np.where(seen, normalise(joint), params.weights)
+        return np.where(seen, normalise(joint), params.weights), params.columns
 
-    def profiles(self, params: Aspects) -> Floats:
-        """``p(j | k)`` (K, M)."""
-        return params.columns
+    def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
+        """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
+        B = tempered(params.columns, beta)
+        mixing = np.empty((n.shape[0], len(params.weights)))
+        for rows, block in row_blocks(n):
+            index, share = entry_rows(block), np.tile(params.weights, (block.shape[0], 1))
+            for _ in range(steps):
+                # pi_k p_ki^beta, up to a factor of the row, with p_ki ~ p(k | i) / pi_k
+                a = params.weights * np.maximum(share / np.maximum(params.weights, FLOOR), FLOOR) ** beta
+                z = products_at(a, B, index, block.indices)
+                ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
+                share = normalise(a * (ratio @ B))
+            empty = np.diff(block.indptr) == 0
+            share[empty] = params.weights
+            mixing[rows] = share
+        return mixing
 
 
 @dataclass(frozen=True)
@@ -172,7 +165,7 @@ class PredictiveAspectModel(AspectModel):
         by_column = np.zeros(params.columns.T.shape)
         for R, (rows, block) in zip(posteriors, blocks, strict=True):
             weighted = block.data[:, None] * R
-            by_row[rows] = _sum_runs(weighted, block.indptr)
+            by_row[rows] = sum_runs(weighted, block.indptr)
             np.add.at(by_column, block.indices, weighted)
         updated = [
             _left_out(R, by_row[rows], by_column, block, beta)
@@ -185,18 +178,108 @@ class PredictiveAspectModel(AspectModel):
         return normalise(a[entry_rows(block)] * tempered(params.columns, beta)[block.indices])
 
 
-def _sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
-    """Sums (rows, K) of the consecutive entries (entries, K) of each row."""
-    out = np.zeros((len(indptr) - 1, values.shape[1]))
-    filled = np.diff(indptr) > 0
-    if filled.any():
-        out[filled] = np.add.reduceat(values, indptr[:-1][filled], axis=0)
-    return out
-
-
 def _left_out(R: Floats, by_row: Floats, by_column: Floats, block: sp.csr_array, beta: float) -> Floats:
     """Posteriors (entries, K) from all occurrences but the one at hand (Eq. 61 without its diagonal)."""
     total = np.maximum(by_column.sum(axis=0) - R, FLOOR)
     row = np.maximum(by_row[entry_rows(block)] - R, 0)
     column = np.maximum(by_column[block.indices] - R, 0)
     return normalise(total * (row * column / total**2) ** beta)
+
+
+class SMM(DensityMixin, CooccurrenceEstimator):
+    """Separable mixture model of co-occurrence counts ([1]_ section 2); the aspect model, PLSA.
+
+    Every occurrence of a pair (row i, column j) is due to one of ``n_components`` aspects, so that a row may
+    have a share in several of them; compare `ACM`, where it belongs to one.
+
+    Parameters
+    ----------
+    n_components : int, default=8
+        Number of aspects, K.
+    beta : float or "auto", default=1.0
+        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, and the
+        moment to stop, on held-out occurrences.
+    predictive : bool, default=False
+        Leave every occurrence out of the sums that predict its own aspect ([1]_ section 5.2).
+    validation_fraction : float, default=0.1
+        Share of the occurrences held out for ``beta="auto"``; needs whole counts.
+    n_init : int, default=1
+        Random starts; the best is kept.
+    max_iter : int, default=100
+        EM steps at each temperature, at most.
+    tol : float, default=1e-5
+        A run ends when three steps in a row lower the free energy by less than this fraction.
+    over_relaxation : bool, default=True
+        Lengthen M-steps while that lowers the free energy ([1]_ section 5.3).
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (K, M)
+        ``p(j | k)``, rows sum to one.
+    weights_ : ndarray of shape (K,)
+        ``pi``.
+    mixing_ : ndarray of shape (N, K)
+        ``p(k | i)``, rows sum to one.
+    row_components_ : ndarray of shape (K, N)
+        ``p(i | k)``, rows sum to one.
+    labels_ : int ndarray of shape (N,)
+        Largest aspect of every row, from 0.
+    beta_ : float
+        Inverse temperature of the fitted model.
+    free_energy_ : float
+        In nats.
+    n_iter_, converged_, history_
+        Steps of the run kept, whether it converged, and a `Record` of every step of the search.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.kron(np.eye(2), np.full((5, 4), 6.0))
+    >>> model = SMM(n_components=2, random_state=0).fit(X)
+    >>> model.components_.round(2)[model.labels_[0]]
+    array([0.25, 0.25, 0.25, 0.25, 0.  , 0.  , 0.  , 0.  ])
+    >>> round(model.perplexity(X), 1)
+    4.0
+    """
+
+    _size_parameters = ("n_components",)
+    _beta_factor = 0.92
+    _warm = True
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        beta: float | str = 1.0,
+        predictive: bool = False,
+        validation_fraction: float = 0.1,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        over_relaxation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.beta = beta
+        self.predictive = predictive
+        self.validation_fraction = validation_fraction
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.over_relaxation = over_relaxation
+        self.random_state = random_state
+
+    def _model(self) -> AspectModel:
+        return PredictiveAspectModel() if self.predictive else AspectModel()
+
+    def _start(self, model: AspectModel, n: CountMatrix, rng: np.random.RandomState) -> Aspects:
+        return model.initial(n, self.n_components, rng)
+
+    def _publish(self, model: AspectModel, n: CountMatrix, state: State) -> None:
+        self.weights_ = state.params.weights
+        self.row_components_ = state.params.rows

@@ -1,0 +1,225 @@
+"""The product-space mixture model (PMM): aspects that are pairs of a row group and a column group.
+
+An SMM whose ``K L`` aspects share K distributions over rows and L over columns. With ``pi`` (K, L),
+``p`` (K, N), ``q`` (L, M), [1]_ section 2.5:
+
+    p_ij   = sum_kl pi_kl p_ki q_lj                      the model (Eq. 15, 16)
+    R_ijkl ~ pi_kl (p_ki q_lj)^beta                      E-step
+    pi_kl  ~ sum_ij n_ij R_ijkl                          M-step
+    p_ki   ~ sum_j n_ij sum_l R_ijkl                     (Eq. 18)
+    q_lj   ~ sum_i n_ij sum_k R_ijkl                     (Eq. 19)
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import DensityMixin
+
+from texseg.anneal import State
+from texseg.counts import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.models.base import (
+    FLOOR,
+    Step,
+    count_distinct,
+    entry_rows,
+    extrapolate,
+    noisy_marginals,
+    normalise,
+    products_at,
+    tempered,
+)
+from texseg.models.estimator import CooccurrenceEstimator
+from texseg.models.smm import FOLD_IN_STEPS
+from texseg.posteriors import Floats
+
+
+class ProductAspects(NamedTuple):
+    """Parameters of the PMM; the rows of the last two sum to one, the mixing as a whole."""
+
+    mixing: Floats
+    """(K, L), ``pi``."""
+    rows: Floats
+    """(K, N), ``p``."""
+    columns: Floats
+    """(L, M), ``q``."""
+
+
+@dataclass(frozen=True)
+class ProductAspectModel:
+    """The PMM as the driver sees it; see the top of this file for the equations."""
+
+    monotone: ClassVar[bool] = True
+
+    def initial(
+        self, n: CountMatrix, sizes: tuple[int, int], rng: np.random.RandomState
+    ) -> ProductAspects:
+        """Return the marginals with noise, and a mixing that favours the diagonal, where sides correspond."""
+        K, L = sizes
+        diagonal = np.exp(-((np.arange(K)[:, None] / K - np.arange(L) / L) ** 2) * max(K, L))
+        return ProductAspects(
+            diagonal / diagonal.sum(),
+            noisy_marginals(row_totals(n), K, rng),
+            noisy_marginals(column_totals(n), L, rng),
+        )
+
+    def step(
+        self,
+        n: CountMatrix,
+        params: ProductAspects,
+        beta: float,
+        posteriors: Any = None,
+        row_weights: Floats | None = None,
+    ) -> Step:
+        """One EM iteration over blocks of rows; the K L aspects are never formed."""
+        pi, A, B = params.mixing, tempered(params.rows, beta), tempered(params.columns, beta)
+        B_pi = B @ pi.T
+        by_row, joint, by_column = np.empty_like(A), np.zeros_like(pi), np.zeros_like(B)
+        energy = 0.0
+        for rows, block in row_blocks(n):
+            a = A[rows]
+            z = products_at(a, B_pi, entry_rows(block), block.indices)
+            energy -= float(block.data @ np.log(z))
+            ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
+            by_row[rows] = a * (ratio @ B_pi)
+            pulled = ratio.T @ a
+            by_column += pulled @ pi
+            joint += pulled.T @ B
+        joint *= pi
+        by_column *= B
+        return Step(
+            ProductAspects(joint / joint.sum(), normalise(by_row.T), normalise(by_column.T)), energy, None
+        )
+
+    def relax(
+        self, old: ProductAspects, new: ProductAspects, eta: float, groups: NDArray[np.intp]
+    ) -> ProductAspects:
+        """Over-relaxed parameters, normalised."""
+        mixing, rows, columns = (extrapolate(o, n, eta) for o, n in zip(old, new, strict=True))
+        return ProductAspects(mixing / mixing.sum(), normalise(rows), normalise(columns))
+
+    def n_distinct(self, params: ProductAspects) -> int:
+        """Count the column groups with weight that differ (by more than 1 % total variation)."""
+        return count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
+
+    def row_posteriors(self, params: ProductAspects) -> Floats:
+        """``p(k | i)`` (N, K); the overall weights for rows never seen."""
+        weights = params.mixing.sum(axis=1)
+        joint = (params.rows * weights[:, None]).T
+        return np.where(joint.sum(axis=1, keepdims=True) > 0, normalise(joint), weights)
+
+    def prediction(self, params: ProductAspects, posteriors: Any = None) -> tuple[Floats, Floats]:
+        """``p(l | i)`` (N, L) and ``q`` (L, M)."""
+        return self.spread(params, self.row_posteriors(params)), params.columns
+
+    def spread(self, params: ProductAspects, row_posteriors: Floats) -> Floats:
+        """From the shares (N, K) of the row groups to those (N, L) of the column groups."""
+        return row_posteriors @ normalise(params.mixing)
+
+    def fold_in(
+        self, n: CountMatrix, params: ProductAspects, beta: float, steps: int = FOLD_IN_STEPS
+    ) -> Floats:
+        """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
+        weights = np.maximum(params.mixing.sum(axis=1), FLOOR)
+        B_pi = tempered(params.columns, beta) @ params.mixing.T
+        out = np.empty((n.shape[0], len(weights)))
+        for rows, block in row_blocks(n):
+            index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
+            for _ in range(steps):
+                a = np.maximum(share / weights, FLOOR) ** beta
+                z = products_at(a, B_pi, index, block.indices)
+                ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
+                share = normalise(a * (ratio @ B_pi))
+            share[np.diff(block.indptr) == 0] = normalise(weights)
+            out[rows] = share
+        return out
+
+
+class PMM(DensityMixin, CooccurrenceEstimator):
+    """Product-space mixture model of co-occurrence counts ([1]_ section 2.5).
+
+    Every occurrence is due to a pair of a row group and a column group.
+
+    Parameters
+    ----------
+    n_row_components, n_column_components : int, default=8
+        Numbers K and L of the groups.
+    beta, validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (L, M)
+        ``p(j | l)``, rows sum to one.
+    weights_ : ndarray of shape (K, L)
+        ``pi``, sums to one.
+    mixing_ : ndarray of shape (N, L)
+        ``p(l | i)``.
+    row_components_ : ndarray of shape (K, N)
+        ``p(i | k)``.
+    labels_ : int ndarray of shape (N,)
+        Largest row group of every row, from 0.
+    beta_, free_energy_, n_iter_, converged_, history_
+        See `SMM`.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.kron(np.eye(2), np.full((5, 4), 6.0))
+    >>> PMM(2, 2, random_state=0).fit(X).weights_.round(2)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+
+    _size_parameters = ("n_row_components", "n_column_components")
+    _beta_factor = 0.92
+    _warm = True
+
+    def __init__(
+        self,
+        n_row_components: int = 8,
+        n_column_components: int = 8,
+        *,
+        beta: float | str = 1.0,
+        validation_fraction: float = 0.1,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        over_relaxation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_row_components = n_row_components
+        self.n_column_components = n_column_components
+        self.beta = beta
+        self.validation_fraction = validation_fraction
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.over_relaxation = over_relaxation
+        self.random_state = random_state
+
+    def _model(self) -> ProductAspectModel:
+        return ProductAspectModel()
+
+    def _start(self, model: ProductAspectModel, n: CountMatrix, rng: np.random.RandomState) -> ProductAspects:
+        return model.initial(n, (self.n_row_components, self.n_column_components), rng)
+
+    def _publish(self, model: ProductAspectModel, n: CountMatrix, state: State) -> None:
+        self.weights_ = state.params.mixing
+        self.row_components_ = state.params.rows
+        self.labels_ = model.row_posteriors(state.params).argmax(axis=1)
+
+    def _predictive_mixing(self, n: CountMatrix) -> Floats:
+        return self._fitted_model.spread(self._params, super()._predictive_mixing(n))

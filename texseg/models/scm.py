@@ -1,0 +1,156 @@
+"""The symmetric clustering model (SCM), also known as two-sided clustering or co-clustering.
+
+Rows and columns are both partitioned; all that matters about a pair is which clusters it joins. With
+assignments ``I`` (N, K) and ``J`` (M, L), margins ``p_i`` and ``q_j`` (the shares of row i and column j in
+all occurrences) and the association ``c`` (K, L), [1]_ section 3:
+
+    p_ij     = p_i q_j sum_kl I_ik J_jl c_kl                           the model (Eq. 34)
+    pi_kl    ~ sum_ij n_ij I_ik J_jl                                   joint frequency of clusters (Eq. 43)
+    c_kl     = pi_kl / (pi_k. pi_.l)                                   association (Eq. 42)
+    I_ik     ~ rho_k exp(+beta sum_j n_ij sum_l J_jl log c_kl)         (Eq. 49, whose printed sign is wrong)
+    J_jl     ~ sigma_l exp(+beta sum_i n_ij sum_k I_ik log c_kl)
+    F        = -beta sum_ij n_ij sum_kl I_ik J_jl log c_kl + KL(I || rho) + KL(J || sigma)
+
+The updates alternate, (I, c, J, c); then F never rises, because the association is consistent with the side
+that is held fixed (Eq. 45). Hard assignments (Eq. 44) take the largest instead, and maximise the mutual
+information ``sum_kl pi_kl log c_kl`` between the clusters.
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts import CountMatrix, column_totals
+from texseg.models.base import (
+    FLOOR,
+    Step,
+    count_distinct,
+    extrapolate,
+    log_floored,
+    normalise,
+    per_site,
+    working_dtype,
+)
+from texseg.posteriors import Floats, Posterior, SoftMax
+
+
+class Blocks(NamedTuple):
+    """Parameters of the SCM; the last axis of each sums to one, the joint as a whole."""
+
+    joint: Floats
+    """(K, L), ``pi``."""
+    row_weights: Floats
+    """(K,), ``rho``."""
+    column_weights: Floats
+    """(L,), ``sigma``."""
+    columns: Floats
+    """(M, L), the assignments ``J`` of the columns."""
+    margins: Floats
+    """(M,), ``q``, the share of each column in all occurrences."""
+
+
+class Sides(NamedTuple):
+    """Posteriors of the SCM."""
+
+    rows: Floats
+    """(N, K), ``I``."""
+    columns: Floats
+    """(M, L), ``J``."""
+
+
+def association(params: Blocks) -> Floats:
+    """``c`` (K, L), consistent with the columns' assignments: ``sum_l c_kl pi_.l = 1`` (Eq. 42, 45)."""
+    by_column = np.maximum(params.margins @ params.columns, FLOOR)
+    by_row = np.maximum(params.joint.sum(axis=1, keepdims=True), FLOOR)
+    return params.joint / (by_row * by_column)
+
+
+def mutual_information(joint: Floats) -> float:
+    """``sum_kl pi_kl log(pi_kl / (pi_k. pi_.l))`` in nats.
+
+    Examples
+    --------
+    >>> bool(np.isclose(mutual_information(np.array([[0.5, 0.0], [0.0, 0.5]])), np.log(2)))
+    True
+    """
+    independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+    positive = joint > 0
+    return float((joint[positive] * np.log(joint[positive] / independent[positive])).sum())
+
+
+@dataclass(frozen=True)
+class TwoSidedClustering:
+    """The SCM as the driver sees it; see the top of this file for the equations."""
+
+    posterior: Posterior = field(default_factory=SoftMax)
+    monotone: ClassVar[bool] = True
+
+    def start_from(
+        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Floats | None = None
+    ) -> Blocks:
+        """Parameters that belong to assignments of the rows (N, K) and of the columns (M, L)."""
+        margins = normalise(column_totals(n))
+        return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins, row_weights)
+
+    def step(
+        self,
+        n: CountMatrix,
+        params: Blocks,
+        beta: float,
+        posteriors: Any = None,
+        row_weights: Floats | None = None,
+    ) -> Step:
+        """One round of I, c, J, c; F is that of the new assignments, with the association between them."""
+        dtype, margins = working_dtype(n), params.margins
+        n_J = np.asarray(n @ params.columns.astype(dtype), dtype=dtype)
+        scores = n_J @ log_floored(association(params), dtype).T
+        rows, f_rows = self.posterior(
+            per_site(scores, row_weights), beta, params.row_weights, None, row_weights
+        )
+        row_prior = f_rows + beta * float((rows * scores).sum(dtype=np.float64))
+        middle = _m_step(n_J, Sides(rows, params.columns), margins, row_weights)
+        scores = np.asarray(n.T @ rows, dtype=dtype) @ log_floored(association(middle), dtype)
+        columns, f_columns = self.posterior(scores, beta, params.column_weights)
+        sides = Sides(rows, columns)
+        end = _m_step(np.asarray(n @ columns, dtype=dtype), sides, margins, row_weights)
+        return Step(end, f_columns + row_prior, sides)
+
+    def relax(self, old: Blocks, new: Blocks, eta: float, groups: NDArray[np.intp]) -> Blocks:
+        """Over-relaxed parameters, normalised; the association stays consistent with the columns."""
+        joint = extrapolate(old.joint, new.joint, eta)
+        return Blocks(
+            joint / joint.sum(),
+            normalise(extrapolate(old.row_weights, new.row_weights, eta)),
+            normalise(extrapolate(old.column_weights, new.column_weights, eta)),
+            normalise(extrapolate(old.columns, new.columns, eta)),
+            new.margins,
+        )
+
+    def n_distinct(self, params: Blocks) -> int:
+        """Count the row clusters with weight that differ in what they join (by more than 1 %)."""
+        return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
+
+    def fold_in(self, n: CountMatrix, params: Blocks, beta: float) -> Floats:
+        """Assign other rows, ``I`` (N, K); the columns and the association stay."""
+        scores = (n @ params.columns) @ log_floored(association(params)).T
+        return self.posterior(scores, beta, params.row_weights).posteriors
+
+    def prediction(self, params: Blocks, posteriors: Sides) -> tuple[Floats, Floats]:
+        """``I`` (N, K) and the profiles ``p(j | k) = q_j sum_l J_jl c_kl`` (K, M) (Eq. 47)."""
+        return posteriors.rows, association(params) @ (params.columns * params.margins[:, None]).T
+
+
+def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | None) -> Blocks:
+    joint = np.asarray(sides.rows.T @ n_J, dtype=np.float64)
+    c = np.ones(len(n_J)) if row_weights is None else row_weights
+    return Blocks(
+        joint / joint.sum(), normalise(c @ sides.rows), sides.columns.mean(axis=0), sides.columns, margins
+    )
