@@ -71,8 +71,8 @@ def write_labels(
         content = _npy(labels)
     else:
         raise ValueError(f"{path.name}: labels are written as .png, .tif, .tiff or .npy, not {suffix!r}")
-    atomic_write(path, content)
     _write_world_file(path, geo)
+    atomic_write(path, content)
 
 
 def write_overlay(
@@ -117,8 +117,8 @@ def write_overlay(
         picture[rows] = light
     buffer = BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
-    atomic_write(Path(path), buffer.getvalue())
     _write_world_file(Path(path), geo)
+    atomic_write(Path(path), buffer.getvalue())
 
 
 def write_confidence(
@@ -146,8 +146,8 @@ def write_confidence(
         content = _npy(confidence)
     else:
         content = _tiff(np.asarray(confidence, dtype=np.float32), geo, nodata=None)
-    atomic_write(path, content)
     _write_world_file(path, geo)
+    atomic_write(path, content)
 
 
 def write_polygons(

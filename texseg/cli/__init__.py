@@ -1,0 +1,259 @@
+"""The `texseg` command: its verbs.
+
+Heavy modules are imported inside the verbs, so that ``texseg --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from texseg.cli.options import (
+    batch_options,
+    fitting_options,
+    paths_argument,
+    quiet_option,
+    reading_options,
+    recursive_option,
+    writing_options,
+)
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="texseg", message="%(prog)s %(version)s")
+def main() -> None:
+    """Divide images by their textures.
+
+    Exit codes: 0 all is well, 1 an input failed, 2 the command was not understood.
+    """
+    import logging
+
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its findings are part of our error messages
+
+
+@main.command(
+    epilog="""\b
+    Examples:
+      texseg segment rock.png -k 5 -o out/
+      texseg segment scans/ --recursive -k 3 --shared -o out/ --report out/run.csv
+      texseg segment stack.tif --page all -k 4 --all
+      texseg segment -k 2 -- "-starts with a dash.png"
+    """
+)
+@paths_argument
+@fitting_options
+@reading_options
+@writing_options
+@click.option("--shared", is_flag=True, help="One model for all images: equal labels are equal textures.")
+@batch_options
+def segment(**options: Any) -> None:
+    """Label the textures of images.
+
+    PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png (the
+    value of a pixel is its label), rock_overlay.png and rock_segments.csv.
+    """
+    from texseg.cli.prepare import collect, parameters_of, reading_of, writing_of
+    from texseg.cli.show import fit_and_show, run_and_show
+    from texseg.scene import Work
+
+    items = collect(options["paths"], options["recursive"], options["output"])
+    writing = writing_of(options, items)
+    reading, parameters = reading_of(options), parameters_of(options)
+    model = fit_and_show(items, reading, parameters, options["quiet"]) if options["shared"] else None
+    work = Work(
+        reading,
+        writing,
+        parameters,
+        model,
+        allow_empty=options["allow_empty"],
+        skip_existing=options["skip_existing"],
+    )
+    run_and_show(items, work, options)
+
+
+@main.command(
+    epilog="""\b
+    Examples:
+      texseg fit slide_1.png slide_2.png -k 4 -o rock.texseg
+      texseg name rock.texseg 1=quartz 2=feldspar
+      texseg apply rock.texseg slides/ -o out/
+    """
+)
+@paths_argument
+@fitting_options
+@reading_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="Model file to write.",
+)
+@recursive_option
+@quiet_option
+def fit(**options: Any) -> None:
+    """Learn textures from images and write them to a model file.
+
+    Of many images an even sample is read.
+    """
+    from texseg.cli.prepare import check_folder, collect, fail, parameters_of, reading_of, refuse_input
+    from texseg.cli.show import fit_and_show
+
+    target: Path = options["output"]
+    items = collect(options["paths"], options["recursive"], None)
+    refuse_input(target, items)
+    check_folder(target.parent)
+    model = fit_and_show(items, reading_of(options), parameters_of(options), options["quiet"])
+    try:
+        model.save(target)
+    except OSError as error:
+        fail(f"{target}: {error.strerror or error}")
+    if not options["quiet"]:
+        click.echo(f"{target}: {model.n_segments_} textures")
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@paths_argument
+@reading_options
+@writing_options
+@batch_options
+def apply(**options: Any) -> None:
+    """Find the textures of a MODEL file again in other images.
+
+    Options and results are those of `texseg segment`.
+    """
+    from texseg.classes import class_names
+    from texseg.cli.prepare import collect, fail, reading_of, writing_of
+    from texseg.cli.show import run_and_show
+    from texseg.scene import Work
+    from texseg.segmenter import TextureSegmenter
+
+    items = collect(options["paths"], options["recursive"], options["output"])
+    writing = writing_of(options, items)
+    try:
+        model = TextureSegmenter.load(options["model"])
+        names = class_names(options["model"])
+    except OSError as error:
+        fail(str(error))
+    work = Work(
+        reading_of(options),
+        writing,
+        model=model,
+        names=names,
+        allow_empty=options["allow_empty"],
+        skip_existing=options["skip_existing"],
+    )
+    run_and_show(items, work, options)
+
+
+@main.command()
+@click.argument("labels", type=click.Path(path_type=Path))
+@click.argument("truth", type=click.Path(path_type=Path))
+@click.option("--ignore-label", type=int, help="Leave out the pixels where the truth has this label.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="Pixels within which boundaries agree.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def score(labels: Path, truth: Path, ignore_label: int | None, tolerance: float, as_json: bool) -> None:
+    """Compare a label image with the TRUTH, both image files.
+
+    The numbers of the labels do not matter, only which pixels belong together.
+    """
+    import json
+
+    from texseg import metrics
+    from texseg.cli.prepare import fail
+    from texseg.io.read import read_labels
+
+    try:
+        result = metrics.score(read_labels(labels), read_labels(truth), ignore_label, tolerance)._asdict()
+    except (OSError, ValueError, TypeError) as error:
+        fail(str(error))
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    for field, value in result.items():
+        click.echo(f"{field:20} {value:>9.4f}" if isinstance(value, float) else f"{field:20} {value:>9}")
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
+def info(files: Sequence[Path], as_json: bool) -> None:
+    """Say what would be read from image files, and what segmenting them would cost."""
+    import json
+
+    from texseg.info import describe
+
+    n_failed = 0
+    for file in files:
+        try:
+            description = describe(file)
+        except (OSError, ValueError) as error:
+            click.echo(f"failed: {error}", err=True)
+            n_failed += 1
+            continue
+        if as_json:
+            click.echo(json.dumps(description, ensure_ascii=False))
+        else:
+            click.echo("\n".join(f"{field + ':':14} {value}" for field, value in description.items()))
+    sys.exit(int(n_failed > 0))
+
+
+@main.command(
+    epilog="""\b
+    Example:
+      texseg name rock.texseg 1=quartz 2=feldspar
+    """
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("names", nargs=-1, metavar="[NUMBER=NAME]...")
+def name(model: Path, names: Sequence[str]) -> None:
+    """Give names to the textures of a MODEL file, or list them."""
+    from texseg.classes import rename_classes
+    from texseg.cli.prepare import fail
+
+    given: dict[int, str] = {}
+    for text in names:
+        number, _, class_name = (part.strip() for part in text.partition("="))
+        if not number.isdecimal() or not class_name:
+            raise click.UsageError(f"{text!r} is not of the form NUMBER=NAME, such as 1=quartz")
+        given[int(number)] = class_name
+    try:
+        listed = rename_classes(model, given)
+    except OSError as error:
+        fail(str(error))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for label, (class_name, colour) in enumerate(listed, start=1):
+        click.echo(f"{label:>3}  {colour}  {class_name}".rstrip())
+
+
+@main.command(
+    epilog="""\b
+    Examples:
+      texseg completion bash >> ~/.bashrc
+      texseg completion zsh >> ~/.zshrc
+      texseg completion fish > ~/.config/fish/completions/texseg.fish
+    """
+)
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that completes the options of texseg in a SHELL."""
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None  # click knows all of _SHELLS
+    click.echo(script(main, {}, "texseg", "_TEXSEG_COMPLETE").source())

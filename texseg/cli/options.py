@@ -1,0 +1,196 @@
+"""Options that several verbs share, and what is allowed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_PRESETS = ("default", "accurate", "plain")
+_FORMATS = ("png", "tif", "npy")
+_MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
+
+
+class SegmentCount(click.ParamType):
+    """A number of segments, or "auto" for None."""
+
+    name = "INTEGER|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Turn "auto" into None and anything else into a number from 1."""
+        if value is None or value == "auto":
+            return None
+        return click.IntRange(min=1).convert(value, param, ctx)
+
+
+class Page(click.ParamType):
+    """A page number from 0, or "all"."""
+
+    name = "INTEGER|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Leave "all" as it is and turn anything else into a number from 0."""
+        return "all" if value == "all" else click.IntRange(min=0).convert(value, param, ctx)
+
+
+class PixelCount(click.ParamType):
+    """A number of pixels such as 500M, or "none" for no limit."""
+
+    name = "NUMBER|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Turn "none" into None and a number with an optional k, M or G into an int."""
+        if not isinstance(value, str):
+            return value
+        text = value.strip().lower()
+        if text == "none":
+            return None
+        multiple = _MULTIPLES.get(text[-1:])
+        try:
+            number = float(text[:-1]) * multiple if multiple else float(text)
+        except ValueError:
+            number = -1.0
+        if not 1 <= number < float("inf"):
+            self.fail(f"{value!r} is not a number of pixels such as 500M, nor 'none'", param, ctx)
+        return int(number)
+
+
+class FormatList(click.ParamType):
+    """Formats of label images, separated by commas."""
+
+    name = "png,tif,npy"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split a list at its commas."""
+        if isinstance(value, tuple):
+            return value
+        formats = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",")))
+        for form in formats:
+            if form not in _FORMATS:
+                self.fail(f"{form!r} is not one of {', '.join(_FORMATS)}", param, ctx)
+        return formats
+
+
+def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
+recursive_option = click.option("--recursive", is_flag=True, help="Look into folders inside folders.")
+
+fitting_options = _group(
+    click.option(
+        "-k",
+        "--segments",
+        "n_segments",
+        type=SegmentCount(),
+        default="auto",
+        show_default=True,
+        help="Number of textures; auto chooses it.",
+    ),
+    click.option(
+        "--preset",
+        type=click.Choice(_PRESETS),
+        default="default",
+        show_default=True,
+        help="accurate takes longer; plain is the method of the paper.",
+    ),
+    click.option(
+        "--smoothness",
+        type=click.FloatRange(min=0),
+        default=1.0,
+        show_default=True,
+        help="Strength with which neighbours belong together.",
+    ),
+    click.option(
+        "--min-size",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Merge regions with fewer pixels.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random starts."
+    ),
+)
+
+reading_options = _group(
+    click.option(
+        "--page", type=Page(), help="Page of a file with several, from 0; all: one model for all of them."
+    ),
+    click.option("--channel-axis", type=int, help="Axis of the channels, where the file does not say."),
+    click.option(
+        "--mask",
+        type=click.Path(exists=True, path_type=Path),
+        help="Image with zero where there is no data, or a folder with one named like each image.",
+    ),
+    click.option("--nodata", type=float, help="Value for no data.  [default: what the file says]"),
+    click.option("--ignore-alpha", is_flag=True, help="Take transparent pixels for data."),
+    click.option(
+        "--max-pixels",
+        type=PixelCount(),
+        default="178956970",
+        show_default=True,
+        help="Refuse larger images, such as 500M; none: no limit.",
+    ),
+)
+
+writing_options = _group(
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        default=Path("."),
+        metavar="FOLDER",
+        help="Folder for the results; it is made if need be.  [default: here]",
+    ),
+    click.option(
+        "--format",
+        "formats",
+        type=FormatList(),
+        default=(),
+        help="Formats of the label image.  [default: png; for georeferenced TIFF files tif as well; "
+        "for several pages tif alone]",
+    ),
+    click.option("--confidence", is_flag=True, help="Write a map of confidence."),
+    click.option("--regions", is_flag=True, help="Write a table of connected regions."),
+    click.option("--polygons", is_flag=True, help="Write outlines as GeoJSON."),
+    click.option("--all", "everything", is_flag=True, help="Write all of these."),
+)
+
+batch_options = _group(
+    recursive_option,
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Images worked on side by side.",
+    ),
+    click.option("--skip-existing", is_flag=True, help="Leave out images whose results are there."),
+    click.option(
+        "--on-error",
+        type=click.Choice(("skip", "stop")),
+        default="skip",
+        show_default=True,
+        help="What to do after an image that failed.",
+    ),
+    click.option(
+        "--report",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write what became of each image, as .csv or .json.",
+    ),
+    click.option("--allow-empty", is_flag=True, help="Write labels 0 for images without any data."),
+    quiet_option,
+)

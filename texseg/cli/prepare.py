@@ -1,0 +1,88 @@
+"""From the arguments of a command to the work to be done, checked before anything is computed."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from texseg.inputs import OUTPUT_KINDS, Input, collect_inputs
+from texseg.scene import Reading, Writing, inputs_in_danger
+
+
+def fail(reason: str) -> NoReturn:
+    """End with exit code 1 and one line on standard error."""
+    click.echo(f"texseg: {reason}", err=True)
+    sys.exit(1)
+
+
+def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
+    """Find the inputs of a command; none at all is a mistake in the command."""
+    found = collect_inputs(paths, recursive=recursive, output=output)
+    if found.n_own_outputs:
+        click.echo(
+            f"note: {found.n_own_outputs} files that look like results of texseg are left out", err=True
+        )
+    if not found.inputs:
+        hint = "" if recursive else "; --recursive looks into the folders inside"
+        raise click.UsageError(f"no images found in {', '.join(paths)}{hint}")
+    return found.inputs
+
+
+def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Pick the parameters of `TextureSegmenter`."""
+    return {
+        "n_segments": options["n_segments"],
+        "preset": options["preset"],
+        "smoothness": options["smoothness"],
+        "min_size": options["min_size"],
+        "random_state": options["seed"],
+    }
+
+
+def reading_of(options: dict[str, Any]) -> Reading:
+    """Pick how the inputs are read."""
+    return Reading(
+        page=options["page"],
+        channel_axis=options["channel_axis"],
+        mask=options["mask"],
+        nodata=options["nodata"],
+        ignore_alpha=options["ignore_alpha"],
+        max_pixels=options["max_pixels"],
+    )
+
+
+def writing_of(options: dict[str, Any], items: Sequence[Input]) -> Writing:
+    """Settle what is written and make sure that it can be: no input is overwritten, the folder takes files."""
+    folder: Path = options["output"]
+    for path in inputs_in_danger(items, folder):
+        raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
+    check_folder(folder)
+    if options["report"] is not None:
+        if options["report"].suffix.lower() not in (".csv", ".json"):
+            raise click.UsageError(f"--report {options['report']}: the name must end in .csv or .json")
+        refuse_input(options["report"], items)
+        check_folder(options["report"].parent)
+    kinds = {"labels", "overlay", "segments"}
+    kinds |= {kind for kind in ("confidence", "regions", "polygons") if options[kind]}
+    return Writing(folder, options["formats"], frozenset(OUTPUT_KINDS if options["everything"] else kinds))
+
+
+def refuse_input(target: Path, items: Sequence[Input]) -> None:
+    """Refuse to write over one of the inputs."""
+    if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
+        raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder if need be and try to write in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        fail(f"cannot write to the folder {folder}: {error.strerror or error}")

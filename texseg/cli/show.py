@@ -1,0 +1,116 @@
+"""Do the work and say on the terminal what becomes of it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from texseg.batch import fit_shared, run, write_report
+from texseg.cli.prepare import fail
+from texseg.inputs import Input
+from texseg.scene import Outcome, Reading, Work, reason_of
+
+if TYPE_CHECKING:
+    from texseg.segmenter import TextureSegmenter
+
+
+def fit_and_show(
+    items: Sequence[Input], reading: Reading, parameters: dict[str, Any], quiet: bool
+) -> TextureSegmenter:
+    """Fit one model to the inputs; warnings are printed, a failure ends the command."""
+    with warnings.catch_warnings(record=True) as caught, _Bar(1, quiet) as bar:
+        warnings.simplefilter("always")
+        try:
+            model = fit_shared(items, reading, parameters, bar.phase)
+        except (OSError, ValueError, TypeError, MemoryError) as error:
+            fail(reason_of(error))
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"note: {message}", err=True)
+    return model.set_params(callback=None)
+
+
+def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:
+    """Process all inputs, print what becomes of each, and end with the exit code."""
+    outcomes: list[Outcome] = []
+    quiet = options["quiet"]
+    with _Bar(len(items), quiet) as bar:
+        try:
+            for outcome in run(items, work, options["jobs"], bar.phase):
+                bar.step()
+                outcomes.append(outcome)
+                _show_outcome(outcome, quiet, with_table=len(items) == 1)
+                if outcome.status == "failed" and options["on_error"] == "stop":
+                    break
+        finally:
+            if options["report"] is not None:
+                write_report(options["report"], outcomes)
+    if len(items) > 1 and not quiet:
+        click.echo(_summary(outcomes, len(items)))
+    sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
+
+
+def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
+    counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "failed", "skipped")}
+    parts = [f"{counts['done']} done", f"{counts['failed']} failed"]
+    if counts["skipped"]:
+        parts.append(f"{counts['skipped']} skipped")
+    if len(outcomes) < n_items:
+        parts.append(f"{n_items - len(outcomes)} not begun")
+    return ", ".join(parts)
+
+
+def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
+    for message in outcome.messages:
+        click.echo(f"note: {outcome.input}: {message}", err=True)
+    if outcome.status == "failed":
+        click.echo(f"failed: {outcome.input}: {outcome.reason}", err=True)
+    elif quiet:
+        return
+    elif outcome.status == "skipped":
+        click.echo(f"{outcome.input}: skipped, {outcome.reason}")
+    else:
+        height, width = outcome.shape
+        size = f"{width} x {height}, {outcome.n_segments} segments, {outcome.seconds:.1f} s"
+        click.echo(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
+        if with_table:
+            _show_table(outcome)
+
+
+def _show_table(outcome: Outcome) -> None:
+    click.echo(f"{'label':>5} {'pixels':>12} {'share':>7}")
+    for row in outcome.rows:
+        click.echo(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
+
+
+class _Bar:
+    """Progress on standard error, when that is a terminal."""
+
+    def __init__(self, n_items: int, quiet: bool):
+        self._n_items = n_items
+        self._hidden = quiet or not sys.stderr.isatty()
+
+    def __enter__(self) -> _Bar:
+        if not self._hidden:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=self._n_items, file=sys.stderr, leave=False, unit="image")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._hidden:
+            self._bar.close()
+
+    def step(self) -> None:
+        """Count one more image, and clear the line for what is printed about it."""
+        if not self._hidden:
+            self._bar.update()
+            self._bar.clear()
+
+    @property
+    def phase(self) -> Callable[[Any], None] | None:
+        """Callback that shows the phase within an image."""
+        return None if self._hidden else lambda progress: self._bar.set_postfix_str(progress.phase)
