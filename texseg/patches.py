@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -63,7 +64,9 @@ def learn_codebook(
         )
     patches = np.concatenate(samples).astype(np.float64)
     start = patches[rng.choice(len(patches), n_words, replace=len(patches) < n_words)]
-    codebook, _ = kmeans2(patches, start, iter=_ITERATIONS, minit="matrix", missing="warn")
+    with warnings.catch_warnings():  # a word without patches, as in a constant image, keeps its start
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+        codebook, _ = kmeans2(patches, start, iter=_ITERATIONS, minit="matrix", missing="warn")
     return codebook.astype(np.float32)
 
 
