@@ -106,16 +106,16 @@ class GaborBank:
         """
         v = scipy.fft.fftfreq(shape[0]).astype(np.float32)[:, None]
         u = scipy.fft.fftfreq(shape[1]).astype(np.float32)[None, :]
-        angle = np.radians(filter.orientation)
-        cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
         centre = 1 / filter.wavelength
-        if sin == 0 or abs(cos) < 1e-7:  # axis-parallel filters are products of one-dimensional ones
-            p, t = (u * cos, v * cos) if sin == 0 else (v * sin, u * sin)
-        else:
-            p, t = u * cos + v * sin, v * cos - u * sin
-        side = np.exp(-0.5 * ((p - centre) / filter.along) ** 2)
-        side -= np.exp(-0.5 * (centre / filter.along) ** 2) * np.exp(-0.5 * (p / filter.along) ** 2)
-        return 2 * side * np.exp(-0.5 * (t / filter.across) ** 2)
+        ends = centre * np.array([0.0, 1.0])  # zero and the centre, on the wave vector
+        angle = np.radians(filter.orientation)
+        side, low = (_sampled(filter, ends * np.sin(angle), ends * np.cos(angle), c) for c in (centre, 0.0))
+        constant = side[0] / low[0]
+        gain = 2 / (side[1] - constant * low[1])
+        response = _sampled(filter, v, u, centre)
+        response -= np.float32(constant) * _sampled(filter, v, u, 0.0)
+        response *= np.float32(gain)
+        return response
 
     def responses(self, image: ArrayLike) -> Iterator[NDArray[np.floating]]:
         """Yield the modulus of every filter's response, one float32 (H, W) after the other.
@@ -140,3 +140,40 @@ class GaborBank:
     def transform(self, image: ArrayLike) -> NDArray[np.floating]:
         """Return all responses at once, float32 of shape (len(filters), H, W)."""
         return np.stack(list(self.responses(image)))
+
+
+def _sampled(
+    filter: Filter, v: NDArray[np.floating], u: NDArray[np.floating], centre: float
+) -> NDArray[np.floating]:
+    """Gaussian at ``centre`` on the wave vector, with what folds back from beyond the Nyquist frequency.
+
+    This is the spectrum of the sampled kernel, which is as short as the continuous one; cut off at Nyquist,
+    it would ring without end.
+    """
+    angle = np.radians(filter.orientation)
+    cos, sin = float(np.cos(angle).round(7)), float(np.sin(angle).round(7))
+    folds_v = _folds(centre * sin, np.hypot(filter.along * sin, filter.across * cos))
+    folds_u = _folds(centre * cos, np.hypot(filter.along * cos, filter.across * sin))
+    out = np.zeros(np.broadcast_shapes(v.shape, u.shape), v.dtype)
+    for dv in folds_v:
+        for du in folds_u:
+            out += _gaussian(filter, v + v.dtype.type(dv), u + u.dtype.type(du), centre, cos, sin)
+    return out
+
+
+def _folds(centre: float, width: float) -> range:
+    """Integers by which a Gaussian's frequencies differ from those in -1/2 to 1/2 that they fold back to."""
+    reach = _HALO_SIGMAS * width + 0.5
+    return range(int(np.ceil(centre - reach)), int(np.floor(centre + reach)) + 1)
+
+
+def _gaussian(
+    filter: Filter, v: NDArray[np.floating], u: NDArray[np.floating], centre: float, cos: float, sin: float
+) -> NDArray[np.floating]:
+    if sin == 0 or cos == 0:  # axis-parallel filters are products of one-dimensional ones
+        p, t = (u * cos, v * cos) if sin == 0 else (v * sin, u * sin)
+        return np.exp(-0.5 * ((p - centre) / filter.along) ** 2) * np.exp(-0.5 * (t / filter.across) ** 2)
+    p, t = u * cos + v * sin, v * cos - u * sin
+    exponent = ((p - centre) / filter.along) ** 2
+    exponent += (t / filter.across) ** 2
+    return np.exp(-0.5 * exponent)
