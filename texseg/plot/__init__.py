@@ -1,0 +1,39 @@
+"""Figures: each function draws on the axes that it is given, or on a new figure, and returns the axes.
+
+Nothing else of matplotlib's state is touched: no style is set, nothing is drawn on "current" axes, nothing
+is shown or saved. Images are given with their bands last; label 0, no data, stays without colour; label
+``k`` has the same colour everywhere, that of the palette of the written files.
+
+Examples
+--------
+>>> import numpy as np
+>>> from matplotlib.figure import Figure
+>>> from texseg import plot
+>>> ax = plot.overlay(np.zeros((2, 3)), np.array([[1, 1, 2], [1, 2, 2]]), ax=Figure().subplots())
+>>> [text.get_text() for text in ax.get_legend().get_texts()]
+['1 (50.0 %)', '2 (50.0 %)']
+"""
+
+from texseg.plot.cooccurrence import association, tree_words, words
+from texseg.plot.filters import channel_histograms, filter_bank, filter_frequencies, responses
+from texseg.plot.runs import annealing, hierarchy, selection
+from texseg.plot.segments import Case, comparison, confidence, labels, overlay, worst_cases
+
+__all__ = [
+    "Case",
+    "annealing",
+    "association",
+    "channel_histograms",
+    "comparison",
+    "confidence",
+    "filter_bank",
+    "filter_frequencies",
+    "hierarchy",
+    "labels",
+    "overlay",
+    "responses",
+    "selection",
+    "tree_words",
+    "words",
+    "worst_cases",
+]

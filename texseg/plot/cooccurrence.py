@@ -1,0 +1,163 @@
+"""Figures of models of any co-occurrence data: which clusters go together, and what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from texseg.io.palette import palette
+from texseg.plot.axes import grid_of_axes, one_axes
+from texseg.plot.trees import across
+
+__all__ = ["association", "tree_words", "words"]
+
+_LEAST = 2.0**-6  # smaller associations have the same colour
+_MOST_NUMBERS = 150  # cells of a table that are still written out
+
+
+def association(
+    association: ArrayLike,
+    *,
+    row_names: Sequence[str] = (),
+    column_names: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """Association of row clusters with column clusters, on a logarithmic scale.
+
+    Parameters
+    ----------
+    association : float array of shape (K, L)
+        ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance ([1]_
+        Eq. 42): ``association_`` of a fitted SCM.
+    row_names, column_names : sequences of strings, optional
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        Red: more often, blue: less often than by chance.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+    c = np.asarray(association, dtype=float)
+    if c.ndim != 2 or (c < 0).any():
+        raise ValueError(f"association must be a non-negative table (K, L), got shape {c.shape}")
+    K, L = c.shape
+    ax = one_axes(ax, min(10.0, 2 + 0.5 * L), min(10.0, 1.2 + 0.4 * K))
+    strength = np.log2(np.maximum(c, _LEAST))
+    top = max(1.0, float(np.abs(strength).max()))
+    shown = ax.imshow(strength, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto")
+    ax.figure.colorbar(shown, ax=ax, label="log2 association")
+    if c.size <= _MOST_NUMBERS:
+        for (k, j), value in np.ndenumerate(c):
+            colour = "white" if abs(strength[k, j]) > 0.6 * top else "black"
+            ax.text(j, k, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+    ax.set(xlabel="column cluster", ylabel="row cluster")
+    across_ticks = list(column_names) or [str(j + 1) for j in range(L)]
+    ax.set_xticks(range(L), across_ticks, rotation=90 if column_names else 0)
+    ax.set_yticks(range(K), list(row_names) or [str(k + 1) for k in range(K)])
+    return ax
+
+
+def words(
+    profiles: ArrayLike,
+    vocabulary: Sequence[str],
+    *,
+    n_words: int = 8,
+    titles: Sequence[str] = (),
+    n_columns: int = 4,
+    axes: Any = None,
+) -> NDArray[Any]:
+    """Most probable words of every aspect, or cluster.
+
+    Parameters
+    ----------
+    profiles : float array of shape (K, M)
+        ``components_``, ``p(j | k)``.
+    vocabulary : sequence of M strings
+    n_words : int, default=8
+    titles : sequence of K strings, optional
+    n_columns : int, default=4
+    axes : array of as many Axes as there are panels in full rows, optional
+
+    Returns
+    -------
+    array of Axes, shape (rows, n_columns)
+        Bars as long as the probabilities, the same scale everywhere; panels not needed are hidden.
+    """
+    table = np.asarray(profiles, dtype=float)
+    top = _top_words(table, vocabulary, n_words)
+    columns = min(n_columns, len(table))
+    axes = grid_of_axes(axes, -(-len(table) // columns), columns, 2.3, 0.5 + 0.19 * n_words, sharex=True)
+    for k, ax in enumerate(axes.flat):
+        ax.set_visible(k < len(table))
+        if k >= len(table):
+            continue
+        ax.barh(range(len(top[k])), table[k, top[k]], color=palette(k + 1)[k + 1] / 255, alpha=0.8)
+        ax.set_yticks(range(len(top[k])), [vocabulary[j] for j in top[k]], fontsize=8)
+        ax.set_title(titles[k] if k < len(titles) else f"{k + 1}", fontsize=9)
+        ax.tick_params(labelsize=7, axis="x")
+        ax.set_ylim(len(top[k]) - 0.5, -0.5)
+    return axes
+
+
+def tree_words(
+    tree: Any, nodes: ArrayLike, vocabulary: Sequence[str], *, n_words: int = 4, ax: Axes | None = None
+) -> Axes:
+    """Tree of a hierarchical model with the most probable words of every node.
+
+    Parameters
+    ----------
+    tree : texseg.models.hacm.Tree
+        ``tree_`` of a fitted HACM.
+    nodes : float array of shape (V, M)
+        ``q``, the distribution of every node.
+    vocabulary : sequence of M strings
+    n_words : int, default=4
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        The root on top; general words stand near it, special ones at the leaves.
+    """
+    table = np.asarray(nodes, dtype=float)
+    if len(table) != len(tree.parents):
+        raise ValueError(f"nodes must hold one row for each of {len(tree.parents)} nodes, got {len(table)}")
+    top = _top_words(table, vocabulary, n_words)
+    places = across(tree.parents)
+    n_levels = int(tree.levels.max()) + 1
+    ax = one_axes(ax, max(4.0, 1.15 * len(tree.leaves)), max(2.0, (0.45 + 0.16 * n_words) * n_levels))
+    for node, parent in enumerate(tree.parents):
+        if parent >= 0:
+            ends = [parent, node]
+            ax.plot(places[ends], -tree.levels[ends], color="0.7", zorder=1)
+        ax.text(
+            places[node],
+            -tree.levels[node],
+            "\n".join(vocabulary[j] for j in top[node]),
+            ha="center",
+            va="center",
+            fontsize=7,
+            bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"},
+        )
+    ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
+    ax.axis("off")
+    return ax
+
+
+def _top_words(table: NDArray[np.floating], vocabulary: Sequence[str], n_words: int) -> NDArray[np.intp]:
+    """Columns of the ``n_words`` greatest values of every row, greatest first."""
+    if table.ndim != 2 or table.shape[1] != len(vocabulary):
+        raise ValueError(
+            f"profiles must have one column for each of {len(vocabulary)} words, got shape {table.shape}"
+        )
+    if n_words < 1:
+        raise ValueError(f"n_words must be at least 1, got {n_words!r}")
+    return np.argsort(-table, axis=1, kind="stable")[:, :n_words]

@@ -1,0 +1,258 @@
+"""Pictures of segmentations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.patches import Patch
+from numpy.typing import ArrayLike, NDArray
+
+from texseg.io.display import to_rgb
+from texseg.io.palette import palette
+from texseg.io.tables import segment_table
+from texseg.metrics import match_labels, pixel_accuracy
+from texseg.plot.axes import bare, grid_of_axes, one_axes
+
+__all__ = ["Case", "comparison", "confidence", "labels", "overlay", "worst_cases"]
+
+_WRONG = (0.85, 0.1, 0.1)
+
+
+def overlay(
+    image: ArrayLike,
+    labels: ArrayLike,
+    *,
+    opacity: float = 0.4,
+    boundaries: bool = True,
+    legend: bool = True,
+    names: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """Image tinted by label, with the borders between the segments.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W) or (H, W, C)
+    labels : int array of shape (H, W)
+        Pixels of label 0 are shown as they are.
+    opacity : float, default=0.4
+        Of the tint, 0 to 1.
+    boundaries : bool, default=True
+        Draw lines along the edges of the pixels where the label changes.
+    legend : bool, default=True
+        Beside the image: label or name, and share of the labelled area.
+    names : sequence of strings, optional
+        Name of label 1, label 2 and so on.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    label_image, picture = _checked(labels), to_rgb(image)
+    if picture.shape[:2] != label_image.shape:
+        raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
+    if not 0 <= opacity <= 1:
+        raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
+    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)
+    ax.imshow(picture, interpolation="nearest")
+    ax.imshow(_tint(label_image, opacity), interpolation="nearest")
+    if boundaries:
+        _draw_boundaries(ax, label_image)
+    if legend:
+        _draw_legend(ax, label_image, names)
+    return bare(ax)
+
+
+def labels(
+    labels: ArrayLike, *, legend: bool = False, names: Sequence[str] = (), ax: Axes | None = None
+) -> Axes:
+    """Label image in the colours of the palette; label 0 stays empty.
+
+    Parameters
+    ----------
+    labels : int array of shape (H, W)
+    legend : bool, default=False
+        Beside the image: label or name, and share of the labelled area.
+    names : sequence of strings, optional
+        Name of label 1, label 2 and so on.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    label_image = _checked(labels)
+    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)
+    ax.imshow(_tint(label_image, 1.0), interpolation="nearest")
+    if legend:
+        _draw_legend(ax, label_image, names)
+    return bare(ax)
+
+
+def confidence(
+    confidence: ArrayLike, labels: ArrayLike | None = None, *, colorbar: bool = True, ax: Axes | None = None
+) -> Axes:
+    """Posterior of each pixel's label, on a fixed scale from 0 to 1.
+
+    Parameters
+    ----------
+    confidence : float array of shape (H, W)
+        Pixels of confidence 0 hold no data and stay empty.
+    labels : int array of shape (H, W), optional
+        Draw the borders between its segments.
+    colorbar : bool, default=True
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    values = np.asarray(confidence)
+    if values.ndim != 2:
+        raise ValueError(f"a confidence map must have shape (H, W), got {values.shape}")
+    ax = one_axes(ax, 5.6, 4.4)
+    shown = ax.imshow(np.ma.masked_equal(values, 0), vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
+    if labels is not None:
+        _draw_boundaries(ax, _checked(labels))
+    if colorbar:
+        ax.figure.colorbar(shown, ax=ax, label="confidence")
+    return bare(ax)
+
+
+def comparison(
+    image: ArrayLike,
+    labellings: Mapping[str, ArrayLike],
+    *,
+    truth: ArrayLike | None = None,
+    n_columns: int = 4,
+    axes: Any = None,
+) -> NDArray[Any]:
+    """Several segmentations of one image side by side, in matching colours.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W) or (H, W, C)
+    labellings : mapping from a name to an int array of shape (H, W)
+    truth : int array of shape (H, W), optional
+        Shown beside the image; the titles then tell the part of the pixels that is right. Without it colours
+        follow the first labelling.
+    n_columns : int, default=4
+    axes : array of as many Axes as there are panels in full rows, optional
+
+    Returns
+    -------
+    array of Axes, shape (rows, columns)
+        The panels that are not needed are hidden.
+    """
+    if not labellings:
+        raise ValueError("comparison needs at least one labelling, got an empty mapping")
+    panels: list[tuple[str, Any]] = [("image", to_rgb(image))]
+    reference = next(iter(labellings.values())) if truth is None else truth
+    if truth is not None:
+        panels.append(("truth", _tint(_checked(truth), 1.0)))
+    for name, labelling in labellings.items():
+        matched = match_labels(labelling, reference, ignore_label=0)
+        title = name
+        if truth is not None:
+            title += f"\n{100 * pixel_accuracy(labelling, truth, ignore_label=0):.1f} % right"
+        panels.append((title, _tint(matched, 1.0)))
+    columns = min(n_columns, len(panels))
+    rows = -(-len(panels) // columns)
+    axes = grid_of_axes(axes, rows, columns, 2.5, 2.8)
+    for ax in axes.flat:
+        ax.set_visible(False)
+    for ax, (title, picture) in zip(axes.flat, panels, strict=False):
+        ax.set_visible(True)
+        bare(ax, title).imshow(picture, interpolation="nearest")
+    return axes
+
+
+class Case(NamedTuple):
+    """One image with its segmentation and the truth."""
+
+    name: str
+    image: ArrayLike
+    labels: ArrayLike
+    truth: ArrayLike
+
+
+def worst_cases(cases: Sequence[Case], n: int = 5, *, axes: Any = None) -> NDArray[Any]:
+    """Sheet of the cases with the fewest pixels right: image, truth, labels, and where they are wrong.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    n : int, default=5
+        Rows at most.
+    axes : array of 4 Axes a row, optional
+
+    Returns
+    -------
+    array of Axes, shape (rows, 4)
+        Worst first; labels have the colours of the truth that they match; label 0 is not counted.
+    """
+    if not cases or n < 1:
+        raise ValueError(f"worst_cases needs at least one case and one row, got {len(cases)} and n={n}")
+    scored = [(pixel_accuracy(case.labels, case.truth, ignore_label=0), case) for case in cases]
+    scored = sorted(scored, key=lambda pair: pair[0])[:n]
+    axes = grid_of_axes(axes, len(scored), 4, 2.3, 2.5)
+    for row, (accuracy, case) in zip(axes, scored, strict=True):
+        picture, truth = to_rgb(case.image), _checked(case.truth)
+        matched = match_labels(case.labels, truth, ignore_label=0)
+        wrong = (matched != truth) & (truth != 0)
+        marked = picture // 2 + 64
+        marked[wrong] = np.array(_WRONG) * 255
+        pictures = (picture, _tint(truth, 1.0), _tint(matched, 1.0), marked)
+        titles = (case.name, "truth", f"{100 * accuracy:.1f} % right", "wrong")
+        for ax, title, shown in zip(row, titles, pictures, strict=True):
+            bare(ax, title).imshow(shown, interpolation="nearest")
+    return axes
+
+
+def _checked(labels: ArrayLike) -> NDArray[np.integer]:
+    label_image = np.asarray(labels)
+    if label_image.ndim != 2 or label_image.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be integers of shape (H, W), got {label_image.dtype} of shape {label_image.shape}"
+        )
+    return label_image
+
+
+def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
+    """Colours with an alpha channel, (H, W, 4); label 0 is transparent."""
+    colours = palette(int(labels.max(initial=0)))
+    alpha = np.full(len(colours), round(255 * opacity), np.uint8)
+    alpha[0] = 0
+    return np.column_stack([colours, alpha])[labels]
+
+
+def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
+    """Lines along the edges of the pixels between two labels, white on dark so that both backgrounds work."""
+    segments = []
+    rows, columns = np.nonzero(labels[:, 1:] != labels[:, :-1])
+    segments.append(np.stack([columns + 0.5, rows - 0.5, columns + 0.5, rows + 0.5], axis=1))
+    rows, columns = np.nonzero(labels[1:] != labels[:-1])
+    segments.append(np.stack([columns - 0.5, rows + 0.5, columns + 0.5, rows + 0.5], axis=1))
+    lines: Any = np.concatenate(segments).reshape(-1, 2, 2)
+    for width, colour in ((2.2, "black"), (1.0, "white")):
+        ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
+
+
+def _draw_legend(ax: Axes, labels: NDArray[np.integer], names: Sequence[str]) -> None:
+    rows = segment_table(labels, names=names)
+    colours = palette(max((row.label for row in rows), default=0)) / 255
+    patches = [
+        Patch(
+            facecolor=colours[row.label],
+            edgecolor="0.3",
+            linewidth=0.5,
+            label=f"{row.name or row.label} ({100 * row.fraction:.1f} %)",
+        )
+        for row in rows
+    ]
+    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
