@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write
+from texseg.io.display import display_range, displayable
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
@@ -23,8 +24,6 @@ from texseg.io.tables import connected_regions, region_table
 
 _PALETTE_LABELS = 255
 _BLOCK_ROWS = 256
-_STRETCH_PERCENTILES = (0.5, 99.5)
-_STRETCH_SAMPLE = 1_000_000
 _TINT = 0.45
 _TIFF_ASCII = 2
 
@@ -103,13 +102,13 @@ def write_overlay(
     labels = _checked_labels(labels)
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
-    low, high = _display_range(pixels, mask)
+    low, high = display_range(pixels, mask)
     colours = palette(int(labels.max(initial=0)))
     picture = np.empty((*labels.shape, 3), dtype=np.uint8)
     edge = _inner_edges(labels)
     for top in range(0, len(labels), _BLOCK_ROWS):
         rows = slice(top, top + _BLOCK_ROWS)
-        light = _displayable(pixels[rows], low, high)
+        light = displayable(pixels[rows], low, high)
         tint = colours[labels[rows]]
         shown = labels[rows] > 0
         light[shown] += _TINT * (tint[shown] - light[shown])
@@ -276,32 +275,6 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
     text = world_file_text(geo)
     if text is not None:
         atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
-
-
-def _display_range(pixels: NDArray, mask: NDArray[np.bool_] | None) -> tuple[float, float]:
-    """Range of values between two percentiles, from a sample of the valid pixels."""
-    values = pixels[..., :3] if pixels.ndim == 3 else pixels
-    step = int(np.ceil(np.sqrt(max(1.0, values.size / _STRETCH_SAMPLE))))
-    sample = values[::step, ::step]
-    if mask is not None and mask[::step, ::step].any():
-        sample = sample[mask[::step, ::step]]
-    sample = sample.astype(np.float64).ravel()
-    sample = sample[np.isfinite(sample)]
-    if not sample.size:
-        return 0.0, 1.0
-    low, high = np.percentile(sample, _STRETCH_PERCENTILES)
-    return float(low), float(high) if high > low else float(low) + 1.0
-
-
-def _displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]:
-    """Pixels stretched to 0 .. 255 as RGB (H, W, 3)."""
-    values = pixels.astype(np.float64) if pixels.ndim == 2 else pixels[..., :3].astype(np.float64)
-    values = (np.nan_to_num(values, nan=low) - low) * (255.0 / (high - low))
-    light = np.clip(values, 0, 255).astype(np.float32)
-    if light.ndim == 3 and light.shape[2] == 3:
-        return light
-    grey = light if light.ndim == 2 else light.mean(axis=-1)
-    return np.repeat(grey[..., None], 3, axis=-1)
 
 
 def _inner_edges(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
