@@ -1,0 +1,318 @@
+"""How right the segmentations are: python benchmarks/accuracy.py DATA [--sets outex,rwtd ...].
+
+One row for each suite, number of segments given or chosen, and method, printed when it is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.datasets import SUITES, Case
+from benchmarks.measure import Table, limit_threads, machine, timed
+from benchmarks.peers import PEERS
+from texseg import TextureSegmenter
+from texseg.metrics import Reliability, Score, adjusted_rand_index, match_labels, reliability, score
+
+COLUMNS = [
+    ("set", -12),
+    ("number", -7),
+    ("method", -22),
+    ("n", 4),
+    ("CO", 6),
+    ("CO med", 6),
+    ("worst", 6),
+    ("<.80", 5),
+    ("CS", 6),
+    ("ARI", 6),
+    ("ARImed", 6),
+    ("VI", 6),
+    ("F 5px", 6),
+    ("BDE", 6),
+    ("right", 6),
+    ("+-1", 6),
+    ("CPU s", 7),
+]
+LEGEND = (
+    "CO, ARI, VI (bits), F 5px, BDE (px): means; med: median; CS at k = .75; <.80: share of images with CO below it;"
+    " right, +-1: share with the right number of segments, and within one of it; CPU s: median an image."
+)
+PUBLISHED = {
+    "outex": [
+        ("given", "PCA-MS", 100, 0.892, 0.953, None, 0.20, 0.806, 0.817, None, 0.750, 0.628),
+        ("given", "FSEG*", 100, 0.892, 0.945, None, 0.26, 0.852, 0.819, None, 0.801, 0.570),
+        ("given", "k-means, loc. spectra", 100, 0.775, 0.748, None, 0.57, 0.600, 0.645, None, 1.387, 0.369),
+        ("chosen", "FSEG*", 100, 0.804, *[None] * 9, 0.35),
+        ("chosen", "FSEG", 100, 0.650, 0.589, None, 0.88, 0.458, 0.546, None, 1.227, 0.422, None, 0.10),
+    ],
+    "rwtd": [
+        ("chosen", "TextureSAM", 256, *[None] * 5, 0.62),
+        ("chosen", "SAM-2", 256, *[None] * 5, 0.36),
+    ],
+}
+"""What others reached on the same suites (all images of the suite), in the columns from `number` on."""
+
+
+class Method(NamedTuple):
+    """One way to segment, by name: ours with its parameters, or a peer."""
+
+    name: str
+    parameters: dict
+    """For `TextureSegmenter`; empty for a peer."""
+
+
+class Outcome(NamedTuple):
+    """One image, segmented."""
+
+    name: str
+    labels: NDArray[np.int32]
+    score: Score
+    seconds: float
+    free_energy: float
+    reliability: Reliability | None
+
+
+class Task(NamedTuple):
+    """All that a worker process needs to make an `Outcome`."""
+
+    data: Path
+    suite: str
+    case: str
+    method: Method
+    is_given: bool
+    is_calibrated: bool
+
+
+def run(task: Task) -> Outcome:
+    """Segment one case and score it."""
+    case = SUITES[task.suite].load(task.data, task.case)
+    n_segments = case.n_segments if task.is_given else None
+    if not task.method.parameters:
+        labels, seconds = timed(lambda: PEERS[task.method.name](case.image, n_segments))
+        return _outcome(task, case, labels, seconds)
+    model = TextureSegmenter(n_segments, channel_axis=case.channel_axis, **task.method.parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer segments found than asked for: the scores show it
+        _, seconds = timed(lambda: model.fit(case.image))
+    calibration = _calibration(model, case) if task.is_calibrated else None
+    return _outcome(task, case, model.labels_, seconds, model.history_[-1].free_energy, calibration)
+
+
+def _outcome(
+    task: Task,
+    case: Case,
+    labels: NDArray,
+    seconds: float,
+    free_energy: float = np.nan,
+    calibration: Reliability | None = None,
+) -> Outcome:
+    return Outcome(task.case, labels, score(labels, case.truth), seconds, free_energy, calibration)
+
+
+def _calibration(model: TextureSegmenter, case: Case) -> Reliability:
+    """Compare the stated probability of each pixel's label with how often it is right."""
+    probabilities = model.predict_proba(case.image)
+    stated = np.take_along_axis(probabilities, model.labels_[..., None] - 1, axis=-1)[..., 0]
+    return reliability(np.clip(stated, 0, 1), match_labels(model.labels_, case.truth) == case.truth)
+
+
+def outcomes(tasks: Sequence[Task], n_jobs: int) -> Iterator[Outcome]:
+    """Run the tasks, on several processes if asked."""
+    if n_jobs == 1:
+        yield from map(run, tasks)
+        return
+    with ProcessPoolExecutor(n_jobs, initializer=limit_threads, initargs=(1,)) as pool:
+        yield from pool.map(run, tasks)
+
+
+def summary(results: Sequence[Outcome]) -> tuple:
+    """Summarise the outcomes of a suite, in the columns of the table from `n` on."""
+    scores = {name: np.array([getattr(result.score, name) for result in results]) for name in Score._fields}
+    off = np.abs(scores["n_segments"] - scores["n_regions"])
+    means = [float(scores[name].mean()) for name in ("cs", "ari")]
+    return (
+        len(results),
+        float(scores["co"].mean()),
+        float(np.median(scores["co"])),
+        float(scores["co"].min()),
+        float(np.mean(scores["co"] < 0.8)),
+        *means,
+        float(np.median(scores["ari"])),
+        *(float(scores[name].mean()) for name in ("dvi", "boundary_f", "bde")),
+        float(np.mean(off == 0)),
+        float(np.mean(off <= 1)),
+        float(np.median([result.seconds for result in results])),
+    )
+
+
+def pooled(tables: Sequence[Reliability]) -> Reliability:
+    """Put the reliability tables of several images together."""
+    n = np.sum([table.n for table in tables], axis=0)
+    sums = [
+        np.nansum([getattr(table, field) * table.n for table in tables], axis=0)
+        for field in ("confidence", "accuracy")
+    ]
+    confidence, accuracy = (np.divide(s, n, out=np.full(len(n), np.nan), where=n > 0) for s in sums)
+    error = float(np.abs(sums[0] - sums[1]).sum() / n.sum())
+    return Reliability(tables[0].edges, n, confidence, accuracy, error)
+
+
+def print_calibration(title: str, table: Reliability) -> None:
+    """Print a reliability table and its calibration error."""
+    print(f"\nreliability, {title}: calibration error {table.calibration_error:.4f}")
+    rows = Table([("confidence", 11), ("share", 7), ("stated", 7), ("right", 7)])
+    for low, high, n, stated, right in zip(
+        table.edges, table.edges[1:], table.n, table.confidence, table.accuracy, strict=False
+    ):
+        if n:
+            rows.row(f"{low:.1f}-{high:.1f}", n / table.n.sum(), stated, right)
+
+
+def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], n_worst: int) -> None:
+    """Draw the worst images with truth and labels, side by side."""
+    from matplotlib.figure import Figure
+
+    worst = sorted(results, key=lambda result: result.score.co)[:n_worst]
+    figure = Figure(figsize=(9, 3.2 * len(worst)), layout="constrained")
+    axes = figure.subplots(len(worst), 3, squeeze=False)
+    for row, result in zip(axes, worst, strict=True):
+        case = SUITES[suite].load(data, result.name)
+        truth = match_labels(
+            case.truth, np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape)
+        )
+        found = match_labels(result.labels, truth)
+        top = max(truth.max(), found.max(), 1)
+        row[0].imshow(case.image, cmap="gray")
+        row[1].imshow(truth, cmap="tab20", vmin=0, vmax=top, interpolation="nearest")
+        row[2].imshow(found, cmap="tab20", vmin=0, vmax=top, interpolation="nearest")
+        row[0].set_title(result.name)
+        row[1].set_title(f"truth, {case.n_segments} segments")
+        row[2].set_title(f"CO {result.score.co:.3f}, ARI {result.score.ari:.3f}")
+        for axis in row:
+            axis.set_axis_off()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=80)
+
+
+def print_stability(data: Path, suite: str, names: Sequence[str], options: argparse.Namespace) -> None:
+    """Print the mean ARI between the label maps of several seeds, image by image."""
+    runs = []
+    for seed in range(options.seeds):
+        method = Method("texseg default", {"random_state": seed})
+        tasks = [Task(data, suite, name, method, True, False) for name in names]
+        runs.append([result.labels for result in outcomes(tasks, options.jobs)])
+    agreement = [
+        np.mean([adjusted_rand_index(a, b) for a, b in combinations(maps, 2)])
+        for maps in zip(*runs, strict=True)
+    ]
+    worst = f"{np.min(agreement):.4f} ({names[np.argmin(agreement)]})"
+    print(f"{suite}: ARI between {options.seeds} seeds, mean {np.mean(agreement):.4f}, worst image {worst}")
+
+
+def methods(options: argparse.Namespace, is_given: bool) -> list[Method]:
+    """List what is to be run; peers need the number."""
+    ours = [
+        Method(
+            _name(preset, model), {"preset": preset, **({"model": model} if model else {}), "random_state": 0}
+        )
+        for preset in options.presets
+        for model in options.models or [None]
+    ]
+    return ours + ([Method(peer, {}) for peer in options.peers] if is_given else [])
+
+
+def _name(preset: str, model: str | None) -> str:
+    return f"texseg {preset}" + (f" {model}" if model else "")
+
+
+def _names(text: str, allowed: Sequence[str], flag: str) -> list[str]:
+    chosen = [] if text == "none" else text.split(",")
+    for name in chosen:
+        if name not in allowed:
+            raise SystemExit(f"{flag}: {name!r} is not one of {', '.join(allowed)}")
+    return chosen
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="folder with outex, prague_gray, rwtd, brodatz, fabrics")
+    parser.add_argument("--sets", default=",".join(SUITES), help="comma-separated, of: " + ", ".join(SUITES))
+    parser.add_argument("--number", default="given,chosen", help="given, chosen, or both")
+    parser.add_argument("--presets", default="default,accurate", help="of default, accurate, plain; or none")
+    parser.add_argument("--models", default="none", help="for example acm,acm-hard,smm,pmm,scm,hacm")
+    parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS) + "; or none")
+    parser.add_argument("--limit", type=int, help="only the first so many images of each set")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, with one thread each; 1: two threads")
+    parser.add_argument("--calibration", action="store_true", help="also reliability tables")
+    parser.add_argument("--seeds", type=int, default=0, help="also the agreement between so many seeds")
+    parser.add_argument("--worst", type=int, default=0, help="draw so many of the worst images of each row")
+    parser.add_argument("--out", type=Path, default=Path("worst"), help="folder for the drawings")
+    options = parser.parse_args(arguments)
+    options.sets = _names(options.sets, list(SUITES), "--sets")
+    options.number = _names(options.number, ["given", "chosen"], "--number")
+    options.presets = _names(options.presets, ["default", "accurate", "plain"], "--presets")
+    options.peers = _names(options.peers, list(PEERS), "--peers")
+    options.models = [] if options.models == "none" else options.models.split(",")
+    return options
+
+
+def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
+    """Print the rows of a suite; yield what is to be printed below the table."""
+    names = SUITES[suite].names(options.data)[: options.limit]
+    for number in options.number:
+        is_given = number == "given"
+        if is_given and not SUITES[suite].is_number_given:
+            continue
+        for method in methods(options, is_given):
+            is_calibrated = options.calibration and bool(method.parameters)
+            tasks = [Task(options.data, suite, name, method, is_given, is_calibrated) for name in names]
+            results = list(outcomes(tasks, options.jobs))
+            table.row(suite, number, method.name, *summary(results))
+            title = f"{suite}, {number}, {method.name}"
+            if is_calibrated:
+                together = pooled([result.reliability for result in results])
+                yield lambda title=title, together=together: print_calibration(title, together)
+            if options.models and method.parameters:
+                energy = float(np.mean([result.free_energy for result in results]))
+                yield lambda title=title, energy=energy: print(f"free energy, {title}: {energy:.6g}")
+            if options.worst:
+                path = options.out / f"{title.replace(', ', '_').replace(' ', '_')}.png"
+                write_worst(path, options.data, suite, results, options.worst)
+    for number, name, *rest in PUBLISHED.get(suite, []):
+        if number in options.number and options.peers:
+            table.row(suite, number, f"({name})", *rest)
+
+
+def main() -> None:
+    options = parse()
+    n_threads = 2 if options.jobs == 1 else 1
+    limit_threads(n_threads)
+    print(machine(n_threads))
+    print(LEGEND + " In parentheses: published, on all images of the suite.\n")
+    table = Table(COLUMNS)
+    below: list[Callable[[], None]] = []
+    for suite in options.sets:
+        below.extend(print_suite(table, suite, options))
+    for show in below:
+        show()
+    for suite in options.sets if options.seeds else []:
+        if SUITES[suite].is_number_given:
+            print_stability(options.data, suite, SUITES[suite].names(options.data)[: options.limit], options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What the benchmarks share: CPU seconds, threads, the machine, tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import cv2
+from threadpoolctl import threadpool_limits
+
+
+def limit_threads(n_threads: int) -> None:
+    """Let OpenCV, BLAS and OpenMP use so many threads from now on."""
+    threadpool_limits(n_threads)
+    cv2.setNumThreads(n_threads)
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """Run once; give the result and the CPU seconds of all threads."""
+    start = time.process_time()
+    result = call()
+    return result, time.process_time() - start
+
+
+def cpu_seconds(call: Callable[[], Any], repeats: int = 3) -> float:
+    """Give the median CPU seconds of several runs, all threads together."""
+    return statistics.median(timed(call)[1] for _ in range(repeats))
+
+
+def machine(n_threads: int) -> str:
+    """Describe machine and versions in one line."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
+        model = names[0] if names else model
+    packages = ", ".join(f"{name} {version(name)}" for name in ("texseg", "numpy", "scipy", "scikit-learn"))
+    return (
+        f"{model}, {os.cpu_count()} cores, {n_threads} threads a program;"
+        f" Python {platform.python_version()}, {packages}, OpenCV {cv2.__version__}"
+    )
+
+
+class Table:
+    """A text table whose rows are printed as they come."""
+
+    def __init__(self, columns: Sequence[tuple[str, int]]) -> None:
+        self.columns = columns
+        header = " ".join(
+            f"{name:>{abs(width)}}" if width > 0 else f"{name:<{-width}}" for name, width in columns
+        )
+        print(header)
+        print("-" * len(header), flush=True)
+
+    def row(self, *values: object) -> None:
+        """Print one row; numbers right, text left, None empty."""
+        cells = []
+        for (_, width), value in zip(self.columns, values, strict=False):
+            text = "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+            cells.append(f"{text:>{width}}" if width > 0 else f"{text:<{-width}}")
+        print(" ".join(cells).rstrip(), flush=True)
