@@ -327,7 +327,7 @@ def _fit_whiteners(
 
 def _inverse_root(matrix: ArrayLike | None) -> Array:
     """Lower triangular C with ``C @ C.T = inv(matrix)``."""
-    return np.linalg.cholesky(_inverse(matrix))
+    return np.asarray(np.linalg.cholesky(_inverse(matrix)), dtype=float)
 
 
 def _inverse(matrix: ArrayLike | None) -> Array:

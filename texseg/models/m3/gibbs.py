@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.models.m3.families import Family, Params, concatenate, take
-from texseg.models.m3.seating import Eq6Seats, ExchangeableSeats, Seats, Sharing, Sticks, draw_sticks
+from texseg.models.m3.seating import (
+    Eq6Seats,
+    ExchangeableSeats,
+    Seats,
+    Sharing,
+    Sticks,
+    draw_omega,
+    draw_sticks,
+)
 
 __all__ = ["State", "first_state", "log_likelihood", "next_weights", "pair_logs", "step", "sweep"]
 
@@ -35,6 +43,7 @@ class State(NamedTuple):
     """(N,)."""
     first: Params
     second: Params
+    sharing: Sharing
     sticks: Sticks | None
     """None under Eq. 6."""
 
@@ -45,21 +54,22 @@ class State(NamedTuple):
 
 
 def step(
-    rng: np.random.Generator, X: Array, state: State, family: Family, sharing: Sharing, n_new: int
+    rng: np.random.Generator, X: Array, state: State, family: Family, n_new: int, learn_omega: bool = False
 ) -> State:
-    """Draw memberships, sticks (if any), and parameters, each given the rest."""
-    state = sweep(rng, X, state, family, sharing, n_new)
-    if state.sticks is not None:
-        state = state._replace(sticks=draw_sticks(rng, sharing, state.z1, state.z2, state.sticks))
-    first, second = family.resample(rng, X, state.z1, state.z2, state.first, state.second)
-    return state._replace(first=first, second=second)
+    """Draw memberships, omega and sticks (if any), and parameters, each given the rest."""
+    state = sweep(rng, X, state, family, n_new)
+    z1, z2, sharing, sticks = state.z1, state.z2, state.sharing, state.sticks
+    if sticks is not None:
+        if learn_omega:
+            sharing = draw_omega(rng, sharing, z1, z2, sticks)
+        sticks = draw_sticks(rng, sharing, z1, z2, sticks)
+    first, second = family.resample(rng, X, z1, z2, state.first, state.second)
+    return State(z1, z2, first, second, sharing, sticks)
 
 
-def sweep(
-    rng: np.random.Generator, X: Array, state: State, family: Family, sharing: Sharing, n_new: int
-) -> State:
+def sweep(rng: np.random.Generator, X: Array, state: State, family: Family, n_new: int) -> State:
     """Draw the pair of memberships of every point once, in order."""
-    seats = _seats(state, sharing, n_new)
+    seats = _seats(state, n_new)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
     first, second = state.first, state.second
     start = 0
@@ -196,10 +206,10 @@ def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
     return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
 
 
-def _seats(state: State, sharing: Sharing, n_new: int) -> Seats:
+def _seats(state: State, n_new: int) -> Seats:
     if state.sticks is None:
-        return Eq6Seats(sharing, state.z1, state.z2, n_new, len(state.z1) - 1)
-    return ExchangeableSeats(sharing, state.z1, state.z2, n_new, state.sticks)
+        return Eq6Seats(state.sharing, state.z1, state.z2, n_new, len(state.z1) - 1)
+    return ExchangeableSeats(state.sharing, state.z1, state.z2, n_new, state.sticks)
 
 
 def _compact(
@@ -209,15 +219,15 @@ def _compact(
     kept1, z1 = np.unique(z1, return_inverse=True)
     kept2, z2 = np.unique(z2, return_inverse=True)
     sticks = seats.sticks() if isinstance(seats, ExchangeableSeats) else None
-    return State(z1, z2, take(first, kept1), take(second, kept2), sticks)
+    return State(z1, z2, take(first, kept1), take(second, kept2), state.sharing, sticks)
 
 
-def next_weights(state: State, sharing: Sharing) -> Array:
+def next_weights(state: State) -> Array:
     """Probability of every pair for one more point, (K1 + 1, K2 + 1), the last of each side being new."""
     if state.sticks is None:
-        seats: Seats = Eq6Seats(sharing, state.z1, state.z2, 1, len(state.z1))
+        seats: Seats = Eq6Seats(state.sharing, state.z1, state.z2, 1, len(state.z1))
     else:
-        seats = ExchangeableSeats(sharing, state.z1, state.z2, 1, state.sticks)
+        seats = ExchangeableSeats(state.sharing, state.z1, state.z2, 1, state.sticks)
     weights = np.roll(seats.weights(), (-1, -1), axis=(0, 1))
     return weights / weights.sum()
 
@@ -234,13 +244,19 @@ def pair_logs(X: Array, first: Params, second: Params, family: Family) -> Array:
 
 
 def first_state(
-    rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, family: Family, sticks: bool
+    rng: np.random.Generator,
+    X: Array,
+    memberships: tuple[Labels, Labels],
+    family: Family,
+    sharing: Sharing,
+    exchangeable: bool,
 ) -> State:
     """Begin with given memberships, and parameters drawn from their posterior."""
+    z1, z2 = memberships
     K1, K2 = int(z1.max()) + 1, int(z2.max()) + 1
     first, second = family.draw_first(rng, K1), family.draw_second(rng, K2)
     first, second = family.resample(rng, X, z1, z2, first, second)
-    return State(z1, z2, first, second, Sticks.even(K1, K2) if sticks else None)
+    return State(z1, z2, first, second, sharing, Sticks.even(K1, K2) if exchangeable else None)
 
 
 def _per_point(params: Params, n_points: int) -> Params:

@@ -25,7 +25,8 @@ __all__ = ["InfiniteM3", "Trace"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-_PRIORS = ("eq6", "exchangeable")
+_PRIORS = ("exchangeable", "eq6")
+_FIRST_OMEGA = 0.5
 
 
 class Trace(NamedTuple):
@@ -39,6 +40,8 @@ class Trace(NamedTuple):
     """Components of the second side, (n_sweeps,)."""
     n_pairs: Labels
     """Pairs of components in use, (n_sweeps,)."""
+    omega: Array
+    """Sharing parameter, (n_sweeps,)."""
 
 
 class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
@@ -53,14 +56,16 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         What the components are; `SharedGaussians()` when left out.
     alpha : float, default=1.0
         Concentration.
-    omega : float in 0 ... 1, default=0.1
-        Sharing parameter of Eq. 6: how far a pair of components counts as one.
+    omega : float in 0 ... 1, optional
+        Sharing parameter: how far a pair of components counts as one. Left out, it is sampled with the
+        rest under the exchangeable prior (0.5 at the start), and 0.5 under Eq. 6, which has no likelihood
+        for it.
     omega1, omega2 : float, optional
         Shares of the concentration that open a component of the first or second side alone;
         ``omega + omega1 + omega2 = 1``. Left out, they halve what remains.
-    prior : {"eq6", "exchangeable"}, default="eq6"
-        The paper's conditionals, which belong to no one prior unless ``omega = 1``, or an exchangeable
-        prior with the same limits and uses (see Notes).
+    prior : {"exchangeable", "eq6"}, default="exchangeable"
+        A prior with the uses and limits of Eq. 6, whose posterior the sampler targets exactly; or the
+        paper's conditionals, which belong to no one prior unless ``omega = 1`` (see Notes).
     n_sweeps : int, default=200
         Sweeps over all points, burn-in included.
     burn_in : int, default=100
@@ -112,8 +117,8 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = np.repeat([[-9.0], [9.0]], 50, axis=0) + rng.standard_normal((100, 1))
     >>> model = InfiniteM3(n_sweeps=60, burn_in=40, n_start=2, random_state=0).fit(X)
-    >>> np.unique(model.labels_[:50]), np.unique(model.labels_[50:])
-    (array([0]), array([1]))
+    >>> bool(set(model.labels_[:50]) & set(model.labels_[50:])), model.coclustering().shape
+    (False, (100, 100))
     """
 
     def __init__(
@@ -121,10 +126,10 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         family: Family | None = None,
         *,
         alpha: float = 1.0,
-        omega: float = 0.1,
+        omega: float | None = None,
         omega1: float | None = None,
         omega2: float | None = None,
-        prior: str = "eq6",
+        prior: str = "exchangeable",
         n_sweeps: int = 200,
         burn_in: int = 100,
         thin: int = 5,
@@ -165,9 +170,9 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         self.family_ = family
         self.history_ = _trace(X, states, family)
         kept = states[self.burn_in :: self.thin]
-        self.samples_ = [keep(rng, state, family, sharing) for state in kept]
+        self.samples_ = [keep(rng, state, family) for state in kept]
         best = kept[representative([sample.pairs for sample in self.samples_])]
-        self._describe(best, sharing)
+        self._describe(best)
         self.n_iter_ = len(states)
         return self
 
@@ -227,17 +232,18 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
     ) -> Iterator[State]:
         """Yield the state after every sweep."""
         start = start_labels(X, self.n_start, rng)
-        state = first_state(rng, X, start, start, family, sticks=self.prior == "exchangeable")
+        exchangeable = self.prior == "exchangeable"
+        state = first_state(rng, X, (start, start), family, sharing, exchangeable)
         for _ in range(self.n_sweeps):
-            state = step(rng, X, state, family, sharing, self.n_auxiliary)
+            state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
             yield state
 
-    def _describe(self, state: State, sharing: Sharing) -> None:
+    def _describe(self, state: State) -> None:
         """Write down the representative state."""
         self.memberships_ = np.stack([state.z1, state.z2], axis=1)
         self.components_ = (state.first, state.second)
         self.n_components_ = state.sizes
-        weights = next_weights(state, sharing)[:-1, :-1]
+        weights = next_weights(state)[:-1, :-1]
         self.weights_ = weights / weights.sum()
         self._pair_labels, self.labels_ = label_pairs(state.z1, state.z2, state.sizes)
 
@@ -247,9 +253,14 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
             raise ValueError(f"alpha of InfiniteM3 must be above 0, got {self.alpha!r}")
         if self.prior not in _PRIORS:
             raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")
-        if not 0 <= self.omega <= 1:
-            raise ValueError(f"omega of InfiniteM3 must lie in 0 ... 1, got {self.omega!r}")
-        rest = 1.0 - self.omega
+        if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
+            raise ValueError(
+                "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
+            )
+        omega = _FIRST_OMEGA if self.omega is None else self.omega
+        if not 0 <= omega <= 1:
+            raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
+        rest = 1.0 - omega
         omega1, omega2 = self.omega1, self.omega2
         if omega1 is None:
             omega1 = rest / 2 if omega2 is None else rest - omega2
@@ -258,7 +269,7 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         if min(omega1, omega2) < 0 or abs(omega1 + omega2 - rest) > 1e-9:
             raise ValueError(
                 "omega, omega1 and omega2 of InfiniteM3 must be non-negative with sum 1, got"
-                f" {self.omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
+                f" {omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
                 " what omega leaves"
             )
         if self.prior == "exchangeable" and rest > 0 and min(omega1, omega2) == 0:
@@ -266,7 +277,7 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
                 "prior='exchangeable' of InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got"
                 f" {omega1!r} and {omega2!r}"
             )
-        return Sharing(float(self.alpha), float(self.omega), float(omega1), float(omega2))
+        return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 
 
 def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
@@ -294,11 +305,11 @@ def start_labels(X: Array, n_start: int, rng: np.random.Generator) -> Labels:
     return np.unique(means.fit_predict(X), return_inverse=True)[1]
 
 
-def keep(rng: np.random.Generator, state: State, family: Family, sharing: Sharing) -> Sample:
+def keep(rng: np.random.Generator, state: State, family: Family) -> Sample:
     """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
     first: Params = concatenate(state.first, family.draw_first(rng, 1))
     second: Params = concatenate(state.second, family.draw_second(rng, 1))
-    return Sample(state.z1, state.z2, first, second, next_weights(state, sharing))
+    return Sample(state.z1, state.z2, first, second, next_weights(state))
 
 
 def label_pairs(z1: Labels, z2: Labels, sizes: tuple[int, int]) -> tuple[Labels, Labels]:
@@ -316,4 +327,5 @@ def _trace(X: Array, states: list[State], family: Family) -> Trace:
         np.array([state.sizes[0] for state in states]),
         np.array([state.sizes[1] for state in states]),
         np.array([len(np.unique(state.z1 * state.sizes[1] + state.z2)) for state in states]),
+        np.array([state.sharing.omega for state in states]),
     )

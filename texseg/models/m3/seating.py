@@ -20,7 +20,13 @@ Exchangeable. P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
 Pairs already met are rewarded, n_cd + kappa beta1_c beta2_d, and de Finetti holds. omega = 1 is one
 Dirichlet process of concentration alpha exactly (the gammas are infinite), omega = 0 two independent ones of
 concentrations alpha omega1 and alpha omega2 (kappa is infinite). beta1, beta2 are sampled, after the
-numbers of tables, as in Teh et al. (2006, direct assignment).
+numbers of tables, as in Teh et al. (2006, direct assignment). Here omega has a likelihood, and can be
+sampled from a grid::
+
+    p(z, beta | omega) = prod_l gamma_l^Kl (rest_l)^(gamma_l - 1) / prod_c beta_lc
+                         x Gamma(kappa) / Gamma(kappa + N) prod_cd (kappa beta1_c beta2_d)_(n_cd) ,
+
+the first factor being the intensity of Kl weights of a Dirichlet process, (x)_n a rising factorial.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -31,8 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
-__all__ = ["Eq6Seats", "ExchangeableSeats", "Seats", "Sharing", "Sticks", "draw_sticks"]
+__all__ = ["Eq6Seats", "ExchangeableSeats", "Seats", "Sharing", "Sticks", "draw_omega", "draw_sticks"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -45,6 +52,10 @@ class Sharing(NamedTuple):
     omega: float
     omega1: float
     omega2: float
+
+
+OMEGA_GRID = np.concatenate([np.arange(0.05, 0.96, 0.05), [0.98, 0.99]])
+"""The values between which an omega that is sampled chooses."""
 
 
 class Sticks(NamedTuple):
@@ -211,6 +222,28 @@ def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
     return sharing.alpha * sharing.omega1 / apart, sharing.alpha * sharing.omega2 / apart
 
 
+def draw_omega(
+    rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks
+) -> Sharing:
+    """Draw omega from `OMEGA_GRID` (uniform prior) given pairs and sticks."""
+    choices = [Sharing(sharing.alpha, w, (1.0 - w) / 2, (1.0 - w) / 2) for w in OMEGA_GRID.tolist()]
+    pairs = _pair_counts(z1, z2)
+    base = np.multiply.outer(sticks.first[:-1], sticks.second[:-1])[pairs > 0]
+    scores = np.array([_log_prior(choice, pairs[pairs > 0], base, sticks) for choice in choices])
+    probabilities = np.exp(scores - scores.max())
+    return choices[rng.choice(len(choices), p=probabilities / probabilities.sum())]
+
+
+def _log_prior(sharing: Sharing, counts: Labels, base: Array, sticks: Sticks) -> float:
+    """Log of p(z, beta | omega), up to a constant; see the head of the file."""
+    kappa = sharing.alpha / sharing.omega
+    rising = gammaln(kappa * base + counts) - gammaln(kappa * base)
+    value = rising.sum() + gammaln(kappa) - gammaln(kappa + counts.sum())
+    for gamma, side in zip(stick_concentrations(sharing), sticks, strict=True):
+        value += (len(side) - 1) * np.log(gamma) + (gamma - 1.0) * np.log(max(side[-1], 1e-300))
+    return float(value)
+
+
 def draw_sticks(
     rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks
 ) -> Sticks:
@@ -218,8 +251,7 @@ def draw_sticks(
     gammas = stick_concentrations(sharing)
     if not np.isfinite(gammas[0]):
         return Sticks(*(np.append(np.zeros(z.max() + 1), 1.0) for z in (z1, z2)))
-    pairs = np.zeros((z1.max() + 1, z2.max() + 1), np.intp)
-    np.add.at(pairs, (z1, z2), 1)
+    pairs = _pair_counts(z1, z2)
     tables = pairs
     if sharing.omega > 0:
         tables = np.zeros_like(pairs)
@@ -230,6 +262,13 @@ def draw_sticks(
     return Sticks(
         *(rng.dirichlet(np.append(tables.sum(axis=1 - side), gammas[side])) for side in (0, 1))
     )
+
+
+def _pair_counts(z1: Labels, z2: Labels) -> Labels:
+    """Points of every pair, (K1, K2)."""
+    pairs = np.zeros((z1.max() + 1, z2.max() + 1), np.intp)
+    np.add.at(pairs, (z1, z2), 1)
+    return pairs
 
 
 def _empty_seat(counts: list[int], n_new: int) -> int:
