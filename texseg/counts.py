@@ -36,7 +36,7 @@ _BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
 
 
 class _Implicit:
-    """An operator with ``shape``, ``@`` and ``.T @``; subclasses say how the two products are made."""
+    """An operator with ``shape``, ``@``, ``.T @`` and ``[rows]``; subclasses say how these are made."""
 
     shape: tuple[int, int]
     groups: NDArray[np.intp]
@@ -47,6 +47,15 @@ class _Implicit:
             raise ValueError(f"n @ A needs A with {self.shape[1]} rows, got shape {A.shape}")
         return self._product(A.reshape(A.shape[0], -1)).reshape(self.shape[0], *A.shape[1:])
 
+    def __getitem__(self, rows: slice) -> sp.csr_array:
+        """Write out the rows of a forward slice as CSR; memory grows with the slice."""
+        if not isinstance(rows, slice) or (rows.step is not None and rows.step < 1):
+            raise TypeError(f"rows are taken by a slice with a positive step, got {rows!r}")
+        wanted = range(*rows.indices(self.shape[0]))
+        if not len(wanted):
+            return sp.csr_array((0, self.shape[1]), dtype=np.float32)
+        return self._rows(wanted)
+
     @property
     def T(self) -> _Transposed:
         """The transpose, which multiplies from the left: ``n.T @ B``."""
@@ -56,6 +65,9 @@ class _Implicit:
         raise NotImplementedError  # pragma: no cover - the two subclasses define it
 
     def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+
+    def _rows(self, wanted: range) -> sp.csr_array:
         raise NotImplementedError  # pragma: no cover - the two subclasses define it
 
 
@@ -143,7 +155,7 @@ class WindowedCounts(_Implicit):
         self.windows = _check_windows(window, C)
         self.mask = _check_mask(mask, (H, W))
         self.weights = np.ones(C, np.float32) if weights is None else np.asarray(weights, np.float32)
-        if self.weights.shape != (C,) or (self.weights < 0).any():
+        if self.weights.shape != (C,) or not (self.weights >= 0).all():
             raise ValueError(f"weights must be {C} non-negative numbers, one a channel, got {weights!r}")
         if border not in _BORDERS:
             raise ValueError(f"border must be one of {sorted(_BORDERS)}, got {border!r}")
@@ -198,13 +210,11 @@ class WindowedCounts(_Implicit):
         out *= self.weights[:, None, None]
         return out.reshape(-1, K)
 
-    def __getitem__(self, rows: slice) -> sp.csr_array:
-        """Write out the rows of a slice of pixels (row-major) as CSR; memory grows with the slice."""
-        start, stop, step = rows.indices(self.shape[0])
-        H, W = self.image_shape
-        top, bottom = start // W, min(H, -(-stop // W))
+    def _rows(self, wanted: range) -> sp.csr_array:
+        W = self.image_shape[1]
+        top, bottom = wanted[0] // W, wanted[-1] // W + 1
         dense = self._strip(top, bottom).reshape(-1, self.shape[1])
-        return sp.csr_array(dense[start - top * W : stop - top * W : step])
+        return sp.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
 
     def block_sums(self, side: int) -> NDArray[np.float32]:
         """Sum the rows of every square block of ``side`` pixels, written out.
@@ -280,6 +290,20 @@ class _AggregatedCounts(_Implicit):
         fine[self.parent < 0] = 0.0
         return self.fine.T @ fine
 
+    def _rows(self, wanted: range) -> sp.csr_array:
+        """Sum blocks of the fine rows, from the first to the last that has a part in ``wanted``."""
+        position = np.full(self.shape[0] + 1, -1)  # the last entry serves the parent -1
+        position[wanted] = np.arange(len(wanted))
+        parent = position[self.parent]
+        inside = np.flatnonzero(parent >= 0)
+        first, last = (inside[0], inside[-1] + 1) if len(inside) else (0, 0)
+        out = sp.csr_array((len(wanted), self.shape[1]))
+        step = max(1, _BLOCK_ENTRIES // self.shape[1])
+        for start in range(first, last, step):
+            block = slice(start, min(start + step, last))
+            out = out + aggregate(self.fine[block], parent[block], len(wanted)).counts
+        return out
+
 
 def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> Aggregate:
     """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1]_ section 5.4).
@@ -313,7 +337,10 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
     parent = np.asarray(parent)
     if parent.shape != (n.shape[0],):
         raise ValueError(f"parent must have one entry a row, shape ({n.shape[0]},), got {parent.shape}")
-    rows = int(parent.max(initial=-1)) + 1 if n_rows is None else n_rows
+    highest = int(parent.max(initial=-1))
+    rows = highest + 1 if n_rows is None else n_rows
+    if highest >= rows:
+        raise ValueError(f"parent must be below n_rows={n_rows}, got {highest}")
     inside = np.flatnonzero(parent >= 0)
     sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
     if is_implicit(n):
@@ -451,8 +478,13 @@ def split_counts(
     rng = check_random_state(random_state)
     entry = rng.permutation(np.repeat(np.arange(matrix.nnz), matrix.data.astype(np.intp)))
     cuts = np.rint(np.cumsum(shares)[:-1] * len(entry)).astype(np.intp)
-    parts = (np.bincount(part, minlength=matrix.nnz).astype(float) for part in np.split(entry, cuts))
-    return [sp.csr_array((part, matrix.coords), matrix.shape) for part in parts]
+    tables = []
+    for part in np.split(entry, cuts):
+        dealt = np.bincount(part, minlength=matrix.nnz).astype(float)
+        table = sp.csr_array((dealt, matrix.coords), matrix.shape)
+        table.eliminate_zeros()
+        tables.append(table)
+    return tables
 
 
 def _check_bins(bins: NDArray[np.uint8], n_bins: int) -> NDArray[np.uint8]:
@@ -465,10 +497,12 @@ def _check_bins(bins: NDArray[np.uint8], n_bins: int) -> NDArray[np.uint8]:
 
 
 def _check_windows(window: int | Sequence[int], n_channels: int) -> NDArray[np.intp]:
-    windows = np.broadcast_to(np.asarray(window, dtype=np.intp), (n_channels,))
-    if (windows < 1).any() or (windows % 2 == 0).any():
+    windows = np.asarray(window)
+    if windows.shape not in ((), (n_channels,)):
+        raise ValueError(f"window must be one number or {n_channels}, one a channel, got {window!r}")
+    if (windows < 1).any() or (windows % 2 != 1).any():
         raise ValueError(f"window must be odd and at least 1 pixel, got {window!r}")
-    return windows
+    return np.broadcast_to(windows.astype(np.intp), (n_channels,))
 
 
 def _check_mask(mask: NDArray[np.bool_] | None, shape: tuple[int, int]) -> NDArray[np.bool_] | None:
