@@ -2,7 +2,9 @@
 
 from texseg.models.acm import ACM
 from texseg.models.estimator import cross_validate, heldout_log_likelihood
+from texseg.models.hacm import HACM, Tree
 from texseg.models.pmm import PMM
+from texseg.models.scm import SCM
 from texseg.models.smm import SMM
 
-__all__ = ["ACM", "PMM", "SMM", "cross_validate", "heldout_log_likelihood"]
+__all__ = ["ACM", "HACM", "PMM", "SCM", "SMM", "Tree", "cross_validate", "heldout_log_likelihood"]

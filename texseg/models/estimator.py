@@ -142,27 +142,40 @@ class CooccurrenceEstimator(BaseEstimator):
         rng = check_random_state(self.random_state)
         if self.beta == "auto" and validation is None:
             n, validation = split_counts(n, [1 - self.validation_fraction, self.validation_fraction], rng)
-        model = self._model()
-        run = self._search(model, n, validation, rng)
+        model, run = self._fit_run(n, validation, rng)
         self._keep(model, n, run)
         return self
+
+    def _fit_run(
+        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
+    ) -> tuple[Any, Run]:
+        model = self._model()
+        return model, self._search(model, n, validation, rng)
 
     def _search(
         self, model: Any, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
     ) -> Run:
         """Best of ``n_init`` starts: by held-out likelihood if there is any, else by free energy."""
-        judge = None if validation is None else _judge(model, validation)
-        runs = []
-        for _ in range(self.n_init):
-            start = self._start(model, n, rng)
-            if self.beta == "auto":
-                assert judge is not None
-                runs.append(self._choose_beta(model, n, start, judge, rng))
-            else:
-                runs.append(self._descend(model, n, start, float(self.beta), judge, rng))
-        if judge is None:
+        runs = [
+            self._tempered(model, n, self._start(model, n, rng), validation, rng) for _ in range(self.n_init)
+        ]
+        if validation is None:
             return min(runs, key=lambda run: run.state.free_energy)
         return max(runs, key=lambda run: run.state.heldout)
+
+    def _tempered(
+        self,
+        model: Any,
+        n: CountMatrix,
+        start: Any,
+        validation: CountMatrix | None,
+        rng: np.random.RandomState,
+    ) -> Run:
+        """One run from ``start`` at the temperature asked for, or at the best one."""
+        judge = None if validation is None else _judge(model, validation)
+        if judge is not None and self.beta == "auto":
+            return self._choose_beta(model, n, start, judge, rng)
+        return self._descend(model, n, start, float(self.beta), judge, rng)
 
     def _choose_beta(
         self, model: Any, n: CountMatrix, start: Any, judge: Callable, rng: np.random.RandomState

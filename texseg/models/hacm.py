@@ -24,15 +24,18 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
-from texseg.anneal import Transition
+from texseg.anneal import State, Transition, anneal, critical_beta, geometric_schedule
 from texseg.counts import CountMatrix, groups_of, row_blocks
+from texseg.models.acm import HistogramClustering, Profiles
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
@@ -47,7 +50,12 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
+from texseg.models.estimator import CooccurrenceEstimator, Record, Run
+from texseg.models.smm import FOLD_IN_STEPS
 from texseg.posteriors import Floats
+
+STAGES = ("constant", "cluster", "object")
+"""The vertical mixing, in the order in which its degrees of freedom are added."""
 
 _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) of a block of rows with mixing of their own
 
@@ -238,6 +246,10 @@ class HierarchicalClustering(ClusteringModel):
 class ObjectHierarchy(HierarchicalClustering):
     """The HACM whose vertical mixing belongs to each row in each cluster, ``tau`` (N, K, D)."""
 
+    def profiles(self, params: Hierarchy) -> Floats:
+        """``p_kj`` (K, M), of the mean mixing over the rows."""
+        return self._spread(params.vertical.mean(axis=0)) @ params.nodes
+
     def refine(self, params: Hierarchy, n_rows: int) -> Hierarchy:
         """Give every row the mixing of its clusters: the third stage begins where the second ended."""
         return params._replace(vertical=np.repeat(params.vertical[None], n_rows, axis=0))
@@ -285,3 +297,314 @@ class ObjectHierarchy(HierarchicalClustering):
         out = nodes.T[columns][:, np.maximum(self.tree.paths, 0)]
         out *= vertical[rows]
         return out
+
+    def fold_in(self, n: CountMatrix, params: Hierarchy, beta: float) -> Floats:
+        """Posteriors (N, K) of other rows; their vertical mixing is found with them."""
+        return self._folded(n, params, beta)[0]
+
+    def fold_in_nodes(self, n: CountMatrix, params: Hierarchy, beta: float) -> Floats:
+        """``p(v | i)`` (N, V) of other rows."""
+        return self._node_shares(*self._folded(n, params, beta))
+
+    def _folded(self, n: CountMatrix, params: Hierarchy, beta: float) -> tuple[Floats, Floats]:
+        seen = params.vertical.mean(axis=0)
+        own = self.refine(params._replace(vertical=seen), n.shape[0])
+        for _ in range(FOLD_IN_STEPS):
+            step = self.step(n, own, beta)
+            own = own._replace(vertical=step.params.vertical)
+        return step.posteriors, own.vertical
+
+    def _node_shares(self, Q: Floats, vertical: Floats) -> Floats:
+        k, d = np.nonzero(self.tree.on_path)
+        shares = Q[:, k] * vertical[:, k, d]
+        return shares @ (self.tree.paths[k, d][:, None] == np.arange(len(self.tree.parents))).astype(float)
+
+    def prediction(self, params: Hierarchy, posteriors: Floats) -> tuple[Floats, Floats]:
+        """``p(v | i) = sum_k Q_ik tau_ikv`` (N, V) and the nodes (V, M) (Eq. 59)."""
+        return self._node_shares(posteriors, params.vertical), params.nodes
+
+
+def merging_tree(counts: Floats) -> tuple[Tree, NDArray[np.intp]]:
+    """Tree of successive merges of the two clusters whose union loses least likelihood.
+
+    Parameters
+    ----------
+    counts : array of shape (K, M)
+        Expected counts of every cluster.
+
+    Returns
+    -------
+    tree : Tree
+    order : int array of shape (K,)
+        The clusters from left to right.
+
+    Examples
+    --------
+    >>> tree, order = merging_tree(np.array([[9.0, 1.0], [1.0, 9.0], [2.0, 8.0]]))
+    >>> tree.parents.tolist(), tree.paths.tolist()
+    ([-1, 0, 1, 1, 0], [[0, 4, -1], [0, 1, 3], [0, 1, 2]])
+    """
+    clusters = {k: row for k, row in enumerate(counts)}
+    members = {k: [k] for k in clusters}
+    above: dict[int, int] = {}
+    loss = {(i, j): _union_loss(counts[i], counts[j]) for j in clusters for i in range(j)}
+    for new in range(len(counts), 2 * len(counts) - 1):
+        i, j = min(loss, key=lambda pair: loss[pair])
+        above[i] = above[j] = new
+        union, together = clusters.pop(i) + clusters.pop(j), members.pop(i) + members.pop(j)
+        loss = {pair: value for pair, value in loss.items() if i not in pair and j not in pair}
+        loss |= {(k, new): _union_loss(row, union) for k, row in clusters.items()}
+        clusters[new], members[new] = union, together
+    root = next(iter(clusters))
+    number = {root: 0} | {node: root - node for node in range(root)}
+    parents = [-1] + [number[above[node]] for node in range(root - 1, -1, -1)]
+    return Tree(parents, [number[k] for k in range(len(counts))]), np.array(members[root])
+
+
+def _union_loss(one: Floats, other: Floats) -> float:
+    return _information(one) + _information(other) - _information(one + other)
+
+
+def _information(counts: Floats) -> float:
+    total = max(float(counts.sum()), FLOOR)
+    return float((counts * log_floored(counts / total)).sum())
+
+
+class HACM(ClusterMixin, CooccurrenceEstimator):
+    """Hierarchical asymmetric clustering model ([1]_ section 4); the cluster-abstraction model ([2]_).
+
+    Clusters of rows are the leaves of a tree; inner nodes explain what their clusters have in common. Fitting
+    begins with a flat clustering (`ACM`), builds the tree, and then frees the vertical mixing stage by stage.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of leaves, K.
+    mixing : {"constant", "cluster", "object"}, default="cluster"
+        Shares of the nodes along a path: all alike, of each cluster, or of each row in each cluster. Each is
+        reached through those before ([1]_ section 4.2). "object" needs memory for (N, K, depth) numbers.
+    tree : {"merging", "annealing"} or Tree, default="merging"
+        From the flat clusters by merging those whose union loses least likelihood, or from the phase
+        transitions of a cooling run ([1]_ section 5.1), or given. Cooled trees predict less well, because
+        their first splits are made at temperatures at which little can be told apart.
+    beta : float or "auto", default=1.0
+        Inverse temperature of the horizontal posteriors; "auto" chooses it on held-out occurrences.
+    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
+        See `SMM`; ``n_init`` counts the flat clusterings, of which the best is kept.
+
+    Attributes
+    ----------
+    tree_ : Tree
+    nodes_ : ndarray of shape (V, M)
+        ``q``, the profile of every node; rows sum to one.
+    vertical_ : ndarray of shape (K, D), or (N, K, D) with mixing="object"
+        Shares of the nodes along the paths ``tree_.paths``.
+    posteriors_ : ndarray of shape (N, K)
+        Cluster probabilities of the rows.
+    labels_ : int ndarray of shape (N,)
+        Cluster of every row, from 0.
+    weights_ : ndarray of shape (K,)
+        Mixing proportions.
+    mixing_, components_ : ndarrays of shape (N, R) and (R, M)
+        ``p(j | i)`` is their product; R is K, or V with mixing="object".
+    beta_, free_energy_, n_iter_, converged_, history_
+        See `SMM`.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+    .. [2] T. Hofmann, Learning and Representing Topic, 1998.
+
+    Examples
+    --------
+    A word that all rows share moves up to the root; those special to a cluster stay in its leaf.
+
+    >>> X = np.array([[6.0, 6.0, 0.0], [5.0, 7.0, 0.0], [6.0, 0.0, 6.0], [7.0, 0.0, 5.0]])
+    >>> model = HACM(n_clusters=2, random_state=0).fit(X)
+    >>> print(model.tree_text(["common", "left", "right"], n_words=1))
+    root: common 1.00
+      cluster 1 (2 rows): right 0.92
+      cluster 0 (2 rows): left 1.00
+    """
+
+    _first_beta = 0.5
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        mixing: str = "cluster",
+        *,
+        tree: str | Tree = "merging",
+        beta: float | str = 1.0,
+        validation_fraction: float = 0.1,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        over_relaxation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.mixing = mixing
+        self.tree = tree
+        self.beta = beta
+        self.validation_fraction = validation_fraction
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.over_relaxation = over_relaxation
+        self.random_state = random_state
+
+    def _check_settings(self, owner: str) -> None:
+        super()._check_settings(owner)
+        if self.mixing not in STAGES:
+            raise ValueError(f"{owner} needs mixing as one of {list(STAGES)}, got {self.mixing!r}")
+        if isinstance(self.tree, Tree):
+            if len(self.tree.leaves) != self.n_clusters:
+                raise ValueError(
+                    f"{owner} got a tree with {len(self.tree.leaves)} leaves for n_clusters={self.n_clusters}"
+                )
+        elif self.tree not in ("merging", "annealing"):
+            raise ValueError(f'{owner} needs tree as "merging", "annealing" or a Tree, got {self.tree!r}')
+
+    def _model(self) -> HistogramClustering:
+        return HistogramClustering()
+
+    def _fit_run(
+        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
+    ) -> tuple[Any, Run]:
+        """Flat clusters, the tree, and the stages of the vertical mixing one after the other."""
+        tree, profiles, weights, history = self._flat_start(n, validation, rng)
+        model = HierarchicalClustering(tree=tree, learn_vertical=False)
+        params = model.start_from(profiles, weights, groups_of(n))
+        for stage in STAGES[: STAGES.index(self.mixing) + 1]:
+            if stage == "cluster":
+                model = HierarchicalClustering(tree=tree)
+            elif stage == "object":
+                model = ObjectHierarchy(tree=tree)
+                params = model.refine(params, n.shape[0])
+            run = self._tempered(model, n, params, validation, rng)
+            params, history = run.state.params, history + run.history
+        return model, Run(run.state, history)
+
+    def _flat_start(
+        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
+    ) -> tuple[Tree, Floats, Floats, list[Record]]:
+        """Tree, and the profiles (K, M) and weights (K,) of its clusters."""
+        flat = HistogramClustering()
+        if self.tree == "annealing":
+            state, tree = self._annealed(flat, n, rng)
+            return tree, state.params.profiles, state.params.weights, []
+        run = self._search(flat, n, validation, rng)
+        profiles, weights = run.state.params
+        tree, order = merging_tree(flat.stats(n, run.state.posteriors).counts)
+        if isinstance(self.tree, Tree):
+            tree, places = self.tree, np.argsort(_left_to_right(self.tree))
+            profiles, weights = profiles[order][places], weights[order][places]
+        return tree, profiles, weights, run.history
+
+    def _annealed(
+        self, flat: HistogramClustering, n: CountMatrix, rng: np.random.RandomState
+    ) -> tuple[State, Tree]:
+        """Cool from the first phase transition until there are enough clusters."""
+        first = critical_beta(flat, n, rng)
+        coldest = 1.0 if self.beta == "auto" else float(self.beta)
+        schedule = geometric_schedule(min(first, coldest), max(first, coldest), 0.9)
+        for state in anneal(flat, n, schedule, n_clusters=self.n_clusters, growth="split", rng=rng):
+            if len(state.params.weights) == self.n_clusters:
+                break
+        return state, Tree.from_transitions(state.transitions, len(state.params.weights))
+
+    def _start(self, model: HistogramClustering, n: CountMatrix, rng: np.random.RandomState) -> Profiles:
+        return model.initial(n, self.n_clusters, rng, spread=0.5)
+
+    def _publish(self, model: HierarchicalClustering, n: CountMatrix, state: State) -> None:
+        self.tree_ = model.tree
+        self.nodes_ = state.params.nodes
+        self.vertical_ = state.params.vertical
+        self.posteriors_ = state.posteriors
+        self.labels_ = self.posteriors_.argmax(axis=1)
+        self.weights_ = state.params.weights
+
+    def _predictive_mixing(self, n: CountMatrix) -> Floats:
+        if self.mixing == "object":
+            return self._fitted_model.fold_in_nodes(n, self._params, self.beta_)
+        return super()._predictive_mixing(n)
+
+    def top_features(
+        self, names: Sequence[str] | None = None, n_words: int = 5
+    ) -> list[list[tuple[str, float]]]:
+        """Most probable features of every node, with their probabilities.
+
+        Parameters
+        ----------
+        names : sequence of M strings, optional
+            Names of the columns; their numbers by default.
+        n_words : int, default=5
+
+        Returns
+        -------
+        list of V lists of (name, probability)
+        """
+        check_is_fitted(self)
+        M = self.nodes_.shape[1]
+        if names is not None and len(names) != M:
+            raise ValueError(f"HACM needs names for its {M} columns, got {len(names)}")
+        labels = [str(j) for j in range(M)] if names is None else list(names)
+        best = np.argsort(-self.nodes_, axis=1, kind="stable")[:, :n_words]
+        return [
+            [(labels[j], float(node[j])) for j in row] for node, row in zip(self.nodes_, best, strict=True)
+        ]
+
+    def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
+        """Write the tree out, one node a line, indented by level, with its most probable features.
+
+        Parameters
+        ----------
+        names, n_words
+            See `top_features`.
+
+        Returns
+        -------
+        str
+        """
+        words = self.top_features(names, n_words)
+        sizes = np.bincount(self.labels_, minlength=self.n_clusters)
+        titles = {int(leaf): f"cluster {k} ({sizes[k]} rows)" for k, leaf in enumerate(self.tree_.leaves)}
+        lines, stack = [], [0]
+        while stack:
+            node = stack.pop()
+            title = titles.get(node, "root" if node == 0 else f"node {node}")
+            shown = ", ".join(f"{word} {p:.2f}" for word, p in words[node])
+            lines.append("  " * int(self.tree_.levels[node]) + f"{title}: {shown}")
+            stack += [int(child) for child in np.flatnonzero(self.tree_.parents == node)[::-1]]
+        return "\n".join(lines)
+
+    def tree_graph(self, names: Sequence[str] | None = None, n_words: int = 5) -> Any:
+        """Export the tree as a `networkx.DiGraph`, edges from parents to children.
+
+        Parameters
+        ----------
+        names, n_words
+            See `top_features`.
+
+        Returns
+        -------
+        networkx.DiGraph
+            Nodes 0 ... V - 1 with the attributes ``words`` (as in `top_features`), ``level`` and ``cluster``
+            (None at inner nodes).
+        """
+        import networkx
+
+        cluster = {int(leaf): k for k, leaf in enumerate(self.tree_.leaves)}
+        graph = networkx.DiGraph()
+        for node, words in enumerate(self.top_features(names, n_words)):
+            level = int(self.tree_.levels[node])
+            graph.add_node(node, words=words, level=level, cluster=cluster.get(node))
+            if node:
+                graph.add_edge(int(self.tree_.parents[node]), node)
+        return graph
+
+
+def _left_to_right(tree: Tree) -> NDArray[np.intp]:
+    """Clusters in the order in which a drawing of the tree shows them."""
+    return np.lexsort(tree.paths.T[::-1])

@@ -27,8 +27,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
 
+from texseg.anneal import State, anneal, critical_beta, last_of
 from texseg.counts import CountMatrix, column_totals
+from texseg.models.acm import HistogramClustering
 from texseg.models.base import (
     FLOOR,
     Step,
@@ -39,7 +42,14 @@ from texseg.models.base import (
     per_site,
     working_dtype,
 )
-from texseg.posteriors import Floats, Posterior, SoftMax
+from texseg.models.estimator import CooccurrenceEstimator, check_assignment
+from texseg.posteriors import ArgMax, Floats, Posterior, SoftMax
+
+COLDER = 6.0
+"""How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
+
+ONE_SIDED_STEPS = 40
+"""EM steps of a one-sided start."""
 
 
 class Blocks(NamedTuple):
@@ -154,3 +164,117 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | No
     return Blocks(
         joint / joint.sum(), normalise(c @ sides.rows), sides.columns.mean(axis=0), sides.columns, margins
     )
+
+
+class SCM(ClusterMixin, CooccurrenceEstimator):
+    """Symmetric clustering model of co-occurrence counts ([1]_ section 3.3, 3.4); co-clustering.
+
+    Partitions rows and columns at once, so that the clusters tell most about each other. Runs begin with
+    one-sided clusterings of both sides (footnote 7 of [1]_); the best of several is kept.
+
+    Parameters
+    ----------
+    n_row_clusters, n_column_clusters : int, default=8
+        Numbers K and L of clusters.
+    assignment : {"soft", "hard"}, default="soft"
+        Mean-field posteriors of both sides, or the largest.
+    beta : float or "auto", default=1.0
+        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences. Only for
+        soft assignments.
+    n_init : int, default=4
+        Random starts.
+    validation_fraction, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
+
+    Attributes
+    ----------
+    row_labels_, labels_ : int ndarray of shape (N,)
+        Clusters of the rows, from 0.
+    column_labels_ : int ndarray of shape (M,)
+        Clusters of the columns, from 0.
+    association_ : ndarray of shape (K, L)
+        ``c_kl``: how many times more often clusters meet than if they were independent.
+    joint_ : ndarray of shape (K, L)
+        ``pi_kl``, the share of every pair of clusters in all occurrences; sums to one.
+    mutual_information_ : float
+        Between the clusters, in nats.
+    mixing_, column_mixing_ : ndarrays of shape (N, K) and (M, L)
+        Posterior probabilities.
+    components_ : ndarray of shape (K, M)
+        ``p(j | k)``, rows sum to one.
+    weights_ : ndarray of shape (K,)
+        Mixing proportions of the rows.
+    beta_, free_energy_, n_iter_, converged_, history_
+        See `SMM`.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.kron(np.eye(2), np.full((5, 4), 6.0))
+    >>> model = SCM(2, 2, assignment="hard", random_state=0).fit(X)
+    >>> bool(np.isclose(model.mutual_information_, np.log(2)))
+    True
+    """
+
+    _size_parameters = ("n_row_clusters", "n_column_clusters")
+
+    def __init__(
+        self,
+        n_row_clusters: int = 8,
+        n_column_clusters: int = 8,
+        assignment: str = "soft",
+        *,
+        beta: float | str = 1.0,
+        validation_fraction: float = 0.1,
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        over_relaxation: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_row_clusters = n_row_clusters
+        self.n_column_clusters = n_column_clusters
+        self.assignment = assignment
+        self.beta = beta
+        self.validation_fraction = validation_fraction
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.over_relaxation = over_relaxation
+        self.random_state = random_state
+
+    def _check_settings(self, owner: str) -> None:
+        super()._check_settings(owner)
+        check_assignment(owner, self.assignment, self.beta)
+
+    def _model(self) -> TwoSidedClustering:
+        return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
+
+    def _start(self, model: TwoSidedClustering, n: CountMatrix, rng: np.random.RandomState) -> Blocks:
+        rows = one_sided(n, self.n_row_clusters, rng)
+        columns = one_sided(n.T, self.n_column_clusters, rng)
+        return model.start_from(n, rows, columns)
+
+    def _publish(self, model: TwoSidedClustering, n: CountMatrix, state: State) -> None:
+        self.row_labels_ = self.labels_
+        self.column_mixing_ = state.posteriors.columns
+        self.column_labels_ = self.column_mixing_.argmax(axis=1)
+        self.weights_ = state.params.row_weights
+        self.joint_ = state.params.joint
+        self.association_ = association(state.params)
+        self.mutual_information_ = mutual_information(self.joint_)
+
+
+def one_sided(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Floats:
+    """Posteriors (N, K) of a short soft clustering of the rows, well below its first phase transition."""
+    model = HistogramClustering()
+    beta = COLDER * critical_beta(model, n, rng)
+    if not np.isfinite(beta):
+        return np.full((n.shape[0], n_clusters), 1.0 / n_clusters)
+    start = model.initial(n, n_clusters, rng, spread=0.5)
+    run = anneal(model, n, [beta], start=start, rng=rng, perturbation=0.0, max_steps=ONE_SIDED_STEPS)
+    return last_of(run).posteriors
