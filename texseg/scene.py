@@ -204,7 +204,8 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
     if not formats:
         formats = ("tif",) if n_pages > 1 else ("png", "tif") if has_tags else ("png",)
     map_format = next(form for form in ("tif", "npy", "png") if form in formats)
-    pages = [f"_{page}" for page in range(n_pages)] if n_pages > 1 else [""]
+    n_digits = len(str(n_pages - 1))
+    pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
     endings = {
         "overlay": [f"{page}_overlay.png" for page in pages],
         "polygons": [f"{page}_polygons.geojson" for page in pages],

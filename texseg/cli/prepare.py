@@ -13,6 +13,8 @@ import click
 from texseg.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.scene import Reading, Writing, inputs_in_danger
 
+_FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
+
 
 def fail(reason: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
@@ -24,9 +26,7 @@ def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[
     """Find the inputs of a command; none at all is a mistake in the command."""
     found = collect_inputs(paths, recursive=recursive, output=output)
     if found.n_own_outputs:
-        click.echo(
-            f"note: {found.n_own_outputs} files that look like results of texseg are left out", err=True
-        )
+        click.echo(f"note: left out {found.n_own_outputs} that look like results of texseg", err=True)
     if not found.inputs:
         hint = "" if recursive else "; --recursive looks into the folders inside"
         raise click.UsageError(f"no images found in {', '.join(paths)}{hint}")
@@ -57,8 +57,10 @@ def reading_of(options: dict[str, Any]) -> Reading:
 
 
 def writing_of(options: dict[str, Any], items: Sequence[Input]) -> Writing:
-    """Settle what is written and make sure that it can be: no input is overwritten, the folder takes files."""
+    """Settle what is written, and make sure that it can be without overwriting an input."""
     folder: Path = options["output"]
+    if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
+        raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
     for path in inputs_in_danger(items, folder):
         raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
     check_folder(folder)

@@ -47,7 +47,8 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                     break
         finally:
             if options["report"] is not None:
-                write_report(options["report"], outcomes)
+                order = {item.path: i for i, item in enumerate(items)}
+                write_report(options["report"], sorted(outcomes, key=lambda o: order[o.input]))
     if len(items) > 1 and not quiet:
         click.echo(_summary(outcomes, len(items)))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
