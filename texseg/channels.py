@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import cv2
@@ -94,7 +95,7 @@ def split_planes(
     Raises
     ------
     TypeError
-        Complex, object or string images.
+        Complex, object or string images; a nodata value that is no number.
     ValueError
         Wrong rank, empty, a mask of another shape, or no valid pixel.
     """
@@ -139,6 +140,8 @@ def non_finite(image: NDArray[Any], channel_axis: int | None = None) -> int:
 def _valid_pixels(
     bands: list[NDArray[Any]], mask: NDArray[Any] | None, nodata: float | None
 ) -> NDArray[np.bool_]:
+    if nodata is not None and not isinstance(nodata, Real):
+        raise TypeError(f"nodata must be a real number, got {nodata!r}")
     shape = bands[0].shape
     valid = np.ones(shape, bool)
     if mask is not None:

@@ -108,6 +108,8 @@ def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint
     >>> quantize(np.array([-1.0, 0.0, 0.3, 1.0, 7.0]), Range(0.0, 1.0), n_bins=4)
     array([0, 0, 1, 3, 3], dtype=uint8)
     """
+    if not 1 <= n_bins <= 256:
+        raise ValueError(f"n_bins must lie in 1 to 256, got {n_bins}")
     extent = range.high - range.low
     if not extent > 0:
         return np.zeros(values.shape, np.uint8)
