@@ -2,6 +2,7 @@
 
 from texseg.models.m3.families import Family, OffsetGaussians, SharedGaussians
 from texseg.models.m3.finite import FiniteM3
+from texseg.models.m3.hybrid import HybridM3
 from texseg.models.m3.infinite import InfiniteM3
 
-__all__ = ["Family", "FiniteM3", "InfiniteM3", "OffsetGaussians", "SharedGaussians"]
+__all__ = ["Family", "FiniteM3", "HybridM3", "InfiniteM3", "OffsetGaussians", "SharedGaussians"]

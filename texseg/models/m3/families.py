@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Family", "OffsetGaussians", "Params", "SharedGaussians", "concatenate", "take"]
+__all__ = ["Components", "Family", "OffsetGaussians", "Params", "SharedGaussians", "concatenate", "take"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -27,11 +27,8 @@ Params = tuple[Array, ...]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Family(Protocol):
-    """A component family of two sides; parameters of each side are independent under the prior."""
-
-    def prepare(self, X: Array) -> Self:
-        """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
+class Components(Protocol):
+    """What a sweep over memberships needs of a family."""
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Draw `size` components of the first side from the prior."""
@@ -53,10 +50,22 @@ class Family(Protocol):
         array of shape (N, K1, K2)
         """
 
-    def resample(
+
+class Family(Components, Protocol):
+    """A component family of two sides; parameters of each side are independent under the prior."""
+
+    def prepare(self, X: Array) -> Self:
+        """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
+
+    def resample_first(
+        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
+    ) -> Params:
+        """Draw the `size` components of the first side given memberships and second side (4.1, step 2)."""
+
+    def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
-    ) -> tuple[Params, Params]:
-        """Draw the parameters given the memberships, one side after the other (step 2 of Section 4.1)."""
+    ) -> Params:
+        """Draw the second side given memberships and first side; `second` is where it stood."""
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
         """Fit the second side given the first and all memberships, for the finite side of HybridM3."""
@@ -129,22 +138,21 @@ class SharedGaussians:
         """See `Family`."""
         return _gaussian_logs(X, first[0], second[0])
 
-    def resample(
+    def resample_first(
+        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
+    ) -> Params:
+        """See `Family`."""
+        return (_draw_places(rng, X, z1, z2, size, second[0], self.mean, self.mean_covariance),)
+
+    def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
-    ) -> tuple[Params, Params]:
-        """Draw means given covariances, then covariances given means; see `Family`."""
-        precisions = _precisions(second[0])
-        counts, sums = _pair_sums(X, z1, z2, len(first[0]), len(second[0]))
-        prior = _inverse(self.mean_covariance)
-        posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
-        pull = prior @ np.asarray(self.mean) + np.einsum("dxy,cdy->cx", precisions, sums)
-        means = _draw_by_precision(rng, posterior, pull)
-        residuals = X - means[z1]
-        whiteners = _draw_posterior_whiteners(rng, residuals, z2, len(second[0]), self.degrees, self.scale)
-        return (means,), (whiteners,)
+    ) -> Params:
+        """See `Family`."""
+        residuals = X - first[0][z1]
+        return (_draw_posterior_whiteners(rng, residuals, z2, len(second[0]), self.degrees, self.scale),)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Covariances of the residuals, with the prior as one pseudo-observation each."""
+        """Take the modes of the covariances given the residuals; see `Family`."""
         return (_fit_whiteners(X - first[0][z1], z2, len(second[0]), self.degrees, self.scale),)
 
 
@@ -222,28 +230,26 @@ class OffsetGaussians:
         shifts = second[0] @ np.asarray(self.directions).T
         return _gaussian_logs(X, first[0], second[1], shifts)
 
-    def resample(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
-    ) -> tuple[Params, Params]:
-        """Draw places, then offsets, then covariances, each given the rest; see `Family`."""
+    def resample_first(
+        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
+    ) -> Params:
+        """See `Family`."""
         offsets, whiteners = second
-        B, K2 = np.asarray(self.directions), len(whiteners)
-        precisions = _precisions(whiteners)
-        counts, sums = _pair_sums(X - (offsets @ B.T)[z2], z1, z2, len(first[0]), K2)
-        prior = _inverse(self.mean_covariance)
-        places = _draw_by_precision(
-            rng,
-            prior + np.einsum("cd,dxy->cxy", counts, precisions),
-            prior @ np.asarray(self.mean) + np.einsum("dxy,cdy->cx", precisions, sums),
-        )
-        posterior, pull = self._offset_normal(X - places[z1], z2, precisions)
-        offsets = _draw_by_precision(rng, posterior, pull)
-        residuals = X - places[z1] - (offsets @ B.T)[z2]
-        whiteners = _draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
-        return (places,), (offsets, whiteners)
+        remaining = X - (offsets @ np.asarray(self.directions).T)[z2]
+        return (_draw_places(rng, remaining, z1, z2, size, whiteners, self.mean, self.mean_covariance),)
+
+    def resample_second(
+        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+    ) -> Params:
+        """Draw offsets given covariances, then covariances given offsets; see `Family`."""
+        B, K2 = np.asarray(self.directions), len(second[1])
+        remaining = X - first[0][z1]
+        offsets = _draw_by_precision(rng, *self._offset_normal(remaining, z2, _precisions(second[1])))
+        residuals = remaining - (offsets @ B.T)[z2]
+        return offsets, _draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Offsets at the old covariances, then covariances; each step raises the posterior."""
+        """Take the modes of offsets, then of covariances; neither lowers the posterior; see `Family`."""
         B, K2 = np.asarray(self.directions), len(second[1])
         remaining = X - first[0][z1]
         posterior, pull = self._offset_normal(remaining, z2, _precisions(second[1]))
@@ -299,6 +305,25 @@ def _scatters(residuals: Array, z2: Labels, K2: int) -> tuple[Array, Array]:
     """Compute number (K2,) and scatter matrix (K2, D, D) of the residuals of each component."""
     groups = [residuals[z2 == d] for d in range(K2)]
     return np.array([len(g) for g in groups], float), np.stack([g.T @ g for g in groups])
+
+
+def _draw_places(
+    rng: np.random.Generator,
+    X: Array,
+    z1: Labels,
+    z2: Labels,
+    K1: int,
+    whiteners: Array,
+    mean: ArrayLike | None,
+    covariance: ArrayLike | None,
+) -> Array:
+    """Draw the Gaussian means of the first side, whose points have covariances of the second, (K1, D)."""
+    precisions = _precisions(whiteners)
+    counts, sums = _pair_sums(X, z1, z2, K1, len(whiteners))
+    prior = _inverse(covariance)
+    posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
+    pull = prior @ np.asarray(mean) + np.einsum("dxy,cdy->cx", precisions, sums)
+    return _draw_by_precision(rng, posterior, pull)
 
 
 def _draw_posterior_whiteners(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.models.m3.families import Family, Params, concatenate, take
+from texseg.models.m3.families import Components, Family, Params, concatenate, take
 from texseg.models.m3.seating import (
     Eq6Seats,
     ExchangeableSeats,
@@ -63,11 +63,12 @@ def step(
         if learn_omega:
             sharing = draw_omega(rng, sharing, z1, z2, sticks)
         sticks = draw_sticks(rng, sharing, z1, z2, sticks)
-    first, second = family.resample(rng, X, z1, z2, state.first, state.second)
+    first = family.resample_first(rng, X, z1, z2, state.sizes[0], state.second)
+    second = family.resample_second(rng, X, z1, z2, first, state.second)
     return State(z1, z2, first, second, sharing, sticks)
 
 
-def sweep(rng: np.random.Generator, X: Array, state: State, family: Family, n_new: int) -> State:
+def sweep(rng: np.random.Generator, X: Array, state: State, family: Components, n_new: int) -> State:
     """Draw the pair of memberships of every point once, in order."""
     seats = _seats(state, n_new)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
@@ -86,7 +87,7 @@ class _Block:
     """Densities of a block of points under every pair of seats, each point with its unborn components."""
 
     def __init__(
-        self, rng: np.random.Generator, X: Array, first: Params, second: Params, family: Family, n_new: int
+        self, rng: np.random.Generator, X: Array, first: Params, second: Params, family: Components, n_new: int
     ) -> None:
         self.X, self.family, self.n_new = X, family, n_new
         self.first, self.second = first, second
@@ -254,8 +255,9 @@ def first_state(
     """Begin with given memberships, and parameters drawn from their posterior."""
     z1, z2 = memberships
     K1, K2 = int(z1.max()) + 1, int(z2.max()) + 1
-    first, second = family.draw_first(rng, K1), family.draw_second(rng, K2)
-    first, second = family.resample(rng, X, z1, z2, first, second)
+    second = family.draw_second(rng, K2)
+    first = family.resample_first(rng, X, z1, z2, K1, second)
+    second = family.resample_second(rng, X, z1, z2, first, second)
     return State(z1, z2, first, second, sharing, Sticks.even(K1, K2) if exchangeable else None)
 
 

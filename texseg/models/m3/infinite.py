@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
-from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from texseg.models.m3.families import Family, Params, SharedGaussians, concatenate
 from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step
-from texseg.models.m3.samples import Sample, coclustering, density, pair_scores, representative
+from texseg.models.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
+from texseg.models.m3.samples import Sample
 from texseg.models.m3.seating import Sharing
 
 __all__ = ["InfiniteM3", "Trace"]
@@ -44,7 +42,7 @@ class Trace(NamedTuple):
     """Sharing parameter, (n_sweeps,)."""
 
 
-class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
+class InfiniteM3(SampledM3):
     """Mixture with two memberships a point, each of a Dirichlet process ([1]_ section 4.1).
 
     With the default family, means belong to one membership and covariances to the other, so that five means
@@ -75,7 +73,8 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
     n_auxiliary : int, default=2
         Unborn components of each side that every point is offered.
     n_start : int, default=10
-        Number of k-means clusters to begin with, each of a pair of components of its own.
+        Number of k-means clusters to begin with, as components of the first side; all points begin in one
+        component of the second (for ``omega = 1``, in the same one as on the first).
     random_state : int, RandomState or None
 
     Attributes
@@ -169,88 +168,25 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         states = list(self._iterate(rng, X, family, sharing))
         self.family_ = family
         self.history_ = _trace(X, states, family)
-        kept = states[self.burn_in :: self.thin]
-        self.samples_ = [keep(rng, state, family) for state in kept]
-        best = kept[representative([sample.pairs for sample in self.samples_])]
-        self._describe(best)
+        self.samples_ = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
+        self._describe()
         self.n_iter_ = len(states)
         return self
-
-    def predict(self, X: Any) -> Labels:
-        """Label of the most probable pair for each point, in the representative sample, (N,).
-
-        Pairs that no training point has get labels from ``labels_.max() + 1`` on.
-        """
-        return self._pair_labels.ravel()[self._scores(X).reshape(len(X), -1).argmax(axis=1)]
-
-    def predict_memberships(self, X: Any) -> Labels:
-        """Most probable pair of components of each point, in the representative sample, (N, 2)."""
-        scores = self._scores(X)
-        flat = scores.reshape(len(scores), -1).argmax(axis=1)
-        return np.stack(np.divmod(flat, scores.shape[2]), axis=1)
-
-    def score_samples(self, X: Any) -> Array:
-        """Log-density of each point, averaged over the samples (Section 5.1), in nats, (N,).
-
-        The mass that every sample leaves to new components is included, by one draw from the prior each, so
-        that the density has integral one.
-        """
-        check_is_fitted(self)
-        return density(validate_data(self, X, reset=False, dtype=np.float64), self.samples_, self.family_)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-density of a point, in nats."""
-        return float(self.score_samples(X).mean())
-
-    def coclustering(self, side: int | None = None) -> Array:
-        """Posterior probability that two training points are together.
-
-        Parameters
-        ----------
-        side : {0, 1}, optional
-            Of which membership; both must agree when left out.
-
-        Returns
-        -------
-        ndarray of shape (N, N)
-        """
-        check_is_fitted(self)
-        if side not in (None, 0, 1):
-            raise ValueError(f"side must be None, 0 or 1, got {side!r}")
-        if side is None:
-            return coclustering([sample.pairs for sample in self.samples_])
-        return coclustering([(sample.z1, sample.z2)[side] for sample in self.samples_])
-
-    def _scores(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        first, second = self.components_
-        return pair_scores(X, first, second, self.weights_, self.family_)
 
     def _iterate(
         self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing
     ) -> Iterator[State]:
         """Yield the state after every sweep."""
         start = start_labels(X, self.n_start, rng)
-        exchangeable = self.prior == "exchangeable"
-        state = first_state(rng, X, (start, start), family, sharing, exchangeable)
+        second = start if sharing.omega == 1 else np.zeros_like(start)
+        state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")
         for _ in range(self.n_sweeps):
             state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
             yield state
 
-    def _describe(self, state: State) -> None:
-        """Write down the representative state."""
-        self.memberships_ = np.stack([state.z1, state.z2], axis=1)
-        self.components_ = (state.first, state.second)
-        self.n_components_ = state.sizes
-        weights = next_weights(state)[:-1, :-1]
-        self.weights_ = weights / weights.sum()
-        self._pair_labels, self.labels_ = label_pairs(state.z1, state.z2, state.sizes)
-
     def _check_parameters(self) -> Sharing:
         check_sampling(self, ("n_auxiliary", "n_start", "thin"))
-        if not self.alpha > 0:
-            raise ValueError(f"alpha of InfiniteM3 must be above 0, got {self.alpha!r}")
+        check_alpha(self)
         if self.prior not in _PRIORS:
             raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")
         if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
@@ -280,45 +216,11 @@ class InfiniteM3(ClusterMixin, DensityMixin, BaseEstimator):
         return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 
 
-def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
-    """Make a generator from what scikit-learn accepts as random state."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32))
-
-
-def check_sampling(estimator: Any, at_least_one: tuple[str, ...]) -> None:
-    """Check the settings of a Gibbs run."""
-    owner = type(estimator).__name__
-    for name in (*at_least_one, "n_sweeps"):
-        if not getattr(estimator, name) >= 1:
-            raise ValueError(f"{name} of {owner} must be at least 1, got {getattr(estimator, name)!r}")
-    if not 0 <= estimator.burn_in < estimator.n_sweeps:
-        raise ValueError(
-            f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {estimator.n_sweeps - 1}, got"
-            f" {estimator.burn_in!r}"
-        )
-
-
-def start_labels(X: Array, n_start: int, rng: np.random.Generator) -> Labels:
-    """Clusters of k-means as a start, numbered without gaps, (N,)."""
-    distinct = len(np.unique(X, axis=0))
-    means = KMeans(min(n_start, distinct), n_init=1, random_state=int(rng.integers(2**31)))
-    return np.unique(means.fit_predict(X), return_inverse=True)[1]
-
-
-def keep(rng: np.random.Generator, state: State, family: Family) -> Sample:
+def _keep(rng: np.random.Generator, state: State, family: Family) -> Sample:
     """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
     first: Params = concatenate(state.first, family.draw_first(rng, 1))
     second: Params = concatenate(state.second, family.draw_second(rng, 1))
-    return Sample(state.z1, state.z2, first, second, next_weights(state))
-
-
-def label_pairs(z1: Labels, z2: Labels, sizes: tuple[int, int]) -> tuple[Labels, Labels]:
-    """Label the pairs, used ones first: a table (K1, K2) of all labels, and those of the points (N,)."""
-    used, labels = np.unique(z1 * sizes[1] + z2, return_inverse=True)
-    unused = np.setdiff1d(np.arange(sizes[0] * sizes[1]), used)
-    table = np.empty(sizes[0] * sizes[1], np.intp)
-    table[np.concatenate([used, unused])] = np.arange(len(table))
-    return table.reshape(sizes), labels
+    return Sample(state.z1, state.z2, first, second, next_weights(state), state.sizes)
 
 
 def _trace(X: Array, states: list[State], family: Family) -> Trace:

@@ -37,11 +37,13 @@ class Sample(NamedTuple):
     """Likewise for the second side."""
     weights: Array
     """(components of `first`, components of `second`), sum one."""
+    sizes: tuple[int, int]
+    """Number of components of each side that are not unborn; these come first."""
 
     @property
     def pairs(self) -> Labels:
         """One label for each pair of memberships, (N,)."""
-        return self.z1 * (int(self.z2.max()) + 1) + self.z2
+        return self.z1 * self.sizes[1] + self.z2
 
 
 def representative(partitions: Sequence[Labels]) -> int:
