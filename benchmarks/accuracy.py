@@ -45,8 +45,9 @@ COLUMNS = [
     ("CPU s", 7),
 ]
 LEGEND = (
-    "CO, ARI, VI (bits), F 5px, BDE (px): means; med: median; CS at k = .75; <.80: share of images with CO below it;"
-    " right, +-1: share with the right number of segments, and within one of it; CPU s: median an image."
+    "CO, ARI, VI (bits), F 5px, BDE (px): means; med: median; CS at k = .75; <.80: share of images with CO"
+    " below it; right, +-1: share with the right number of segments, and within one of it;"
+    " CPU s: median an image."
 )
 PUBLISHED = {
     "outex": [
@@ -188,9 +189,7 @@ def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], 
     axes = figure.subplots(len(worst), 3, squeeze=False)
     for row, result in zip(axes, worst, strict=True):
         case = SUITES[suite].load(data, result.name)
-        truth = match_labels(
-            case.truth, np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape)
-        )
+        truth = np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape)
         found = match_labels(result.labels, truth)
         top = max(truth.max(), found.max(), 1)
         row[0].imshow(case.image, cmap="gray")

@@ -1,0 +1,229 @@
+"""How fast and how large: python benchmarks/speed.py [DATA] [--largest 4096].
+
+DATA, the folder with the Outex mosaics, is needed for the comparison of levels only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.datasets import SAMPLES, SUITES, read
+from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports
+from benchmarks.peers import recipe, recipe_without_positions
+from texseg import segment
+from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
+from texseg.channels import split_planes
+from texseg.counts import WindowedCounts
+from texseg.features import Features, learn_features
+from texseg.gabor import GaborBank
+from texseg.models.acm import HistogramClustering
+from texseg.posteriors import SoftMax
+from texseg.presets import Settings, settings_for
+from texseg.textures import Scene, effective_observations, plain_counts, plain_run
+
+N_THREADS = 2
+K = 5
+
+
+def mirrored(side: int) -> NDArray[np.uint8]:
+    """Give the sample mosaic, continued by its mirror images to a square of this side."""
+    image = read(SAMPLES / "five_textures.png")
+    return np.pad(image, [(0, max(0, side - length)) for length in image.shape], mode="symmetric")[
+        :side, :side
+    ]
+
+
+def print_whole_call() -> None:
+    """Compare the whole call at 512x512 with the recipe and with the filter bank alone."""
+    image, bank = mirrored(512), GaborBank()
+    print(f"\nWhole call, 512x512, K = {K}; CPU seconds, median of 3")
+    table = Table([("program", -34), ("CPU s", 7), ("/ recipe", 9), ("/ bank", 8)])
+    recipe_seconds = cpu_seconds(lambda: recipe(image, K))
+    bank_seconds = cpu_seconds(lambda: bank.transform(image))
+    calls: dict[str, Callable] = {
+        f"texseg {preset}": lambda preset=preset: segment(image, K, preset=preset)
+        for preset in ("default", "accurate", "plain")
+    }
+    calls["recipe without x, y"] = lambda: recipe_without_positions(image, K)
+    for name, call in calls.items():
+        seconds = cpu_seconds(call)
+        table.row(name, seconds, seconds / recipe_seconds, seconds / bank_seconds)
+    table.row("recipe", recipe_seconds, 1.0, recipe_seconds / bank_seconds)
+    table.row(f"filter bank, {len(bank.filters)} filters", bank_seconds, bank_seconds / recipe_seconds, 1.0)
+
+
+def print_growth(largest: int) -> None:
+    """Print time and memory against the size of the image."""
+    print(f"\nGrowth with the image, K = {K}, default; median of 3 up to 1024, single runs above")
+    table = Table([("side", 6), ("CPU s", 8), ("time x", 8), ("pixels x", 9), ("ratio", 7), ("bytes/px", 9)])
+    side, first = 512, 0.0
+    while side <= largest:
+        image = mirrored(side)
+        seconds = cpu_seconds(lambda image=image: segment(image, K), 3 if side <= 1024 else 1)
+        first = first or seconds
+        pixels = (side / 512) ** 2
+        table.row(
+            side, seconds, seconds / first, pixels, seconds / first / pixels, peak_memory(side) / side**2
+        )
+        side *= 2
+
+
+def peak_memory(side: int) -> float:
+    """Give the peak bytes of a call, above those of the imported libraries and the image itself."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--measure-memory", str(side)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def measure_memory(side: int) -> None:
+    """Do the work of `peak_memory` in a process of its own."""
+    small, image = mirrored(96), mirrored(side)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        segment(small, 2)  # imports what is imported late
+    print(memory_above_imports(lambda: segment(image, K)))
+
+
+def windowed(image: NDArray, settings: Settings) -> tuple[WindowedCounts, Features]:
+    """Give the implicit counts of the plain path, and the channels they were made of."""
+    features, (bins,) = learn_features(
+        [split_planes(image)],
+        bank=GaborBank(settings.wavelengths, settings.n_orientations),
+        sigma=settings.illumination_sigma,
+        n_bins=settings.n_bins,
+        patch_weight=settings.patch_weight,
+        value_weight=settings.value_weight,
+    )
+    return plain_counts(Scene(bins, None), features, settings), features
+
+
+def print_levels(data: Path, n_images: int) -> None:
+    """Compare coarse-to-fine annealing with annealing on single pixels ([1] 5.4)."""
+    print("\nPlain path, multiscale against single level: CPU seconds until the free energy of the pixels is")
+    print("within .1 % of the single level's last; same start and final temperature, same growth by splits")
+    table = Table(
+        [("image", -6), ("F single", 12), ("F multi", 12), ("single s", 9), ("multi s", 8), ("ratio", 7)]
+    )
+    settings = settings_for("plain")
+    ratios = []
+    for name in SUITES["outex"].names(data)[:n_images]:
+        n, features = windowed(SUITES["outex"].load(data, name).image, settings)
+        multi = timed_states(plain_run(n, K, features.bank, settings, np.random.RandomState(0)))
+        single = timed_states(single_level_run(n, features.bank))
+        goal = single[-1][1] + 1e-3 * abs(single[-1][1])
+        single_seconds, multi_seconds = (reached(run, goal) for run in (single, multi))
+        ratios.append(single_seconds / multi_seconds)
+        table.row(name, single[-1][1], multi[-1][1], single_seconds, multi_seconds, ratios[-1])
+    print(f"median ratio {statistics.median(ratios):.1f}")
+
+
+def single_level_run(n: WindowedCounts, bank: GaborBank) -> Iterator[State]:
+    """Anneal on single pixels only, otherwise as `plain_run` does."""
+    model, rng = HistogramClustering(), np.random.RandomState(0)
+    final = effective_observations(bank, n.windows.tolist())
+    schedule = geometric_schedule(min(0.8 * critical_beta(model, n, rng), final), final, 0.8)
+    return anneal(model, [Level(n)], schedule, rng=rng, n_clusters=K, growth="split-merge")
+
+
+def timed_states(run: Iterator[State]) -> list[tuple[float, float]]:
+    """Give CPU seconds so far and free energy at every step on pixels at the final temperature."""
+    start, states = time.process_time(), []
+    for state in run:
+        states.append((time.process_time() - start, state.free_energy, state.beta, state.level))
+    _, _, beta, level = states[-1]
+    return [(seconds, energy) for seconds, energy, b, at in states if (b, at) == (beta, level)]
+
+
+def reached(states: list[tuple[float, float]], goal: float) -> float:
+    """Give the CPU seconds at which the free energy first is at most `goal`; NaN if it never is."""
+    return next((seconds for seconds, energy in states if energy <= goal), np.nan)
+
+
+def print_implicit(side: int = 160, n_steps: int = 15) -> None:
+    """Compare the soft ACM on implicit counts with the same on the explicit matrix."""
+    image = mirrored(512)[256 - side // 2 :, 256 - side // 2 :][:side, :side]
+    implicit, features = windowed(image, settings_for("plain"))
+    explicit = implicit @ np.eye(implicit.shape[1])
+    model = HistogramClustering(SoftMax())
+    critical = critical_beta(model, implicit, np.random.RandomState(0))
+    final = effective_observations(features.bank, implicit.windows.tolist())
+    print(f"\nSoft ACM on implicit (float32) and explicit counts (float64), {side}x{side}, K = {K}: largest")
+    print(f"difference of a posterior after one step from the same profiles, and after {n_steps} steps")
+    columns = [("beta / critical", 15), ("one step", 9), (f"{n_steps} steps", 9), ("implicit s", 10)]
+    table = Table([*columns, ("explicit s", 10)])
+    for beta in (2 * critical, final):
+        ends, seconds = [], []
+        for counts in (implicit, explicit):
+            rng, start = np.random.RandomState(0), time.process_time()
+            options = {"n_clusters": K, "max_steps": n_steps, "tol": 0, "over_relax": False}
+            ends.append(last_of(anneal(model, counts, [beta], rng=rng, **options)))
+            seconds.append(time.process_time() - start)
+        steps = [model.step(counts, ends[1].params, beta, None, None) for counts in (implicit, explicit)]
+        differences = [np.abs(a.posteriors - b.posteriors).max() for a, b in (steps, ends)]
+        table.row(beta / critical, *(f"{difference:.1e}" for difference in differences), *seconds)
+    print(f"explicit counts hold {4 * explicit.shape[1]} bytes a pixel in float32")
+
+
+def print_start_up(repeats: int = 7) -> None:
+    """Compare the start of a process with that of one that imports NumPy."""
+    print("\nStart of a process: wall seconds, median of 7, and ratio to importing NumPy")
+    table = Table([("command", -30), ("s", 7), ("ratio", 7)])
+    commands = {
+        "python -c 'import numpy'": ["-c", "import numpy"],
+        "python -c 'import texseg'": ["-c", "import texseg"],
+        "texseg --help": ["-c", "from texseg.cli import main; main(['--help'])"],
+        "import of segment": ["-c", "from texseg import segment"],
+    }
+    base = 0.0
+    for name, arguments in commands.items():
+        walls = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+            walls.append(time.perf_counter() - start)
+        seconds = statistics.median(walls)
+        base = base or seconds
+        table.row(name, seconds, seconds / base)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, nargs="?", help="folder with outex")
+    parser.add_argument("--largest", type=int, default=4096, help="side of the largest image in pixels")
+    parser.add_argument("--images", type=int, default=5, help="Outex images for the comparison of levels")
+    parser.add_argument("--only", default="call,growth,levels,implicit,start", help="parts, comma-separated")
+    parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    limit_threads(N_THREADS)
+    if options.measure_memory:
+        measure_memory(options.measure_memory)
+        return
+    print(machine(N_THREADS))
+    parts = {
+        "call": print_whole_call,
+        "growth": lambda: print_growth(options.largest),
+        "implicit": print_implicit,
+        "start": print_start_up,
+    }
+    if options.data:
+        parts["levels"] = lambda: print_levels(options.data, options.images)
+    for name, show in parts.items():
+        if name in options.only.split(","):
+            show()
+
+
+if __name__ == "__main__":
+    main()
