@@ -1,0 +1,9 @@
+"""Reports: one self-contained HTML file about a segmentation, to be clicked through in any browser.
+
+Everything is inside the file, pictures included; it opens from a mail attachment, and it asks the network for
+nothing, which its content security policy enforces.
+"""
+
+from texseg.report.pages import ReportEntry, write_index, write_report
+
+__all__ = ["ReportEntry", "write_index", "write_report"]

@@ -1,0 +1,103 @@
+"""What a report tells about a segmentation, as plain data for the page."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.palette import palette
+from texseg.io.tables import connected_regions, region_table, segment_table
+from texseg.metrics import match_labels
+from texseg.report.pictures import labels_uri, reduced_labels
+
+__all__ = ["level_content", "palette_of", "steady_levels"]
+
+_MOST_REGIONS = 12  # listed for each segment, the largest ones
+
+
+def steady_levels(
+    labels: NDArray[np.integer], hierarchy: Any | None
+) -> Iterator[tuple[int, NDArray[np.integer]]]:
+    """Label images with all numbers of segments, numbered so that colours stay while the number changes.
+
+    The segmentation itself keeps its numbers; a segment of a finer or coarser one has the number of the
+    segment that it shares most pixels with, seen from the segmentation step by step.
+
+    Yields
+    ------
+    number of segments, int array of shape (H, W)
+        The segmentation itself first.
+    """
+    own = len(np.unique(labels[labels > 0]))
+    yield own, labels
+    numbers = [] if hierarchy is None else sorted(int(k) for k in hierarchy.n_segments)
+    finer = [k for k in numbers if k > own]
+    coarser = [k for k in reversed(numbers) if k < own]
+    for way in (finer, coarser):
+        reference = labels
+        for k in way:
+            reference = match_labels(hierarchy.labels(k), reference, ignore_label=0)  # type: ignore[union-attr]
+            yield k, reference
+
+
+def level_content(
+    n_segments: int,
+    labels: NDArray[np.integer],
+    *,
+    shown: tuple[int, int],
+    bins: NDArray[np.uint8],
+    n_bins: int,
+    confidence: NDArray[np.floating] | None,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Describe one label image: its picture, and of every segment areas, parts and histograms."""
+    regions: dict[int, list[Any]] = {}
+    for region in region_table(labels, connected_regions(labels)):
+        regions.setdefault(region.label, []).append(region)
+    segments = []
+    rows = segment_table(labels, confidence, names)
+    for row in rows:
+        parts = sorted(regions[row.label], key=lambda region: -region.pixels)
+        segments.append(
+            {
+                "label": row.label,
+                "name": row.name,
+                "pixels": row.pixels,
+                "fraction": row.fraction,
+                "confidence": row.mean_confidence,
+                "n_parts": len(parts),
+                "parts": [[p.pixels, p.top, p.left, p.bottom, p.right] for p in parts[:_MOST_REGIONS]],
+            }
+        )
+    numbers = [row.label for row in rows]
+    return {
+        "n": n_segments,
+        "labels": labels_uri(reduced_labels(labels, shown)),
+        "segments": segments,
+        "histograms": _histograms(labels, numbers, bins, n_bins),
+    }
+
+
+def palette_of(largest: int) -> list[list[int]]:
+    """Colours of the labels 0 ... ``largest``."""
+    return palette(largest).tolist()
+
+
+def _histograms(
+    labels: NDArray[np.integer], numbers: Sequence[int], bins: NDArray[np.uint8], n_bins: int
+) -> str:
+    """Histograms (segments, C, n_bins) in 65535ths, little-endian uint16 in base64."""
+    place = np.zeros(int(labels.max(initial=0)) + 1, np.int32)
+    place[numbers] = np.arange(1, len(numbers) + 1)
+    first = place[labels] * n_bins
+    table = np.stack(
+        [np.bincount((first + plane).ravel(), minlength=(len(numbers) + 1) * n_bins) for plane in bins],
+        axis=1,
+    )
+    table = table.reshape(len(numbers) + 1, n_bins, len(bins))[1:].transpose(0, 2, 1)
+    shares = table / table.sum(axis=2, keepdims=True)
+    return b64encode(np.rint(shares * 65535).astype("<u2").tobytes()).decode("ascii")

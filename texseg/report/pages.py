@@ -1,0 +1,227 @@
+"""The pages: a report about one segmentation, and the index of several."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from texseg.channels import split_planes
+from texseg.features import encode
+from texseg.io.atomic import atomic_write
+from texseg.io.display import to_rgb
+from texseg.io.palette import palette
+from texseg.report.content import level_content, palette_of, steady_levels
+from texseg.report.pictures import confidence_uri, picture_uri, reduced, reduced_labels, shown_shape
+
+__all__ = ["ReportEntry", "write_index", "write_report"]
+
+_MOST_SEGMENTS = 255
+_THUMBNAIL_SIDE = 240
+_TINT = 0.45
+_PARAMETERS = ("preset", "smoothness", "min_size", "random_state")
+
+
+class ReportEntry(NamedTuple):
+    """What the index tells of a report."""
+
+    path: Path
+    title: str
+    n_segments: int
+    shape: tuple[int, int]
+    thumbnail: str
+    """Picture of the overlay as a data URI."""
+
+
+def write_report(
+    model: Any,
+    image: ArrayLike,
+    path: str | os.PathLike[str],
+    *,
+    mask: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    confidence: ArrayLike | None = None,
+    names: Sequence[str] = (),
+    title: str | None = None,
+) -> ReportEntry:
+    """Write one self-contained HTML file about a segmentation.
+
+    It shows the image under an overlay with a slider for its opacity, a slider over the numbers of segments
+    where the model has a hierarchy, and for each segment its area, its parts and its channel histograms.
+
+    Parameters
+    ----------
+    model : TextureSegmenter
+        Fitted.
+    image : real array of shape (H, W), or with bands along the model's ``channel_axis``
+        What the model was fitted to, unless ``labels`` are given. Larger ones than 1024 pixels are shown
+        reduced; all numbers are those of the full size.
+    path : str or path-like
+        File to write; it appears whole or not at all.
+    mask : array of shape (H, W), optional
+        Non-zero where there is data.
+    labels : int array of shape (H, W), optional
+        Those that the model gave another image than that it was fitted to, up to 255.
+    confidence : float array of shape (H, W), optional
+        Of these labels.
+    names : sequence of strings, optional
+        Name of label 1, label 2 and so on.
+    title : str, optional
+        Heading; by default the name of the file without its suffix.
+
+    Returns
+    -------
+    ReportEntry
+        For :func:`write_index`.
+
+    Raises
+    ------
+    ValueError
+        The labels do not belong to the image, or there are none.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from texseg import TextureSegmenter
+    >>> rows, columns = np.mgrid[:64, :96]
+    >>> stripes = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "stripes.html"
+    >>> write_report(TextureSegmenter(n_segments=2).fit(stripes), stripes, path).n_segments
+    2
+    """
+    path = Path(path)
+    pixels = np.asarray(image)
+    valid = None if mask is None else np.asarray(mask)
+    planes = split_planes(pixels, channel_axis=model.channel_axis, mask=valid, nodata=model.nodata)
+    if model.channel_axis is not None:
+        pixels = np.moveaxis(pixels, model.channel_axis, -1)
+    own, sure, hierarchy = _segmentation(model, labels, confidence, pixels.shape[:2])
+    title = path.stem if title is None else title
+    shown = shown_shape(own.shape)
+    picture = to_rgb(pixels, planes.mask)
+    features = model.textures_.features
+    bins = encode(planes, features)
+    levels = [
+        level_content(
+            n,
+            level,
+            shown=shown,
+            bins=bins,
+            n_bins=features.n_bins,
+            confidence=sure if index == 0 else None,
+            names=names if index == 0 else (),
+        )
+        for index, (n, level) in enumerate(steady_levels(own, hierarchy))
+    ]
+    content = {
+        "shape": list(own.shape),
+        "shown": list(shown),
+        "chosen": levels[0]["n"],
+        "levels": sorted(levels, key=lambda level: level["n"]),
+        "channels": list(features.names),
+        "n_bins": features.n_bins,
+        "palette": palette_of(max(s["label"] for level in levels for s in level["segments"])),
+        "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
+        "selection": _selection(model, hierarchy),
+    }
+    facts = {
+        "texseg": version("texseg"),
+        "size": f"{own.shape[1]} x {own.shape[0]} pixels",
+        **{name: getattr(model, name) for name in _PARAMETERS},
+    }
+    page = _filled(
+        "report.html",
+        TITLE=escape(title),
+        FACTS="".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items()),
+        IMAGE=picture_uri(reduced(picture, shown)),
+        CONTENT=json.dumps(content).replace("<", "\\u003c"),
+    )
+    atomic_write(path, page.encode())
+    return ReportEntry(path, title, levels[0]["n"], (own.shape[0], own.shape[1]), _thumbnail(picture, own))
+
+
+def write_index(
+    path: str | os.PathLike[str], entries: Sequence[ReportEntry], *, title: str = "texseg"
+) -> None:
+    """Write a page with a picture of every report, each a link to it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to write. The links are relative to its folder, so that the folder can be moved as a whole.
+    entries : sequence of ReportEntry
+        From :func:`write_report`, in the order in which they are shown.
+    title : str, default="texseg"
+    """
+    path = Path(path)
+    cards = []
+    for entry in entries:
+        link = quote(Path(os.path.relpath(entry.path, path.parent)).as_posix())
+        number = f"{entry.n_segments} segment" + ("" if entry.n_segments == 1 else "s")
+        cards.append(
+            f'<a class="card" href="{link}"><img src="{entry.thumbnail}" alt="">'
+            f"<strong>{escape(entry.title)}</strong>"
+            f"<span>{number}, {entry.shape[1]} x {entry.shape[0]} pixels</span></a>"
+        )
+    page = _filled("index.html", TITLE=escape(title), NUMBER=str(len(cards)), CARDS="\n".join(cards))
+    atomic_write(path, page.encode())
+
+
+def _segmentation(
+    model: Any, labels: ArrayLike | None, confidence: ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[NDArray[np.integer], NDArray[np.floating] | None, Any | None]:
+    """Labels, their confidence, and the hierarchy they belong to, of the image that is reported on."""
+    hierarchy = None
+    if labels is None:
+        labels, confidence = getattr(model, "labels_", None), getattr(model, "confidence_", None)
+        hierarchy = getattr(model, "hierarchy_", None)
+        if labels is None or isinstance(labels, list):
+            raise ValueError(
+                "write_report needs labels=, since the model was not fitted to one image; "
+                "take those of model.predict(image), or one of model.labels_"
+            )
+    own = np.asarray(labels)
+    sure = None if confidence is None else np.asarray(confidence, dtype=np.float32)
+    if own.shape != shape or (sure is not None and sure.shape != shape):
+        raise ValueError(
+            f"labels of shape {own.shape} do not belong to the image of shape {shape}; report on the image "
+            "that the model was fitted to, or pass labels="
+        )
+    if own.max(initial=0) < 1 or own.max() > _MOST_SEGMENTS:
+        raise ValueError(
+            f"a report shows labels from 1 to {_MOST_SEGMENTS}, got at most {own.max(initial=0)}"
+        )
+    return own, sure, hierarchy
+
+
+def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
+    """Scores of the numbers of segments, where the number was chosen."""
+    selection = getattr(model, "selection_", None)
+    if selection is None or hierarchy is None:
+        return None
+    scores = [float(score) if np.isfinite(score) else None for score in selection.scores]
+    return {"n": [int(n) for n in selection.n_segments], "scores": scores, "chosen": int(selection.chosen)}
+
+
+def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> str:
+    shape = shown_shape((labels.shape[0], labels.shape[1]), _THUMBNAIL_SIDE)
+    small, tint = reduced(picture, shape).astype(np.float32), reduced_labels(labels, shape)
+    colours = palette(int(labels.max()))[tint]
+    small += np.where((tint > 0)[..., None], _TINT * (colours - small), 0)
+    return picture_uri(np.rint(small).astype(np.uint8))
+
+
+def _filled(template: str, **values: str) -> str:
+    """Template with its ``{{NAME}}`` marks replaced."""
+    page = files("texseg.report").joinpath(template).read_text("utf-8")
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], page)

@@ -1,0 +1,79 @@
+"""Pictures as data URIs, small enough to be sent by mail."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from io import BytesIO
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+__all__ = ["confidence_uri", "labels_uri", "picture_uri", "reduced", "reduced_labels", "shown_shape"]
+
+_LONGEST_SIDE = 1024
+_LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
+_JPEG_QUALITY = 85
+_CONFIDENCE_STEP = 8  # grey levels; finer differences cannot be seen, and cost space
+
+
+def shown_shape(shape: tuple[int, int], longest: int = _LONGEST_SIDE) -> tuple[int, int]:
+    """Size at which an image is shown: its own, or with the longest side reduced.
+
+    Examples
+    --------
+    >>> shown_shape((512, 512)), shown_shape((4096, 1024))
+    ((512, 512), (1024, 256))
+    """
+    scale = min(1.0, longest / max(shape))
+    return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
+
+
+def reduced(picture: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Picture (H, W) or (H, W, C) at another size, averaged over areas."""
+    if picture.shape[:2] == shape:
+        return picture
+    return np.asarray(cv2.resize(picture, shape[::-1], interpolation=cv2.INTER_AREA))
+
+
+def reduced_labels(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArray[np.integer]:
+    """Label image at another size: the label in the middle of every new pixel."""
+    rows, columns = (
+        ((np.arange(n) + 0.5) * N / n).astype(int) for n, N in zip(shape, labels.shape, strict=True)
+    )
+    return labels[np.ix_(rows, columns)]
+
+
+def picture_uri(picture: NDArray[np.uint8]) -> str:
+    """Picture (H, W, 3) without loss if that is small, else as JPEG."""
+    grey = bool((picture == picture[..., :1]).all())
+    image = Image.fromarray(picture[..., 0] if grey else picture)
+    content = _encoded(image, "PNG", optimize=True)
+    if len(content) <= _LARGEST_PNG:
+        return _uri("png", content)
+    return _uri("jpeg", _encoded(image, "JPEG", quality=_JPEG_QUALITY))
+
+
+def labels_uri(labels: NDArray[np.integer]) -> str:
+    """Label image as a grey PNG; the value of a pixel is its label."""
+    return _uri("png", _encoded(Image.fromarray(labels.astype(np.uint8)), "PNG"))
+
+
+def confidence_uri(confidence: NDArray[np.floating]) -> str:
+    """Confidence (H, W), 0 to 1, as a grey PNG from 0 to 255."""
+    steps = np.rint(np.clip(confidence, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
+    return _uri(
+        "png", _encoded(Image.fromarray(np.minimum(steps, 255).astype(np.uint8)), "PNG", optimize=True)
+    )
+
+
+def _encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, format, **options)
+    return buffer.getvalue()
+
+
+def _uri(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{b64encode(content).decode('ascii')}"
