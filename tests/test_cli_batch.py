@@ -1,0 +1,326 @@
+"""Batches: which files, in which order, under which names; failures, interruptions, several processes."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path, PurePath
+
+import dying_process
+import io_scenes
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from texseg import batch, scene
+from texseg.batch import read_sample, run, write_report
+from texseg.cli import main
+from texseg.inputs import Input, collect_inputs, natural_key
+from texseg.io.read import read_labels
+from texseg.scene import Outcome, Reading, Work, Writing
+
+PIXELS, TRUTH = io_scenes.scene()
+SMALL = np.ascontiguousarray(PIXELS[40:104, 60:156])
+
+
+def invoke(*arguments, exit_code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == exit_code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def folder_of(path, names, array=SMALL):
+    path.mkdir(parents=True, exist_ok=True)
+    for i, name in enumerate(names):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        io_scenes.write(path / name, np.roll(array, 7 * i, axis=1))
+    return path
+
+
+def names_of(arguments, **options):
+    return [
+        (item.path.name, str(item.name))
+        for item in collect_inputs(list(map(str, arguments)), **options).inputs
+    ]
+
+
+class TestInputs:
+    def test_natural_order(self):
+        assert sorted(["b1", "a10", "a2", "A1", "a02b"], key=natural_key) == ["A1", "a2", "a02b", "a10", "b1"]
+
+    @given(st.lists(st.text(max_size=6), max_size=6))
+    def test_any_texts_can_be_ordered(self, texts):
+        assert sorted(sorted(texts, key=natural_key), key=natural_key) == sorted(texts, key=natural_key)
+
+    def test_folder(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["b10.png", "b9.png", "sub/c.png", ".hidden.png", ".h/x.png"])
+        io_scenes.write(folder / "no_suffix", SMALL, format="PNG")
+        for name in ("b9_labels.png", "b9_overlay.png", "b9_segments.csv", "b9_confidence.TIF", "notes.txt"):
+            (folder / name).write_text("x")
+        assert names_of([folder]) == [("b9.png", "b9"), ("b10.png", "b10"), ("no_suffix", "no_suffix")]
+        assert names_of([folder], recursive=True)[-1] == ("c.png", os.path.join("sub", "c"))
+        assert collect_inputs([str(folder)]).n_own_outputs == 4
+
+    def test_output_folder_inside_the_input_is_not_searched(self, tmp_path):
+        folder = folder_of(tmp_path, ["a.png", "out/other.png"])
+        assert names_of([folder], recursive=True, output=folder / "out") == [("a.png", "a")]
+
+    def test_what_is_named_is_taken(self, tmp_path):
+        folder = folder_of(tmp_path, [".hidden.png", "a_labels.png"])
+        assert len(names_of([folder / ".hidden.png", folder / "a_labels.png"])) == 2
+
+    def test_each_file_once(self, tmp_path, monkeypatch):
+        folder = folder_of(tmp_path, ["a.png", "b.png"])
+        monkeypatch.chdir(tmp_path)
+        assert len(names_of([folder, "a.png", folder / "a.png", "./a.png"])) == 2
+
+    def test_literal_before_pattern(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(
+            folder_of(tmp_path, ["[ab].png", "a.png", "b.png", "x10.png", "x9.png", "sub/x1.png"])
+        )
+        assert names_of(["[ab].png"]) == [("[ab].png", "[ab]")]
+        assert [name for name, _ in names_of(["x*.png"])] == ["x9.png", "x10.png"]
+        assert [name for name, _ in names_of(["**/x1.png"])] == ["x1.png"]
+        assert names_of(["nothing*.png"]) == [("nothing*.png", "nothing*")]
+
+    def test_equal_names(self, tmp_path):
+        folder = folder_of(tmp_path, ["a/i.png", "b/i.png", "i.png", "j.png"])
+        io_scenes.tiff(folder / "i.tif", SMALL)
+        files = [folder / name for name in ("a/i.png", "b/i.png", "i.png", "i.tif", "j.png")]
+        expected = {os.path.join("a", "i"), os.path.join("b", "i"), "i.png", "i.tif", "j"}
+        assert {name for _, name in names_of(files)} == expected
+        assert {name for _, name in names_of([folder], recursive=True)} == expected
+
+    def test_names_that_differ_in_case_only_or_in_composition(self, tmp_path):
+        folder = folder_of(tmp_path, ["I.png", "i.png", "\u00e9.png", "e\u0301.png"])
+        names = {unicodedata.normalize("NFC", name).casefold() for _, name in names_of([folder])}
+        assert len(names) == 4
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["", "a", "b", "a/b"]),
+                st.sampled_from(["i", "I", "i~1", "i.png", "j"]),
+                st.sampled_from([".png", ".tif", ".PNG"]),
+            ),
+            unique=True, max_size=12,
+        )
+    )  # fmt: skip
+    def test_outputs_never_collide(self, places):
+        paths = [str(Path("/nowhere", folder, stem + suffix)) for folder, stem, suffix in places]
+        names = [str(item.name).casefold() for item in collect_inputs(paths).inputs]
+        assert len(set(names)) == len(places)
+        assert not any(Path(name).is_absolute() or ".." in PurePath(name).parts for name in names)
+
+
+class TestBatches:
+    def test_one_failure_costs_nothing_else(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png", "b.png", "c.png"])
+        (folder / "b.png").write_bytes((folder / "b.png").read_bytes()[:300])
+        report = tmp_path / "run.csv"
+        result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--report", report, exit_code=1)
+        assert result.stdout.splitlines()[-1] == "2 done, 1 failed"
+        with report.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["status"] for row in rows] == ["done", "failed", "done"]
+        assert rows[1]["reason"] == "file is truncated"
+        assert rows[0]["outputs"].split(";")[-1] == str(tmp_path / "out" / "a_labels.png")
+        assert not list((tmp_path / "out").glob("b_*"))
+
+    def test_stop_at_the_first_failure(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png", "b.png", "c.png"])
+        (folder / "b.png").write_text("x")
+        result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--on-error", "stop", exit_code=1)
+        assert result.stdout.splitlines()[-1] == "1 done, 1 failed, 1 not begun"
+        assert not (tmp_path / "out" / "c_labels.png").exists()
+
+    def test_whatever_goes_wrong_is_one_line(self, tmp_path, monkeypatch):
+        folder = folder_of(tmp_path / "in", ["a.png", "b.png"])
+        for error, reason in (
+            (MemoryError(), "not enough memory"),
+            (RuntimeError("two\nlines"), "RuntimeError: two lines"),
+            (OSError(28, "No space left on device"), "No space left on device"),
+        ):
+            monkeypatch.setattr(
+                scene, "write_labels", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
+            )
+            result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
+            assert result.stdout.splitlines()[-1] == "0 done, 2 failed"
+            assert all(reason in line for line in result.stderr.splitlines())
+
+    def test_several_processes_give_the_same_files(self, tmp_path):
+        folder = folder_of(tmp_path / "in", [f"{i}.png" for i in range(5)])
+        (folder / "3.png").write_text("x")
+        invoke("segment", folder, "-k", 2, "-o", tmp_path / "one", exit_code=1)
+        result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "two", "--jobs", 2, exit_code=1)
+        assert result.stdout.splitlines()[-1] == "4 done, 1 failed"
+        assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+    def test_shared_model_gives_equal_labels_to_equal_textures(self, tmp_path):
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for i, shift in enumerate((0, 60, 100)):
+            io_scenes.write(folder / f"{i}.png", np.roll(PIXELS, shift, axis=1))
+        invoke("segment", folder, "-k", 4, "-o", tmp_path / "out", "--shared", "-q")
+        for i, shift in enumerate((0, 60, 100)):
+            first = np.roll(read_labels(tmp_path / "out" / "0_labels.png"), shift, axis=1)
+            assert np.mean(first == read_labels(tmp_path / "out" / f"{i}_labels.png")) > 0.96
+
+    def test_shared_model_of_nothing_readable(self, tmp_path):
+        folder = tmp_path / "in"
+        folder.mkdir()
+        (folder / "a.png").write_text("x")
+        failed = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--shared", exit_code=1)
+        assert "no image can be read to learn textures from (a.png: text file, not an image)" in failed.stderr
+
+    def test_skip_existing_makes_only_what_is_missing(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png", "b.png", "c.png"])
+        out = tmp_path / "out"
+        invoke("segment", folder, "-k", 2, "-o", out, "-q")
+        whole = contents(out)
+        times = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+        (out / "b_overlay.png").unlink()
+        (out / "c_labels.png").unlink()
+        result = invoke("segment", folder, "-k", 2, "-o", out, "--skip-existing")
+        assert result.stdout.splitlines()[-1] == "2 done, 0 failed, 1 skipped"
+        assert contents(out) == whole
+        assert (out / "a_labels.png").stat().st_mtime_ns == times[out / "a_labels.png"]
+
+    def test_skip_existing_knows_georeferenced_files_and_pages(self, tmp_path):
+        folder = tmp_path / "in"
+        folder.mkdir()
+        io_scenes.tiff(folder / "g.tif", SMALL, extratags=io_scenes.GEO_TAGS)
+        np.save(folder / "s.npy", np.stack([SMALL, SMALL]))
+        out = tmp_path / "out"
+        options = ("-k", 2, "-o", out, "--page", "all", "--polygons", "--skip-existing")
+        assert invoke("segment", folder, *options).stdout.splitlines()[-1] == "2 done, 0 failed"
+        assert invoke("segment", folder, *options).stdout.splitlines()[-1] == "0 done, 0 failed, 2 skipped"
+        (out / "g_labels.tif").unlink()
+        (out / "s_1_polygons.geojson").unlink()
+        assert invoke("segment", folder, *options).stdout.splitlines()[-1] == "2 done, 0 failed"
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs signals")
+    def test_killed_and_started_again(self, tmp_path):
+        options = ["--shared"]
+        folder = folder_of(tmp_path / "in", [f"{i}.png" for i in range(12)])
+        invoke("segment", folder, "-k", 2, "-o", tmp_path / "whole", "-q", *options)
+        out = tmp_path / "out"
+        arguments = ["segment", str(folder), "-k", "2", "-o", str(out), *options]
+        killed = subprocess.Popen(
+            [sys.executable, "-c", "from texseg.cli import main; main()", *arguments],
+            stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while len(list(out.glob("*_labels.png"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+        finished = list(out.glob("*_labels.png"))
+        assert 3 <= len(finished) < 12
+        for path in finished:
+            assert read_labels(path).shape == SMALL.shape
+        invoke(*arguments, "--skip-existing", "-q")
+        assert contents(out) == contents(tmp_path / "whole")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class TestProcesses:
+    def test_a_process_that_dies_takes_only_its_image_along(self, tmp_path, monkeypatch):
+        items = [Input(tmp_path / name, PurePath(name)) for name in ("a", "b", "deadly", "e", "f")]
+        work = Work(Reading(), Writing(tmp_path / "out"), {"n_segments": 2})
+        monkeypatch.setattr(batch, "process", dying_process.process)
+        outcomes = {outcome.input.stem: outcome for outcome in run(items, work, n_jobs=2)}
+        assert [outcomes[item.path.stem].status for item in items] == [
+            "done",
+            "done",
+            "failed",
+            "done",
+            "done",
+        ]
+        assert "ended from outside, perhaps for lack of memory" in outcomes["deadly"].reason
+
+    def test_what_was_finished_when_a_process_died_is_kept(self, tmp_path, monkeypatch):
+        items = [Input(tmp_path / f"{i}.png", PurePath(str(i))) for i in range(4)]
+        monkeypatch.setattr(batch, "_pool", lambda n_jobs: _PoolThatBreaks())
+        outcomes = list(run(items, Work(Reading(), Writing(tmp_path)), n_jobs=2))
+        assert sorted(outcome.input.stem for outcome in outcomes) == ["0", "1", "2", "3"]
+
+
+class _PoolThatBreaks:
+    """A pool whose second task breaks it, while others are done."""
+
+    def __init__(self):
+        self.n_tasks = 0
+
+    def submit(self, function, item, work):
+        from concurrent.futures import Future
+
+        future = Future()
+        self.n_tasks += 1
+        if self.n_tasks == 2:
+            future.set_exception(BrokenProcessPool())
+        else:
+            future.set_result(Outcome(item.path, "done"))
+        return future
+
+    def shutdown(self, **_):
+        pass
+
+
+class TestSample:
+    def test_even_and_bounded(self, tmp_path, monkeypatch):
+        folder = folder_of(tmp_path, [f"{i}.png" for i in range(40)])
+        (folder / "0.png").write_text("x")
+        seen = []
+        original = batch.read_scene
+        monkeypatch.setattr(
+            batch, "read_scene", lambda path, reading: seen.append(path) or original(path, reading)
+        )
+        sample = read_sample(collect_inputs([str(folder)]).inputs, Reading())
+        assert len(sample) == 16
+        numbers = [int(path.stem) for path in seen]
+        assert numbers[:2] == [0, 1]
+        assert max(np.diff(numbers)) <= 3
+        monkeypatch.setattr(batch, "_SAMPLE_PIXELS", 2 * SMALL.size)
+        assert len(read_sample(collect_inputs([str(folder)]).inputs, Reading())) == 2
+
+    def test_other_channels_are_left_out(self, tmp_path):
+        io_scenes.write(tmp_path / "a.png", SMALL)
+        io_scenes.write(tmp_path / "b.png", np.dstack([SMALL] * 3))
+        assert [
+            image.pixels.ndim for image in read_sample(collect_inputs([str(tmp_path)]).inputs, Reading())
+        ] == [2]
+
+
+def test_report_formats(tmp_path):
+    outcomes = [
+        Outcome(
+            Path("a.png"), "done", shape=(3, 4), seconds=0.25, n_segments=2, outputs=(Path("o/a_labels.png"),)
+        ),
+        Outcome(Path("b.png"), "failed", "file is truncated"),
+        Outcome(Path("c.png"), "skipped", "its outputs exist"),
+    ]
+    write_report(tmp_path / "r.json", outcomes)
+    records = json.loads((tmp_path / "r.json").read_text())
+    assert records[0] == {
+        "input": "a.png", "status": "done", "reason": "", "n_segments": 2, "height": 3, "width": 4,
+        "seconds": 0.25, "outputs": [os.path.join("o", "a_labels.png")],
+    }  # fmt: skip
+    write_report(tmp_path / "r.csv", outcomes)
+    with (tmp_path / "r.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["status"] for row in rows] == ["done", "failed", "skipped"]
+    assert rows[1]["reason"] == "file is truncated"
+    assert rows[1]["height"] == ""

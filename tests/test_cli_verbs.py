@@ -1,0 +1,321 @@
+"""The verbs of the command: what they write and print, and what they refuse."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import io_scenes
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+import texseg
+from texseg.classes import class_names
+from texseg.cli import main
+from texseg.io.palette import palette
+from texseg.io.read import read_labels
+from texseg.metrics import pixel_accuracy
+from texseg.modelfile import load_model
+
+PIXELS, TRUTH = io_scenes.scene()
+
+
+def run(*arguments, exit_code=0, **options):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
+    assert result.exit_code == exit_code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def scene_file(tmp_path_factory):
+    return io_scenes.write(tmp_path_factory.mktemp("scene") / "scene.png", PIXELS)
+
+
+@pytest.fixture(scope="module")
+def model_file(scene_file, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "rock.texseg"
+    result = run("fit", scene_file, "-k", 4, "-o", path)
+    assert result.stdout == f"{path}: 4 textures\n"
+    return path
+
+
+class TestSegment:
+    def test_files_and_table(self, scene_file, tmp_path):
+        out = tmp_path / "new" / "folder"
+        result = run("segment", scene_file, "-k", 4, "-o", out)
+        assert sorted(path.name for path in out.iterdir()) == [
+            "scene_labels.png", "scene_overlay.png", "scene_segments.csv",
+        ]  # fmt: skip
+        labels = read_labels(out / "scene_labels.png")
+        assert np.array_equal(labels, texseg.segmenter.segment(PIXELS, 4))
+        with Image.open(out / "scene_labels.png") as image:
+            colours = np.asarray(image.convert("RGB"))
+        assert np.array_equal(colours, palette(4)[labels])
+        with (out / "scene_segments.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [int(row["pixels"]) for row in rows] == np.bincount(labels.ravel())[1:].tolist()
+        assert sum(float(row["fraction"]) for row in rows) == pytest.approx(1)
+        lines = result.stdout.splitlines()
+        assert f"{scene_file}: 192 x 160, 4 segments, " in lines[0]
+        assert lines[1].split() == ["label", "pixels", "share"]
+        assert [int(line.split()[0]) for line in lines[2:]] == [1, 2, 3, 4]
+        assert result.stderr == ""
+
+    def test_everything_that_can_be_written(self, scene_file, tmp_path):
+        run("segment", scene_file, "-k", 4, "-o", tmp_path, "--all", "--format", "png,tif,npy", "-q")
+        names = {path.name.removeprefix("scene_") for path in tmp_path.iterdir()}
+        assert names == {
+            "labels.png", "labels.tif", "labels.npy", "overlay.png", "confidence.tif",
+            "segments.csv", "regions.csv", "polygons.geojson",
+        }  # fmt: skip
+        for suffix in ("tif", "npy"):
+            assert np.array_equal(
+                read_labels(tmp_path / f"scene_labels.{suffix}"), read_labels(tmp_path / "scene_labels.png")
+            )
+        polygons = json.loads((tmp_path / "scene_polygons.geojson").read_text())
+        with (tmp_path / "scene_regions.csv").open(newline="") as file:
+            regions = list(csv.DictReader(file))
+        assert len(polygons["features"]) == len(regions)
+        assert all(0 < float(row["mean_confidence"]) <= 1 for row in regions)
+
+    def test_options_reach_the_segmentation(self, scene_file, tmp_path):
+        run(
+            "segment",
+            scene_file,
+            "-k",
+            3,
+            "--smoothness",
+            0.5,
+            "--min-size",
+            50,
+            "--seed",
+            3,
+            "-o",
+            tmp_path,
+            "-q",
+        )
+        expected = texseg.segmenter.segment(PIXELS, 3, smoothness=0.5, min_size=50, random_state=3)
+        assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_quiet(self, scene_file, tmp_path):
+        assert run("segment", scene_file, "-k", 2, "-o", tmp_path, "-q").output == ""
+
+    def test_inputs_are_never_written_over(self, tmp_path):
+        for name in ("a.png", "a_labels.png", "a_3_overlay.png"):
+            io_scenes.write(tmp_path / name, PIXELS)
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        for other in ("a_labels.png", "a_3_overlay.png"):
+            refused = run(
+                "segment", tmp_path / "a.png", tmp_path / other, "-k", 2, "-o", tmp_path, exit_code=2
+            )
+            assert f"the results would overwrite the input {tmp_path / other}" in refused.stderr
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+        run("segment", tmp_path / "a.png", tmp_path / "a_labels.png", "-k", 2, "-o", tmp_path / "out", "-q")
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["-k", "0"], "0 is not in the range x>=1"),
+            (["-k", "many"], "'many' is not a valid integer"),
+            (["-k", "2", "--page", "-1"], "-1 is not in the range x>=0"),
+            (
+                ["-k", "2", "--max-pixels", "lots"],
+                "'lots' is not a number of pixels such as 500M, nor 'none'",
+            ),
+            (["-k", "2", "--max-pixels", "0"], "'0' is not a number of pixels"),
+            (["-k", "2", "--format", "png,gif"], "'gif' is not one of png, tif, npy"),
+            (["-k", "2", "--report", "run.txt"], "the name must end in .csv or .json"),
+            (
+                ["-k", "2", "-o", "labels.png"],
+                "-o names the folder for the results; labels.png looks like a file",
+            ),
+            (["-k", "2", "--segmets", "3"], "Did you mean"),
+            (["-k", "2", "--mask", "nowhere.png"], "'nowhere.png' does not exist"),
+            (["-k", "2", "--preset", "best"], "'best' is not one of 'default', 'accurate', 'plain'"),
+        ],
+    )
+    def test_mistakes_in_the_command(self, scene_file, tmp_path, monkeypatch, arguments, message):
+        monkeypatch.chdir(tmp_path)
+        assert message in " ".join(run("segment", scene_file, *arguments, exit_code=2).stderr.split())
+        assert not list(tmp_path.iterdir())
+
+    def test_mistyped_verb(self):
+        assert "Did you mean 'segment'?" in run("segmet", exit_code=2).stderr
+
+    def test_report_may_not_be_an_input(self, tmp_path):
+        array = tmp_path / "a.json"
+        io_scenes.write(array, PIXELS, format="PNG")
+        refused = run("segment", array, "-k", 2, "-o", tmp_path / "o", "--report", array, exit_code=2)
+        assert "a.json is one of the inputs and would be overwritten" in refused.stderr
+
+    def test_size_limit(self, scene_file, tmp_path):
+        failed = run("segment", scene_file, "-k", 2, "-o", tmp_path, "--max-pixels", "30k", exit_code=1)
+        assert "192 x 160 = 0 Mpx" in failed.stderr
+        for enough in ("31k", "0.1M", "none", "30720"):
+            run("segment", scene_file, "-k", 2, "-o", tmp_path, "--max-pixels", enough, "-q")
+
+
+class TestFitApplyName:
+    def test_learned_textures_are_found_again(self, model_file, scene_file, tmp_path):
+        flipped = io_scenes.write(tmp_path / "other.png", np.roll(PIXELS, 50, axis=1))
+        run("apply", model_file, scene_file, flipped, "-o", tmp_path, "--confidence")
+        labels = read_labels(tmp_path / "other_labels.png")
+        assert pixel_accuracy(labels, np.roll(TRUTH, 50, axis=1)) > 0.97
+        same = np.roll(read_labels(tmp_path / "scene_labels.png"), 50, axis=1)
+        assert np.mean(labels == same) > 0.97
+        with Image.open(tmp_path / "other_confidence.png") as image:
+            assert np.asarray(image).mean() > 128
+
+    def test_names_and_colours(self, model_file, scene_file, tmp_path):
+        path = tmp_path / "named.texseg"
+        path.write_bytes(model_file.read_bytes())
+        assert class_names(path) == ("",) * 4
+        listed = run("name", path, "1=quartz", "2 = potash feldspar")
+        assert [line.split(maxsplit=2) for line in listed.stdout.splitlines()][:2] == [
+            ["1", "#0072b2", "quartz"],
+            ["2", "#e69f00", "potash feldspar"],
+        ]
+        assert class_names(path) == ("quartz", "potash feldspar", "", "")
+        assert load_model(path)["class_colours"][1] == "#e69f00"
+        before = path.read_bytes()
+        assert run("name", path).stdout == listed.stdout
+        assert path.read_bytes() == before
+        table = run("apply", path, scene_file, "-o", tmp_path, "--polygons").stdout
+        assert "quartz" in table
+        assert "quartz" in (tmp_path / "scene_segments.csv").read_text()
+        assert "potash feldspar" in (tmp_path / "scene_polygons.geojson").read_text()
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (["5=x"], "label 5 is not in the model, its labels are 1 to 4"),
+            (["0=x"], "label 0 is not in the model"),
+            (["quartz"], "'quartz' is not of the form NUMBER=NAME, such as 1=quartz"),
+            (["1="], "'1=' is not of the form"),
+            (["1=x", "2=x"], "each name may be given once, got x, x"),
+        ],
+    )
+    def test_names_that_are_refused(self, model_file, names, message):
+        before = model_file.read_bytes()
+        assert message in run("name", model_file, *names, exit_code=2).stderr
+        assert model_file.read_bytes() == before
+
+    def test_models_that_cannot_be_used(self, model_file, scene_file, tmp_path):
+        broken = tmp_path / "broken.texseg"
+        broken.write_bytes(model_file.read_bytes()[:1000])
+        for path, reason in ((broken, "not a texseg model file"), (tmp_path / "none", "no such model file")):
+            for verb in (["name", path], ["apply", path, scene_file, "-o", tmp_path]):
+                failed = run(*verb, exit_code=1)
+                assert failed.stderr.startswith(f"texseg: {path.name}: {reason}")
+
+    def test_other_channels_are_refused(self, model_file, tmp_path):
+        colour = np.dstack([PIXELS, PIXELS.T[:160].repeat(2, axis=1)[:, :192], PIXELS[::-1]])
+        failed = run(
+            "apply", model_file, io_scenes.write(tmp_path / "c.png", colour), "-o", tmp_path, exit_code=1
+        )
+        assert "failed: " in failed.stderr
+        assert "band" in failed.stderr
+
+    def test_fit_on_what_cannot_be_read_or_written(self, scene_file, tmp_path):
+        failed = run("fit", tmp_path / "none.png", "-k", 2, "-o", tmp_path / "m.texseg", exit_code=1)
+        assert (
+            failed.stderr == "texseg: no image can be read to learn textures from (none.png: no such file)\n"
+        )
+        assert "one of the inputs" in run("fit", scene_file, "-k", 2, "-o", scene_file, exit_code=2).stderr
+        (tmp_path / "file").touch()
+        failed = run("fit", scene_file, "-k", 2, "-o", tmp_path / "file" / "m.texseg", exit_code=1)
+        assert "cannot write to the folder" in failed.stderr
+
+
+class TestScore:
+    def test_scores_of_label_files(self, tmp_path):
+        io_scenes.write(tmp_path / "t.png", TRUTH.astype(np.uint8) * 50)
+        colours = np.random.default_rng(0).integers(0, 256, (5, 3)).astype(np.uint8)
+        io_scenes.write(tmp_path / "l.png", colours[TRUTH])
+        printed = run("score", tmp_path / "l.png", tmp_path / "t.png").stdout
+        assert ["co", "1.0000"] in [line.split() for line in printed.splitlines()]
+        scores = json.loads(run("score", tmp_path / "l.png", tmp_path / "t.png", "--json").stdout)
+        assert (scores["n_segments"], scores["co"], scores["boundary_f"]) == (4, 1.0, 1.0)
+        part = run("score", tmp_path / "l.png", tmp_path / "t.png", "--ignore-label", 50, "--json").stdout
+        assert json.loads(part)["n_regions"] == 3
+
+    def test_files_that_cannot_be_compared(self, tmp_path):
+        io_scenes.write(tmp_path / "t.png", TRUTH.astype(np.uint8))
+        io_scenes.write(tmp_path / "s.png", TRUTH.T.astype(np.uint8))
+        assert "same shape" in run("score", tmp_path / "s.png", tmp_path / "t.png", exit_code=1).stderr
+        failed = run("score", tmp_path / "none.png", tmp_path / "t.png", exit_code=1)
+        assert failed.stderr == "texseg: none.png: no such file\n"
+
+
+class TestInfo:
+    def test_what_would_be_read(self, scene_file, tmp_path):
+        tag = (42113, 2, 2, "7", True)
+        geo = io_scenes.tiff(tmp_path / "g.tif", PIXELS, extratags=[*io_scenes.GEO_TAGS, tag])
+        first, second = run("info", scene_file, geo, "--json").stdout.splitlines()
+        found = json.loads(first)
+        assert (found["format"], found["width"], found["height"], found["dtype"]) == (
+            "PNG",
+            192,
+            160,
+            "uint8",
+        )
+        assert found["memory_MB"] > 0
+        assert found["seconds"] >= 0
+        found = json.loads(second)
+        assert found["nodata"] == 7
+        assert found["georeference"] == "EPSG:32633, origin 500000 5.2e+06, pixel 0.5 -0.5"
+        text = run("info", geo).stdout
+        assert "format:        TIFF" in text
+
+    def test_broken_files(self, scene_file, tmp_path):
+        (tmp_path / "text.png").write_text("no image")
+        result = run("info", tmp_path / "text.png", scene_file, exit_code=1)
+        assert result.stderr == "failed: text.png: text file, not an image\n"
+        assert "scene.png" in result.stdout
+
+    def test_a_system_without_map(self, tmp_path):
+        path = io_scenes.tiff(tmp_path / "g.tif", PIXELS, extratags=io_scenes.GEO_TAGS[2:])
+        assert json.loads(run("info", path, "--json").stdout)["georeference"] == "EPSG:32633"
+
+
+class TestCommandItself:
+    def test_help_needs_no_heavy_module(self):
+        code = (
+            "import sys; from click.testing import CliRunner; from texseg.cli import main; "
+            "assert CliRunner().invoke(main, ['--help']).exit_code == 0; "
+            "assert CliRunner().invoke(main, ['segment', '--help']).exit_code == 0; "
+            "print([m for m in ('numpy', 'scipy', 'sklearn', 'cv2', 'PIL', 'tifffile') if m in sys.modules])"
+        )
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert result.stdout.strip() == "[]"
+
+    def test_help_has_examples(self):
+        assert "texseg segment rock.png -k 5 -o out/" in run("segment", "--help").stdout
+        assert "Exit codes" in run("--help").stdout
+
+    def test_version(self):
+        assert run("--version", prog_name="texseg").stdout == f"texseg {texseg.__version__}\n"
+
+    @pytest.mark.parametrize(
+        ("shell", "words"), [("bash", "complete "), ("zsh", "#compdef"), ("fish", "complete ")]
+    )
+    def test_completion_scripts(self, shell, words):
+        assert words in run("completion", shell).stdout
+        assert "_TEXSEG_COMPLETE" in run("completion", shell).stdout
+
+    def test_completion_completes(self):
+        environment = {
+            **os.environ,
+            "_TEXSEG_COMPLETE": "bash_complete",
+            "COMP_WORDS": "texseg seg",
+            "COMP_CWORD": "1",
+        }
+        result = subprocess.run(
+            [sys.executable, "-c", "from texseg.cli import main; main(prog_name='texseg')"],
+            capture_output=True, text=True, env=environment, check=False,
+        )  # fmt: skip
+        assert "segment" in result.stdout
