@@ -179,16 +179,15 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
     """
     if coarsest < 1 or coarsest & (coarsest - 1):
         raise ValueError(f"coarsest must be a power of two, got {coarsest}")
-    smallest = min(coarsest, _EXPLICIT_SIDE)
-    explicit = n.block_sums(smallest).reshape(-1, n.shape[1])
+    base = cell_grid(n.image_shape, _EXPLICIT_SIDE)
+    explicit = n.block_sums(base.cell).reshape(-1, n.shape[1]) if coarsest >= base.cell else None
     above: CellGrid | None = None
     cell = coarsest
     while cell >= 1:
         grid = cell_grid(n.image_shape, cell, n.mask)
         parent = None if above is None else _cell_parent(grid, above)
         sizes = grid.sizes.astype(np.float64) * cell**2
-        if cell >= smallest and cell > 1:
-            base = cell_grid(n.image_shape, smallest)
+        if cell >= base.cell:
             counts = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
         else:
             counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
