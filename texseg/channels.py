@@ -30,6 +30,7 @@ _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
 _GREY_WEIGHT = 1.0
+_PATCH_CONTRAST = 0.3  # share of the image's contrast that patches are levelled with, 1 for filters
 _LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
 
 
@@ -288,8 +289,9 @@ def responses(
     for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
         name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
         yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
-    if patch_weight > 0:
-        yield Channel("patch", flat, "patch", 0.0, patch_weight)
+    if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
+        form = flatten_illumination(lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
+        yield Channel("patch", form, "patch", 0.0, patch_weight)
     if len(values) == 1:
         names, shares = ["value"], [_GREY_WEIGHT]
     elif len(intensity.axes):
