@@ -367,9 +367,7 @@ class _Move(NamedTuple):
     converged: bool
 
 
-def _descend(
-    problem: _Problem, params: Any, posteriors: Any, settings: _Settings
-) -> Iterator[_Move]:
+def _descend(problem: _Problem, params: Any, posteriors: Any, settings: _Settings) -> Iterator[_Move]:
     """EM steps at one temperature, F never rising, until it hardly falls or held-out data object."""
     model, groups = problem.model, groups_of(problem.n)
     watch = _Watch(settings.validation, settings.patience)
@@ -476,9 +474,7 @@ def _whole(problem: _Problem) -> _Partition:
     return _assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(1, bool))
 
 
-def _assess(
-    problem: _Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]
-) -> _Partition:
+def _assess(problem: _Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> _Partition:
     params = problem.model.m_step(stats, groups_of(problem.n))
     return _Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
 

@@ -5,6 +5,18 @@ from texseg.models.estimator import cross_validate, heldout_log_likelihood
 from texseg.models.hacm import HACM, Tree
 from texseg.models.pmm import PMM
 from texseg.models.scm import SCM
+from texseg.models.sites import SiteLabels, site_labels
 from texseg.models.smm import SMM
 
-__all__ = ["ACM", "HACM", "PMM", "SCM", "SMM", "Tree", "cross_validate", "heldout_log_likelihood"]
+__all__ = [
+    "ACM",
+    "HACM",
+    "PMM",
+    "SCM",
+    "SMM",
+    "SiteLabels",
+    "Tree",
+    "cross_validate",
+    "heldout_log_likelihood",
+    "site_labels",
+]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.anneal import State, critical_beta, geometric_schedule, grow
+from texseg.anneal import State, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.counts import CountMatrix, groups_of, row_blocks
 from texseg.models.base import (
     FLOOR,
@@ -43,6 +43,12 @@ from texseg.models.base import (
 )
 from texseg.models.estimator import CooccurrenceEstimator, check_assignment
 from texseg.posteriors import ArgMax, Floats, SoftMax
+
+COLDER = 6.0
+"""How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
+
+ONE_SIDED_STEPS = 40
+"""EM steps of a one-sided start."""
 
 
 class Profiles(NamedTuple):
@@ -103,9 +109,7 @@ class HistogramClustering(ClusteringModel):
         groups = groups_of(n)
         marginal = normalise_profiles(np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups)
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
-        return Profiles(
-            normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters)
-        )
+        return Profiles(normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters))
 
     def cluster_energies(self, stats: Stats, groups: NDArray[np.intp]) -> Floats:
         """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
@@ -418,3 +422,25 @@ def grown(
         np.concatenate([best.params.profiles, np.repeat(marginal, missing, axis=0)]),
         np.concatenate([best.params.weights, np.zeros(missing)]),
     )
+
+
+def one_sided(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Floats:
+    """Start of a two-sided model: a short soft clustering of the rows, well below the phase transition.
+
+    Parameters
+    ----------
+    n : count matrix of shape (N, M), or the transpose of one
+    n_clusters : int
+    rng : RandomState
+
+    Returns
+    -------
+    array of shape (N, K), rows sum to one
+    """
+    model = HistogramClustering()
+    beta = COLDER * critical_beta(model, n, rng)
+    if not np.isfinite(beta):
+        return np.full((n.shape[0], n_clusters), 1.0 / n_clusters)
+    start = model.initial(n, n_clusters, rng, spread=0.5)
+    run = anneal(model, n, [beta], start=start, rng=rng, perturbation=0.0, max_steps=ONE_SIDED_STEPS)
+    return last_of(run).posteriors

@@ -169,6 +169,11 @@ def noisy_marginals(totals: Floats, n_components: int, rng: np.random.RandomStat
     return normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
 
 
+def soften(posteriors: Floats) -> Floats:
+    """Mix a tenth of the uniform distribution into posteriors (N, K), so that EM can still change them."""
+    return 0.9 * posteriors + 0.1 / posteriors.shape[1]
+
+
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
 
@@ -247,9 +252,7 @@ class ClusteringModel:
         stats = self.stats(n, Q, row_weights)
         return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
 
-    def contrast(
-        self, n: CountMatrix, one: Any, other: Any, row_weights: Floats | None = None
-    ) -> Floats:
+    def contrast(self, n: CountMatrix, one: Any, other: Any, row_weights: Floats | None = None) -> Floats:
         """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""
         return self.site_scores(n, one, row_weights) - self.site_scores(n, other, row_weights)
 

@@ -119,6 +119,10 @@ class CooccurrenceEstimator(BaseEstimator):
     def _publish(self, model: Any, n: CountMatrix, state: State) -> None:
         """Set the attributes that only this model has."""
 
+    def _row_posteriors(self, model: Any, state: State) -> Floats:
+        """Probabilities (N, K) of the clusters (aspects) of the fitted rows."""
+        return self.mixing_
+
     # ---- fitting
 
     def fit(self, X: Any, y: None = None, validation: Any = None) -> Self:
@@ -233,7 +237,8 @@ class CooccurrenceEstimator(BaseEstimator):
         state = run.state
         self._fitted_model, self._params = model, state.params
         self.mixing_, self.components_ = model.prediction(state.params, state.posteriors)
-        self.labels_ = self.mixing_.argmax(axis=1)
+        self.row_posteriors_ = self._row_posteriors(model, state)
+        self.labels_ = self.row_posteriors_.argmax(axis=1)
         self.beta_ = state.beta
         self.free_energy_ = state.free_energy
         self.n_iter_ = max(1, state.step)

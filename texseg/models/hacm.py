@@ -399,7 +399,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         ``q``, the profile of every node; rows sum to one.
     vertical_ : ndarray of shape (K, D), or (N, K, D) with mixing="object"
         Shares of the nodes along the paths ``tree_.paths``.
-    posteriors_ : ndarray of shape (N, K)
+    row_posteriors_ : ndarray of shape (N, K)
         Cluster probabilities of the rows.
     labels_ : int ndarray of shape (N,)
         Cluster of every row, from 0.
@@ -502,6 +502,12 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             profiles, weights = profiles[order][places], weights[order][places]
         return tree, profiles, weights, run.history
 
+    def _schedule(self, model: Any, n: CountMatrix, beta: float, rng: np.random.RandomState) -> list[float]:
+        """Cool the flat clustering from its first phase transition, unless held-out data choose."""
+        if self.beta == "auto" or isinstance(model, HierarchicalClustering):
+            return [beta]
+        return geometric_schedule(min(beta, 0.8 * critical_beta(model, n, rng)), beta)
+
     def _annealed(
         self, flat: HistogramClustering, n: CountMatrix, rng: np.random.RandomState
     ) -> tuple[State, Tree]:
@@ -521,9 +527,10 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         self.tree_ = model.tree
         self.nodes_ = state.params.nodes
         self.vertical_ = state.params.vertical
-        self.posteriors_ = state.posteriors
-        self.labels_ = self.posteriors_.argmax(axis=1)
         self.weights_ = state.params.weights
+
+    def _row_posteriors(self, model: HierarchicalClustering, state: State) -> Floats:
+        return state.posteriors
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         if self.mixing == "object":

@@ -26,15 +26,16 @@ from sklearn.base import DensityMixin
 
 from texseg.anneal import State
 from texseg.counts import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.models.acm import one_sided
 from texseg.models.base import (
     FLOOR,
     Step,
     count_distinct,
     entry_rows,
     extrapolate,
-    noisy_marginals,
     normalise,
     products_at,
+    soften,
     tempered,
 )
 from texseg.models.estimator import CooccurrenceEstimator
@@ -59,16 +60,13 @@ class ProductAspectModel:
 
     monotone: ClassVar[bool] = True
 
-    def initial(
-        self, n: CountMatrix, sizes: tuple[int, int], rng: np.random.RandomState
-    ) -> ProductAspects:
-        """Return the marginals with noise, and a mixing that favours the diagonal, where sides correspond."""
-        K, L = sizes
-        diagonal = np.exp(-((np.arange(K)[:, None] / K - np.arange(L) / L) ** 2) * max(K, L))
+    def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> ProductAspects:
+        """Parameters that belong to shares of the rows (N, K) and of the columns (M, L) in their groups."""
+        joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         return ProductAspects(
-            diagonal / diagonal.sum(),
-            noisy_marginals(row_totals(n), K, rng),
-            noisy_marginals(column_totals(n), L, rng),
+            joint / joint.sum(),
+            normalise(rows.T * row_totals(n)),
+            normalise(columns.T * column_totals(n)),
         )
 
     def step(
@@ -165,6 +163,8 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         ``p(l | i)``.
     row_components_ : ndarray of shape (K, N)
         ``p(i | k)``.
+    row_posteriors_ : ndarray of shape (N, K)
+        ``p(k | i)``.
     labels_ : int ndarray of shape (N,)
         Largest row group of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
@@ -214,12 +214,16 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         return ProductAspectModel()
 
     def _start(self, model: ProductAspectModel, n: CountMatrix, rng: np.random.RandomState) -> ProductAspects:
-        return model.initial(n, (self.n_row_components, self.n_column_components), rng)
+        rows = one_sided(n, self.n_row_components, rng)
+        columns = one_sided(n.T, self.n_column_components, rng)
+        return model.start_from(n, soften(rows), soften(columns))
 
     def _publish(self, model: ProductAspectModel, n: CountMatrix, state: State) -> None:
         self.weights_ = state.params.mixing
         self.row_components_ = state.params.rows
-        self.labels_ = model.row_posteriors(state.params).argmax(axis=1)
+
+    def _row_posteriors(self, model: ProductAspectModel, state: State) -> Floats:
+        return model.row_posteriors(state.params)
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         return self._fitted_model.spread(self._params, super()._predictive_mixing(n))

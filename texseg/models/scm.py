@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.anneal import State, anneal, critical_beta, last_of
+from texseg.anneal import State
 from texseg.counts import CountMatrix, column_totals
-from texseg.models.acm import HistogramClustering
+from texseg.models.acm import one_sided
 from texseg.models.base import (
     FLOOR,
     Step,
@@ -40,16 +40,11 @@ from texseg.models.base import (
     log_floored,
     normalise,
     per_site,
+    soften,
     working_dtype,
 )
 from texseg.models.estimator import CooccurrenceEstimator, check_assignment
 from texseg.posteriors import ArgMax, Floats, Posterior, SoftMax
-
-COLDER = 6.0
-"""How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
-
-ONE_SIDED_STEPS = 40
-"""EM steps of a one-sided start."""
 
 
 class Blocks(NamedTuple):
@@ -257,7 +252,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     def _start(self, model: TwoSidedClustering, n: CountMatrix, rng: np.random.RandomState) -> Blocks:
         rows = one_sided(n, self.n_row_clusters, rng)
         columns = one_sided(n.T, self.n_column_clusters, rng)
-        return model.start_from(n, rows, columns)
+        return model.start_from(n, soften(rows), soften(columns))
 
     def _publish(self, model: TwoSidedClustering, n: CountMatrix, state: State) -> None:
         self.row_labels_ = self.labels_
@@ -267,14 +262,3 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         self.joint_ = state.params.joint
         self.association_ = association(state.params)
         self.mutual_information_ = mutual_information(self.joint_)
-
-
-def one_sided(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Floats:
-    """Posteriors (N, K) of a short soft clustering of the rows, well below its first phase transition."""
-    model = HistogramClustering()
-    beta = COLDER * critical_beta(model, n, rng)
-    if not np.isfinite(beta):
-        return np.full((n.shape[0], n_clusters), 1.0 / n_clusters)
-    start = model.initial(n, n_clusters, rng, spread=0.5)
-    run = anneal(model, n, [beta], start=start, rng=rng, perturbation=0.0, max_steps=ONE_SIDED_STEPS)
-    return last_of(run).posteriors
