@@ -36,8 +36,9 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     Parameters
     ----------
-    n_components : pair of ints, default=(10, 2)
-        K1 and K2. In the paper, as on most corpora, a small second space of common topics works best.
+    n_components : pair of ints or int, default=(10, 2)
+        K1 and K2; a single number is K1, with one topic common to all as second space. In the paper, as
+        on most corpora, a small second space of common topics works best.
     omega : float in 0 ... 1, optional
         Weight of the first space; estimated when left out.
     alpha : float or pair of floats, optional
@@ -78,6 +79,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         The bound at each iteration; never falls.
     n_iter_ : int
     converged_ : bool
+    n_components_ : tuple of two ints
     n_features_in_ : int
 
     References
@@ -95,7 +97,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def __init__(
         self,
-        n_components: tuple[int, int] = (10, 2),
+        n_components: int | tuple[int, int] = (10, 2),
         *,
         omega: float | None = None,
         alpha: float | tuple[float, float] | None = None,
@@ -136,6 +138,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         inference = self._inference()
         progress = list(self._iterate(X, inference))
         topics = inference.means(progress[-1].topics)
+        self.n_components_ = topics.sizes
         self.components_ = np.vstack([topics.first, topics.second])
         self.omega_ = topics.omega
         self.alpha_ = np.array(topics.alpha)
@@ -155,7 +158,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             The first K1 columns of a row sum to one, and so do the last K2.
         """
         gamma = np.vstack([found.memory for found in self._infer(X)])
-        K1 = self.n_components[0]
+        K1 = self.n_components_[0]
         sides = gamma[:, :K1], gamma[:, K1:]
         return np.hstack([side / side.sum(axis=1, keepdims=True) for side in sides])
 
@@ -184,7 +187,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _infer(self, X: Any) -> Iterator[Expectation]:
         """E-step with the fitted topics as they are, for each block of documents."""
         check_is_fitted(self)
-        K1 = self.n_components[0]
+        K1 = self.n_components_[0]
         topics = Topics(
             self.components_[:K1], self.components_[K1:], self.omega_, (self.alpha_[0], self.alpha_[1])
         )
@@ -231,6 +234,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             n, inference.choose(n, better, fresh.memory, kept.memory), topics, max_steps=0
         )
 
+    def _sizes(self) -> tuple[int, int]:
+        sizes = np.append(self.n_components, 1)
+        return int(sizes[0]), int(sizes[1])
+
     def _inference(self) -> Inference:
         if self.algorithm == "switch":
             return Switch(self.topic_prior)
@@ -238,7 +245,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def _first_topics(self, n_words: int, inference: Inference) -> Topics:
         rng = check_random_state(self.random_state)
-        K1, K2 = self.n_components
+        K1, K2 = self._sizes()
         alpha = np.broadcast_to((1.0 / K1, 1.0) if self.alpha is None else self.alpha, 2)
         drawn = rng.gamma(100.0, 0.01, (K1 + K2, n_words))
         omega = _FIRST_OMEGA if self.omega is None else float(self.omega)
@@ -260,9 +267,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def _check_parameters(self) -> None:
         sizes = np.asarray(self.n_components)
-        if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        if sizes.shape not in ((), (2,)) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
             raise ValueError(
-                f"n_components of FiniteM3 must be two whole numbers of at least 1, got {self.n_components!r}"
+                "n_components of FiniteM3 must be one or two whole numbers of at least 1, got"
+                f" {self.n_components!r}"
             )
         if self.omega is not None and not 0 <= self.omega <= 1:
             raise ValueError(f"omega of FiniteM3 must be None or lie in 0 ... 1, got {self.omega!r}")

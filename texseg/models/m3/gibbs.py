@@ -87,7 +87,13 @@ class _Block:
     """Densities of a block of points under every pair of seats, each point with its unborn components."""
 
     def __init__(
-        self, rng: np.random.Generator, X: Array, first: Params, second: Params, family: Components, n_new: int
+        self,
+        rng: np.random.Generator,
+        X: Array,
+        first: Params,
+        second: Params,
+        family: Components,
+        n_new: int,
     ) -> None:
         self.X, self.family, self.n_new = X, family, n_new
         self.first, self.second = first, second

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from texseg.models.m3.families import Family, OffsetGaussians, Params, concatenate, take
+from texseg.models.m3.families import Family, Params, SharedGaussians, concatenate, take
 from texseg.models.m3.gibbs import State, pair_logs, sweep
 from texseg.models.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
 from texseg.models.m3.samples import Sample
@@ -31,7 +31,7 @@ Labels = NDArray[np.intp]
 class HybridM3(SampledM3):
     """Mixture with one membership of a Dirichlet process and one of a finite mixture ([1]_ section 4.3).
 
-    With the default family, the places that things are at (infinitely many) and the ways in which they are
+    With `OffsetGaussians`, the places that things are at (infinitely many) and the ways in which they are
     shifted from there (a given number) are independent.
 
     Parameters
@@ -39,7 +39,7 @@ class HybridM3(SampledM3):
     n_components : int, default=2
         Components K2 of the second, finite side.
     family : Family, optional
-        What the components are; `OffsetGaussians()` when left out.
+        What the components are; `SharedGaussians()` when left out.
     alpha : float, default=1.0
         Concentration of the Dirichlet process of the first side.
     n_sweeps : int, default=200
@@ -71,10 +71,11 @@ class HybridM3(SampledM3):
 
     Examples
     --------
+    >>> from texseg.models.m3 import OffsetGaussians
     >>> rng = np.random.default_rng(0)
     >>> places, offsets = rng.integers(2, size=80), rng.integers(2, size=80)
     >>> X = (20.0 * places + 4.0 * offsets + 0.1 * rng.standard_normal(80))[:, None]
-    >>> model = HybridM3(2, n_sweeps=60, burn_in=40, n_start=2, random_state=0).fit(X)
+    >>> model = HybridM3(2, family=OffsetGaussians(), n_sweeps=60, burn_in=40, random_state=0).fit(X)
     >>> model.memberships_.shape, model.n_components_[1]
     ((80, 2), 2)
     """
@@ -119,7 +120,7 @@ class HybridM3(SampledM3):
         check_alpha(self)
         check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start"))
         X = validate_data(self, X, dtype=np.float64)
-        family = (OffsetGaussians() if self.family is None else self.family).prepare(X)
+        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
         rng = generator(self.random_state)
         states = list(self._iterate(rng, X, family))
         self.family_ = family

@@ -39,11 +39,13 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
         Pairs that no training point has get labels from ``labels_.max() + 1`` on.
         """
-        return self._pair_labels.ravel()[self._best_pairs(X)]
+        best = self._best_pairs(X)
+        return self._pair_labels.ravel()[best]
 
     def predict_memberships(self, X: Any) -> Labels:
         """Find the most probable pair of components of each point in the representative sample, (N, 2)."""
-        return np.stack(np.divmod(self._best_pairs(X), self.n_components_[1]), axis=1)
+        best = self._best_pairs(X)
+        return np.stack(np.divmod(best, self.n_components_[1]), axis=1)
 
     def score_samples(self, X: Any) -> Array:
         """Compute the log-density of each point, averaged over the samples (Section 5.1), in nats, (N,).

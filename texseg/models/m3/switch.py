@@ -48,7 +48,7 @@ class Switch(NamedTuple):
     topic_prior: float
     """Concentration of the Dirichlet prior of the topics; 0 takes the topics as parameters."""
     tol: float = 1e-4
-    """An E-step ends when the Dirichlet parameters change by less than this on average."""
+    """A document is done when its Dirichlet parameters change by less than this on average."""
 
     def flat(self, n: sp.csr_array, sizes: tuple[int, int]) -> Array:  # noqa: D102
         return np.ones((n.shape[0], sum(sizes)))
@@ -58,12 +58,13 @@ class Switch(NamedTuple):
         K1 = len(topics.first)
         prior = side_by_side(topics.alpha, topics.sizes)
         memberships, mixture = _mix(words, gamma, table, K1)
+        moving = np.ones(len(gamma), bool)
         for _ in range(max_steps):
             updated = prior + memberships * (_ratio(words, mixture) @ table)
-            change = np.abs(updated - gamma).mean()
-            gamma = updated
+            moving &= np.abs(updated - gamma).mean(axis=1) > self.tol
+            gamma = np.where(moving[:, None], updated, gamma)
             memberships, mixture = _mix(words, gamma, table, K1)
-            if change < self.tol:
+            if not moving.any():
                 break
         expected = (table * (_ratio(words, mixture).T @ memberships)).T
         with np.errstate(divide="ignore"):
