@@ -1,0 +1,220 @@
+"""What stands in a report, and that everything is inside of it."""
+
+import re
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+from report_scene import HIERARCHY, SHAPE, content_of, picture_bytes, scene, truth_level
+
+from texseg import TextureSegmenter
+from texseg.report import write_index, write_report
+from texseg.report.pictures import picture_uri
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    image, model = scene()
+    model.labels_ = truth_level(2)
+    model.confidence_ = np.where(truth_level(2) == 1, 0.5, 1.0).astype(np.float32)
+    model.hierarchy_ = HIERARCHY
+    return image, model
+
+
+@pytest.fixture(scope="module")
+def report(fitted, tmp_path_factory):
+    image, model = fitted
+    path = tmp_path_factory.mktemp("report") / "scene.html"
+    return write_report(model, image, path, names=["rows <b>", "rest"])
+
+
+def pixels(uri):
+    return np.asarray(Image.open(BytesIO(picture_bytes(uri)[1])))
+
+
+def test_levels_are_ordered_and_keep_the_numbers_of_the_segmentation(report):
+    content = content_of(report.path)
+    assert [level["n"] for level in content["levels"]] == [1, 2, 3]
+    assert content["chosen"] == 2 and report.n_segments == 2 and report.shape == SHAPE
+    one, two, three = (pixels(level["labels"]) for level in content["levels"])
+    np.testing.assert_array_equal(two, truth_level(2))
+    assert (three[:, :64] == 1).all()  # the left half is label 3 in the hierarchy, and 1 in the segmentation
+    assert set(np.unique(three[:, 64:])) == {2, 3}
+    assert len(np.unique(one)) == 1 and one[0, 0] in (1, 2)
+    assert len(content["palette"]) == 4
+
+
+def test_segments_are_described(report):
+    rows = content_of(report.path)["levels"][1]["segments"]
+    assert [row["label"] for row in rows] == [1, 2]
+    assert [row["pixels"] for row in rows] == [96 * 64, 96 * 64]
+    assert [row["fraction"] for row in rows] == [0.5, 0.5]
+    assert [row["confidence"] for row in rows] == [0.5, 1.0]
+    assert [row["name"] for row in rows] == ["rows <b>", "rest"]
+    assert rows[1]["parts"] == [[96 * 64, 0, 64, 96, 128]]
+    others = content_of(report.path)["levels"][2]["segments"]
+    assert all(row["confidence"] is None and row["name"] == "" for row in others)
+
+
+def test_histograms_are_those_of_the_encoded_image(fitted, report):
+    from texseg.channels import split_planes
+    from texseg.features import encode
+
+    image, model = fitted
+    bins = encode(split_planes(image), model.textures_.features)
+    content = content_of(report.path)
+    C, B = len(content["channels"]), content["n_bins"]
+    assert (C, B) == (len(bins), model.textures_.features.n_bins)
+    raw = np.frombuffer(picture_bytes("data:image/x;base64," + content["levels"][1]["histograms"])[1], "<u2")
+    table = raw.reshape(2, C, B) / 65535
+    for label in (1, 2):
+        for channel in range(C):
+            counts = np.bincount(bins[channel][truth_level(2) == label], minlength=B)
+            np.testing.assert_allclose(table[label - 1, channel], counts / counts.sum(), atol=1e-5)
+
+
+def test_confidence_picture_has_the_values(report):
+    shown = pixels(content_of(report.path)["confidence"])
+    assert abs(int(shown[0, 0]) - 128) <= 8 and shown[0, 127] == 255
+
+
+def test_everything_is_inside_the_file(report):
+    page = report.path.read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)""", page)
+    assert not re.findall(r"https?://", page)
+    assert "{{" not in page
+
+
+def test_names_and_titles_cannot_break_the_page(fitted, tmp_path):
+    image, model = fitted
+    write_report(
+        model, image, tmp_path / "a.html", title="</title><i>{{CONTENT}}", names=["</script><b>", "x"]
+    )
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "&lt;/title&gt;&lt;i&gt;{{CONTENT}}" in page
+    assert page.count("</script>") == 2
+    assert content_of(tmp_path / "a.html")["levels"][1]["segments"][0]["name"] == "</script><b>"
+
+
+def test_scores_of_a_choice_are_told(fitted, tmp_path):
+    from types import SimpleNamespace
+
+    image, model = fitted
+    model.selection_ = SimpleNamespace(n_segments=[1, 2, 3], scores=[0.0, 2.0, -np.inf], chosen=2)
+    try:
+        write_report(model, image, tmp_path / "a.html")
+    finally:
+        del model.selection_
+    assert content_of(tmp_path / "a.html")["selection"] == {
+        "n": [1, 2, 3],
+        "scores": [0, 2, None],
+        "chosen": 2,
+    }
+
+
+def test_another_image_has_the_labels_it_was_given_and_no_hierarchy(fitted, tmp_path):
+    image, model = fitted
+    other = image[:48, ::-1]
+    labels = model.predict(other)
+    write_report(model, other, tmp_path / "a.html", labels=labels)
+    content = content_of(tmp_path / "a.html")
+    assert len(content["levels"]) == 1 and content["confidence"] == "" and content["selection"] is None
+    np.testing.assert_array_equal(pixels(content["levels"][0]["labels"]), labels)
+
+
+def test_pixels_without_data_stay_empty(tmp_path):
+    image, _ = scene()
+    mask = np.ones(SHAPE, bool)
+    mask[:20] = False
+    model = TextureSegmenter(n_segments=2).fit(image, mask=mask)
+    write_report(model, image, tmp_path / "a.html", mask=mask)
+    level = content_of(tmp_path / "a.html")["levels"][-1]
+    assert (pixels(level["labels"])[:20] == 0).all()
+    assert sum(row["pixels"] for row in level["segments"]) == mask.sum()
+
+
+def test_colour_images_are_shown_in_colour(tmp_path):
+    image, _ = scene()
+    colour = np.stack([image, image, -image])
+    model = TextureSegmenter(n_segments=2, channel_axis=0).fit(colour)
+    write_report(model, colour, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    shown = pixels(re.search(r'<img id="image" src="([^"]+)"', page)[1])
+    assert shown.shape == (*SHAPE, 3)
+    assert np.corrcoef(shown[..., 0].ravel(), shown[..., 2].ravel())[0, 1] < -0.9
+
+
+def test_large_images_are_shown_reduced_with_the_numbers_of_the_full_size(fitted, tmp_path):
+    _, model = fitted
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(1300, 1040))
+    labels = np.ones(image.shape, int)
+    labels[:, 520:] = 2
+    entry = write_report(model, image, tmp_path / "a.html", labels=labels)
+    content = content_of(entry.path)
+    assert content["shape"] == [1300, 1040] and content["shown"] == [1024, 819]
+    assert pixels(content["levels"][0]["labels"]).shape == (1024, 819)
+    assert content["levels"][0]["segments"][0]["pixels"] == 1300 * 520
+    assert entry.path.stat().st_size < 2e6
+
+
+def test_pictures_that_do_not_compress_are_stored_with_loss():
+    noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), dtype=np.uint8)
+    assert picture_bytes(picture_uri(noise))[0] == "jpeg"
+    assert picture_bytes(picture_uri(noise[:100]))[0] == "png"
+    np.testing.assert_array_equal(pixels(picture_uri(noise[:100])), noise[:100])
+
+
+def test_the_index_links_to_every_report_from_where_it_stands(report, tmp_path):
+    entries = [
+        report._replace(path=tmp_path / "deep er" / "a#1.html", title="a & b"),
+        report._replace(path=tmp_path / "b.html", n_segments=1),
+    ]
+    write_index(tmp_path / "index.html", entries, title="all <of> them")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert re.findall(r'href="([^"]+)"><img', page) == ["deep%20er/a%231.html", "b.html"]
+    assert "a &amp; b" in page and "all &lt;of&gt; them" in page
+    assert "2 segments, 128 x 96 pixels" in page and "1 segment, " in page
+    thumbnail = pixels(re.findall(r'<img src="([^"]+)"', page)[0])
+    assert thumbnail.shape == (*SHAPE, 3) and thumbnail[..., 0].std() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda model, image: {"labels": np.ones((3, 4), int)},
+            r"labels of shape \(3, 4\) do not belong to the image",
+        ),
+        (
+            lambda model, image: {"labels": np.zeros(SHAPE, int)},
+            "a report shows labels from 1 to 255, got at most 0",
+        ),
+        (
+            lambda model, image: {"labels": np.full(SHAPE, 256)},
+            "a report shows labels from 1 to 255, got at most 256",
+        ),
+        (
+            lambda model, image: {"labels": truth_level(2), "confidence": np.ones((3, 4))},
+            "do not belong to the image",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_and_nothing_is_written(fitted, tmp_path, change, message):
+    image, model = fitted
+    with pytest.raises(ValueError, match=message):
+        write_report(model, image, tmp_path / "a.html", **change(model, image))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_labels_of_its_own_needs_them(fitted, tmp_path):
+    image, model = fitted
+    model.save(tmp_path / "m.texseg")
+    loaded = TextureSegmenter.load(tmp_path / "m.texseg")
+    with pytest.raises(
+        ValueError, match="write_report needs labels=, since the model was not fitted to one image"
+    ):
+        write_report(loaded, image, tmp_path / "a.html")
+    write_report(loaded, image, tmp_path / "a.html", labels=loaded.predict(image))
