@@ -1,0 +1,216 @@
+"""From known profiles to pixel labels: scores of small windows, the Potts prior, and small parts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from skimage.measure import label as connected_components
+
+from texseg.boundary import merge_small, pixel_posteriors, pixel_scores
+from texseg.posteriors import soft_max
+from texseg.pyramid import cell_grid
+
+WAVELENGTHS = np.array([2.8, 5.7, 11.3, 0.0])
+N_BINS = 6
+
+
+def scene(shape=(64, 72), seed=0):
+    """Two regions, the border at column 36; bins, log profiles, and the region of each pixel."""
+    rng = np.random.default_rng(seed)
+    profiles = rng.dirichlet(np.ones(N_BINS), (2, 4))
+    region = (np.arange(shape[1]) >= 36).astype(int)[None, :].repeat(shape[0], axis=0)
+    draws = rng.random((4, *shape, 1))
+    bins = (draws > np.cumsum(profiles[region], axis=-1).transpose(2, 0, 1, 3)).sum(axis=-1)
+    log_profiles = np.log(profiles + 1e-6).astype(np.float32)
+    return bins.clip(0, N_BINS - 1).astype(np.uint8), log_profiles, region
+
+
+def scores_of(bins, log_profiles, mask=None, weights=None):
+    weights = np.ones(4, np.float32) if weights is None else weights
+    return pixel_scores(bins, log_profiles, WAVELENGTHS, weights, mask)
+
+
+# ---- scores ------------------------------------------------------------------------------------------------
+
+
+def test_a_channels_score_is_a_local_mean_of_its_log_profile():
+    bins, log_profiles, _ = scene()
+    for c in range(4):
+        weights = np.zeros(4, np.float32)
+        weights[c] = 1
+        scores = scores_of(bins, log_profiles, weights=weights)
+        for k in range(2):
+            field = log_profiles[k, c][bins[c]]
+            means = [ndimage.uniform_filter(field, side, mode="reflect") for side in range(1, 16, 2)]
+            # proportional to the mean over one odd window, whichever the side and the vote are
+            errors = [np.abs(np.vdot(scores[k], m) / np.vdot(m, m) * m - scores[k]).max() for m in means]
+            assert min(errors) < 1e-4
+
+
+def test_scores_add_over_channels_and_are_linear_in_their_weights():
+    bins, log_profiles, _ = scene()
+    parts = [scores_of(bins, log_profiles, weights=w) for w in np.eye(4, dtype=np.float32)]
+    weights = np.array([1, 3, 0.5, 2], np.float32)
+    together = scores_of(bins, log_profiles, weights=weights)
+    np.testing.assert_allclose(together, np.tensordot(weights, parts, 1), rtol=1e-4, atol=1e-4)
+
+
+def test_long_wavelengths_have_less_say_on_borders():
+    bins, log_profiles, _ = scene()
+    bins[:] = bins[:1]
+    log_profiles[:] = log_profiles[:, :1]
+    spread = [scores_of(bins, log_profiles, weights=w).std() for w in np.eye(4, dtype=np.float32)]
+    assert spread[0] == pytest.approx(spread[3])
+    assert spread[0] > spread[1] > spread[2]
+
+
+def test_masked_pixels_have_no_say_in_scores():
+    bins, log_profiles, _ = scene()
+    mask = np.random.default_rng(1).random(bins.shape[1:]) < 0.7
+    other = bins.copy()
+    other[:, ~mask] = N_BINS - 1 - other[:, ~mask]
+    one, two = scores_of(bins, log_profiles, mask), scores_of(other, log_profiles, mask)
+    np.testing.assert_array_equal(one[:, mask], two[:, mask])
+    # a constant profile has the same mean whatever is masked
+    flat = np.full_like(log_profiles, -1.5)
+    np.testing.assert_allclose(
+        scores_of(bins, flat, mask)[:, mask], scores_of(bins, flat)[:, mask], rtol=1e-4
+    )
+
+
+# ---- posteriors --------------------------------------------------------------------------------------------
+
+
+def posteriors_of(scores, cell_truth=None, smoothness=1.0, mask=None):
+    K, H, W = scores.shape
+    grid = cell_grid((H, W), 8, mask)
+    cells = np.full((grid.n_cells, K), 1 / K, np.float32) if cell_truth is None else cell_truth
+    return pixel_posteriors(scores, cells, grid, smoothness, 6.0, mask)
+
+
+def test_posteriors_sum_to_one_and_follow_the_border():
+    bins, log_profiles, region = scene()
+    scores = scores_of(bins, log_profiles)
+    P = posteriors_of(scores)
+    assert P.dtype == np.float32
+    assert P.shape == (2, 64, 72)
+    np.testing.assert_allclose(P.sum(axis=0), 1, rtol=1e-5)
+    assert (P.argmax(axis=0) == region).mean() > 0.985
+    assert (P.argmax(axis=0) == region)[:, np.abs(np.arange(72) - 36) > 5].mean() > 0.998
+
+
+def test_smoothness_zero_leaves_every_pixel_to_its_own_window():
+    scores = np.random.default_rng(0).standard_normal((3, 20, 24)).astype(np.float32)
+    P = posteriors_of(scores, smoothness=0)
+    expected = soft_max(scores.reshape(3, -1).T)[0].T.reshape(scores.shape)
+    np.testing.assert_allclose(P, expected, rtol=1e-5)
+    nearly = posteriors_of(scores, smoothness=1e-6)
+    np.testing.assert_allclose(nearly, P, atol=1e-4)
+
+
+def test_more_smoothness_makes_shorter_borders():
+    scores = np.random.default_rng(0).standard_normal((2, 64, 72)).astype(np.float32)
+
+    def length(smoothness):
+        labels = posteriors_of(scores, smoothness=smoothness).argmax(axis=0)
+        return (labels[1:] != labels[:-1]).sum() + (labels[:, 1:] != labels[:, :-1]).sum()
+
+    lengths = [length(s) for s in (0, 0.3, 1.0, 3.0)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > 4 * lengths[-1]
+
+
+def test_clusters_have_no_order():
+    bins, log_profiles, _ = scene()
+    scores = np.concatenate([scores_of(bins, log_profiles), scores_of(bins, log_profiles[:, ::-1])])
+    order = [2, 0, 3, 1]
+    np.testing.assert_allclose(posteriors_of(scores[order]), posteriors_of(scores)[order], atol=1e-5)
+
+
+def test_what_stands_in_a_hole_does_not_reach_the_pixels_round_it():
+    bins, log_profiles, _ = scene()
+    mask = np.ones((64, 72), bool)
+    mask[20:44, 20:52] = False
+    scores = scores_of(bins, log_profiles, mask)
+    other = scores.copy()
+    other[0, ~mask] += 50
+    one, two = posteriors_of(scores, mask=mask), posteriors_of(other, mask=mask)
+    np.testing.assert_allclose(one[:, mask], two[:, mask], atol=1e-5)
+
+
+def test_scores_and_posteriors_leave_their_arguments_alone():
+    bins, log_profiles, _ = scene()
+    mask = np.ones((64, 72), bool)
+    mask[:9] = False
+    arrays = bins, log_profiles, mask
+    copies = [array.copy() for array in arrays]
+    scores = scores_of(bins, log_profiles, mask)
+    before = scores.copy()
+    posteriors_of(scores, mask=mask)
+    np.testing.assert_array_equal(scores, before)
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+# ---- small parts -------------------------------------------------------------------------------------------
+
+
+def test_a_small_part_goes_to_the_neighbour_that_explains_it_best():
+    labels = np.zeros((12, 12), np.int32)
+    labels[:, 6:] = 1
+    labels[5:7, 5:7] = 2
+    scores = np.zeros((3, 12, 12), np.float32)
+    for best in (0, 1):
+        scores[:] = 0
+        scores[best, 5:7, 5:7] = 1
+        merged = merge_small(labels, scores, 5)
+        assert (merged[5:7, 5:7] == best).all()
+        merged[5:7, 5:7] = 2
+        np.testing.assert_array_equal(merged, labels)
+
+
+def test_parts_as_large_as_min_size_stay():
+    labels = np.zeros((12, 12), np.int32)
+    labels[5:7, 5:7] = 1
+    scores = np.zeros((2, 12, 12), np.float32)
+    np.testing.assert_array_equal(merge_small(labels, scores, 4), labels)
+    assert not merge_small(labels, scores, 5).any()
+
+
+@pytest.mark.parametrize("min_size", [0, 1])
+def test_no_part_is_below_one_pixel(min_size):
+    labels = np.random.default_rng(0).integers(-1, 3, (20, 20)).astype(np.int32)
+    np.testing.assert_array_equal(merge_small(labels, np.zeros((3, 20, 20), np.float32), min_size), labels)
+
+
+def test_no_data_is_neither_merged_nor_merged_into():
+    labels = np.full((12, 12), -1, np.int32)
+    labels[3:5, 3:5] = 1  # an island
+    labels[8, 8:10] = 0
+    labels[8, 10] = 1
+    merged = merge_small(labels, np.zeros((2, 12, 12), np.float32), 3)
+    np.testing.assert_array_equal(merged == -1, labels == -1)
+    assert (merged[3:5, 3:5] == 1).all()
+    assert len(np.unique(merged[8, 8:11])) == 1
+
+
+def part_sizes(labels):
+    parts = connected_components(labels + 1, connectivity=1, background=0)
+    sizes = np.bincount(parts.ravel())
+    sizes[0] = 0
+    return sizes[parts]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**16), st.integers(2, 20), st.integers(2, 4))
+def test_large_parts_and_missing_pixels_stay_whatever_is_merged(seed, min_size, K):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(-1, K, (12, 14)).astype(np.int32)
+    before = labels.copy()
+    merged = merge_small(labels, rng.standard_normal((K, 12, 14)).astype(np.float32), min_size)
+    large = part_sizes(labels) >= min_size
+    np.testing.assert_array_equal(merged[large], labels[large])
+    np.testing.assert_array_equal(merged == -1, labels == -1)
+    np.testing.assert_array_equal(labels, before)
+    assert merged.dtype == np.int32
