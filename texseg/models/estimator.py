@@ -259,7 +259,8 @@ class CooccurrenceEstimator(BaseEstimator):
         -------
         array of shape (N, K), rows sum to one
         """
-        return self._fitted_model.fold_in(self._check_new(X), self._params, self.beta_)
+        n = self._check_new(X)
+        return self._fitted_model.fold_in(n, self._params, self.beta_)
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Most probable cluster (aspect) of every new row, shape (N,), counted from 0.
@@ -325,20 +326,40 @@ class CooccurrenceEstimator(BaseEstimator):
     def _check_fit(self, X: Any, validation: Any) -> tuple[CountMatrix, CountMatrix | None]:
         owner = type(self).__name__
         self._check_settings(owner)
-        n = check_counts(X, owner=owner)
-        if not is_implicit(X):
-            validate_data(self, X, skip_check_array=True)
-        else:
-            self.n_features_in_ = n.shape[1]
-        self._check_sizes(owner, n)
+        n = self._checked(X, "X", reset=True)
+        rows = getattr(self, self._size_parameters[0])
+        if rows > n.shape[0]:
+            raise ValueError(
+                f"{owner} got {self._size_parameters[0]}={rows}, more than there are rows "
+                f"(n_samples={n.shape[0]}); ask for fewer"
+            )
         if validation is not None:
-            validation = check_counts(validation, owner=owner, name="validation")
+            validation = self._checked(validation, "validation", reset=False)
             if validation.shape != n.shape:
                 raise ValueError(
                     f"{owner} needs validation with the rows and columns of X, {n.shape}, "
                     f"got {validation.shape}"
                 )
         return n, validation
+
+    def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
+        owner = type(self).__name__
+        if not is_implicit(X):
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=(np.float64, np.float32),
+                ensure_non_negative=True,
+            )
+        elif reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{owner} was fitted to {self.n_features_in_} columns, got {X.shape[1]} in {name}"
+            )
+        return check_counts(X, owner=owner, name=name)
 
     def _check_settings(self, owner: str) -> None:
         if self.beta != "auto" and not (isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf):
@@ -354,25 +375,9 @@ class CooccurrenceEstimator(BaseEstimator):
         if not self.tol >= 0:
             raise ValueError(f"{owner} needs tol of at least 0, got {self.tol!r}")
 
-    def _check_sizes(self, owner: str, n: CountMatrix) -> None:
-        """More clusters than rows (first size) or columns (second) cannot all be used."""
-        for name, size, what in zip(self._size_parameters, n.shape, ("rows", "columns"), strict=False):
-            if getattr(self, name) > size:
-                raise ValueError(
-                    f"{owner} got {name}={getattr(self, name)}, more than there are {what} "
-                    f"({'n_samples' if what == 'rows' else 'n_features'}={size}); ask for fewer"
-                )
-
     def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
         check_is_fitted(self)
-        owner = type(self).__name__
-        if not is_implicit(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-        elif X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{owner} was fitted to {self.n_features_in_} columns, got {X.shape[1]} in {name}"
-            )
-        return check_counts(X, owner=owner, name=name)
+        return self._checked(X, name, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -186,6 +186,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     _size_parameters = ("n_row_components", "n_column_components")
     _beta_factor = 0.92
     _warm = True
+    score = CooccurrenceEstimator.score
 
     def __init__(
         self,

@@ -250,6 +250,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     _size_parameters = ("n_components",)
     _beta_factor = 0.92
     _warm = True
+    score = CooccurrenceEstimator.score
 
     def __init__(
         self,
