@@ -1,9 +1,11 @@
 from . import metrics as metrics
 from . import models as models
 from . import plot as plot
+from . import report as report
 from . import synth as synth
 from .io.read import read_image as read_image
 from .io.write import write_labels as write_labels
 from .metrics import match_labels as match_labels
+from .progress import ProgressBar as ProgressBar
 from .segmenter import TextureSegmenter as TextureSegmenter
 from .segmenter import segment as segment
