@@ -19,12 +19,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texseg import batch, scene
+from texseg import batch, outputs
 from texseg.batch import read_sample, run, write_report
 from texseg.cli import main
 from texseg.inputs import Input, collect_inputs, natural_key
 from texseg.io.read import read_labels
-from texseg.scene import Outcome, Reading, Work, Writing
+from texseg.outputs import Writing
+from texseg.scene import Outcome, Reading, Work
 
 PIXELS, TRUTH = io_scenes.scene()
 SMALL = np.ascontiguousarray(PIXELS[40:104, 60:156])
@@ -151,7 +152,7 @@ class TestBatches:
             (OSError(28, "No space left on device"), "No space left on device"),
         ):
             monkeypatch.setattr(
-                scene, "write_labels", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
+                outputs, "write_labels", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
             )
             result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
             assert result.stdout.splitlines()[-1] == "0 done, 2 failed"

@@ -70,7 +70,7 @@ class TestSegment:
         names = {path.name.removeprefix("scene_") for path in tmp_path.iterdir()}
         assert names == {
             "labels.png", "labels.tif", "labels.npy", "overlay.png", "confidence.tif",
-            "segments.csv", "regions.csv", "polygons.geojson",
+            "segments.csv", "regions.csv", "polygons.geojson", "report.html",
         }  # fmt: skip
         for suffix in ("tif", "npy"):
             assert np.array_equal(
@@ -229,6 +229,35 @@ class TestFitApplyName:
         (tmp_path / "file").touch()
         failed = run("fit", scene_file, "-k", 2, "-o", tmp_path / "file" / "m.texseg", exit_code=1)
         assert "cannot write to the folder" in failed.stderr
+
+
+class TestReport:
+    def test_page_of_one_image(self, scene_file, tmp_path):
+        run("report", scene_file, "-k", 4, "-o", tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["scene_report.html"]
+        page = (tmp_path / "scene_report.html").read_text()
+        assert "192 x 160 pixels" in page
+        assert "<title>scene" in page
+
+    def test_pages_and_index_of_several(self, scene_file, tmp_path):
+        for name in ("b10.png", "b9.png"):
+            (tmp_path / name).write_bytes(scene_file.read_bytes())
+        out = tmp_path / "out"
+        run("segment", tmp_path, "-k", 2, "-o", out, "--report-html", "-q")
+        index = (out / "texseg_reports.html").read_text()
+        assert index.index("b9_report.html") < index.index("b10_report.html")
+        (out / "b9_report.html").unlink()
+        again = run("segment", tmp_path, "-k", 2, "-o", out, "--report-html", "--skip-existing")
+        assert "texseg_reports.html is left as it is" in again.stderr
+        assert (out / "b9_report.html").exists()
+        assert (out / "texseg_reports.html").read_text() == index
+
+    def test_pages_of_a_learned_model_and_of_a_stack(self, model_file, scene_file, tmp_path):
+        run("apply", model_file, scene_file, "-o", tmp_path, "--report-html", "-q")
+        assert (tmp_path / "scene_report.html").exists()
+        np.save(tmp_path / "s.npy", np.stack([PIXELS, PIXELS]))
+        run("report", tmp_path / "s.npy", "-k", 2, "--page", "all", "-o", tmp_path, "-q")
+        assert len(list(tmp_path.glob("s_?_report.html"))) == 2
 
 
 class TestScore:

@@ -15,10 +15,12 @@ import click
 from texseg.cli.options import (
     batch_options,
     fitting_options,
+    folder_option,
     paths_argument,
     quiet_option,
     reading_options,
     recursive_option,
+    shared_option,
     writing_options,
 )
 
@@ -50,7 +52,7 @@ def main() -> None:
 @fitting_options
 @reading_options
 @writing_options
-@click.option("--shared", is_flag=True, help="One model for all images: equal labels are equal textures.")
+@shared_option
 @batch_options
 def segment(**options: Any) -> None:
     """Label the textures of images.
@@ -58,12 +60,40 @@ def segment(**options: Any) -> None:
     PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png (the
     value of a pixel is its label), rock_overlay.png and rock_segments.csv.
     """
+    from texseg.cli.prepare import kinds_of
+
+    _segment(options, kinds_of(options))
+
+
+@main.command(
+    epilog="""\b
+    Example:
+      texseg report rock.png -k 5 -o out/
+    """
+)
+@paths_argument
+@fitting_options
+@reading_options
+@folder_option
+@shared_option
+@batch_options
+def report(**options: Any) -> None:
+    """Segment images and write, for each, one page to click through.
+
+    The page for rock.png is rock_report.html; it needs no other file and no network. For several images
+    texseg_reports.html is an index of them.
+    """
+    _segment(options, frozenset(("report",)))
+
+
+def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
+    """Do the work of `segment` and `report`, which differ in what they write."""
     from texseg.cli.prepare import collect, parameters_of, reading_of, writing_of
     from texseg.cli.show import fit_and_show, run_and_show
     from texseg.scene import Work
 
     items = collect(options["paths"], options["recursive"], options["output"])
-    writing = writing_of(options, items)
+    writing = writing_of(options, items, kinds)
     reading, parameters = reading_of(options), parameters_of(options)
     model = fit_and_show(items, reading, parameters, options["quiet"]) if options["shared"] else None
     work = Work(
@@ -131,13 +161,13 @@ def apply(**options: Any) -> None:
     Options and results are those of `texseg segment`.
     """
     from texseg.classes import class_names
-    from texseg.cli.prepare import collect, fail, reading_of, writing_of
+    from texseg.cli.prepare import collect, fail, kinds_of, reading_of, writing_of
     from texseg.cli.show import run_and_show
     from texseg.scene import Work
     from texseg.segmenter import TextureSegmenter
 
     items = collect(options["paths"], options["recursive"], options["output"])
-    writing = writing_of(options, items)
+    writing = writing_of(options, items, kinds_of(options))
     try:
         model = TextureSegmenter.load(options["model"])
         names = class_names(options["model"])

@@ -86,6 +86,9 @@ def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
+shared_option = click.option(
+    "--shared", is_flag=True, help="One model for all images: equal labels are equal textures."
+)
 recursive_option = click.option("--recursive", is_flag=True, help="Look into folders inside folders.")
 
 fitting_options = _group(
@@ -145,15 +148,17 @@ reading_options = _group(
     ),
 )
 
+folder_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("."),
+    metavar="FOLDER",
+    help="Folder for the results; it is made if need be.  [default: here]",
+)
+
 writing_options = _group(
-    click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        default=Path("."),
-        metavar="FOLDER",
-        help="Folder for the results; it is made if need be.  [default: here]",
-    ),
+    folder_option,
     click.option(
         "--format",
         "formats",
@@ -162,9 +167,10 @@ writing_options = _group(
         help="Formats of the label image.  [default: png; for georeferenced TIFF files tif as well; "
         "for several pages tif alone]",
     ),
-    click.option("--confidence", is_flag=True, help="Write a map of confidence."),
-    click.option("--regions", is_flag=True, help="Write a table of connected regions."),
-    click.option("--polygons", is_flag=True, help="Write outlines as GeoJSON."),
+    click.option("--confidence", "with_confidence", is_flag=True, help="Write a map of confidence."),
+    click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),
+    click.option("--polygons", "with_polygons", is_flag=True, help="Write outlines as GeoJSON."),
+    click.option("--report-html", "with_report", is_flag=True, help="Write a page to click through."),
     click.option("--all", "everything", is_flag=True, help="Write all of these."),
 )
 

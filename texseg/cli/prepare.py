@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import click
 
 from texseg.inputs import OUTPUT_KINDS, Input, collect_inputs
-from texseg.scene import Reading, Writing, inputs_in_danger
+from texseg.outputs import Writing, inputs_in_danger
+from texseg.scene import Reading
 
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 
@@ -56,7 +57,7 @@ def reading_of(options: dict[str, Any]) -> Reading:
     )
 
 
-def writing_of(options: dict[str, Any], items: Sequence[Input]) -> Writing:
+def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
     """Settle what is written, and make sure that it can be without overwriting an input."""
     folder: Path = options["output"]
     if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
@@ -69,9 +70,15 @@ def writing_of(options: dict[str, Any], items: Sequence[Input]) -> Writing:
             raise click.UsageError(f"--report {options['report']}: the name must end in .csv or .json")
         refuse_input(options["report"], items)
         check_folder(options["report"].parent)
-    kinds = {"labels", "overlay", "segments"}
-    kinds |= {kind for kind in ("confidence", "regions", "polygons") if options[kind]}
-    return Writing(folder, options["formats"], frozenset(OUTPUT_KINDS if options["everything"] else kinds))
+    return Writing(folder, options.get("formats", ()), kinds)
+
+
+def kinds_of(options: dict[str, Any]) -> frozenset[str]:
+    """Pick the kinds of outputs."""
+    if options["everything"]:
+        return frozenset(OUTPUT_KINDS)
+    extra = {kind for kind in ("confidence", "regions", "polygons", "report") if options[f"with_{kind}"]}
+    return frozenset({"labels", "overlay", "segments"} | extra)
 
 
 def refuse_input(target: Path, items: Sequence[Input]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -16,6 +17,9 @@ from texseg.scene import Outcome, Reading, Work, reason_of
 
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
+
+
+_INDEX = "texseg_reports.html"
 
 
 def fit_and_show(
@@ -35,6 +39,7 @@ def fit_and_show(
 
 def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:
     """Process all inputs, print what becomes of each, and end with the exit code."""
+    order = {item.path: i for i, item in enumerate(items)}
     outcomes: list[Outcome] = []
     quiet = options["quiet"]
     with _Bar(len(items), quiet) as bar:
@@ -46,12 +51,27 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                 if outcome.status == "failed" and options["on_error"] == "stop":
                     break
         finally:
+            outcomes.sort(key=lambda outcome: order[outcome.input])
             if options["report"] is not None:
-                order = {item.path: i for i, item in enumerate(items)}
-                write_report(options["report"], sorted(outcomes, key=lambda o: order[o.input]))
+                write_report(options["report"], outcomes)
+    if len(items) > 1:
+        _write_index(work.writing.folder, outcomes)
     if len(items) > 1 and not quiet:
         click.echo(_summary(outcomes, len(items)))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
+
+
+def _write_index(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write the index of the reports, if there are any."""
+    entries = [outcome.report for outcome in outcomes if outcome.report is not None]
+    if not entries:
+        return
+    if any(outcome.status == "skipped" for outcome in outcomes):
+        click.echo(f"note: {_INDEX} is left as it is, since it would lack what was skipped", err=True)
+        return
+    from texseg.report import write_index
+
+    write_index(folder / _INDEX, entries)
 
 
 def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
