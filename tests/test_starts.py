@@ -232,7 +232,7 @@ def test_missing_cells_pull_at_nobody_and_images_do_not_touch():
 def test_a_fit_refines_rough_profiles_and_knows_lone_cells_by_their_neighbours():
     region = regions()
     sites, profiles = sites_of(region, n_draws=2)  # too few to tell most cells apart alone
-    rough = 0.5 * profiles + 0.5 * sites.background
+    rough = 0.25 * profiles + 0.75 * sites.background
     alone = (sites.scores(rough).argmax(axis=1) == region.ravel()).mean()
     (candidate,) = fit_potts(sites, rough[None], PottsSettings(beta=2.0, strength=6.0))
     together = (candidate.posteriors.argmax(axis=1) == region.ravel()).mean()

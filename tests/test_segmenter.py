@@ -1,0 +1,488 @@
+"""The default path through its public door: planted textures found, and laws that labels obey."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import texseg
+from texseg import TextureSegmenter, match_labels, segment
+from texseg.modelfile import ModelFileError
+
+K = 3
+
+
+@pytest.fixture(scope="module")
+def fitted(mosaic):
+    return TextureSegmenter(K).fit(mosaic[0])
+
+
+def accuracy(labels, truth):
+    valid = labels > 0
+    return (match_labels(labels, truth, ignore_label=0)[valid] == truth[valid]).mean()
+
+
+def hole(shape):
+    mask = np.ones(shape, bool)
+    mask[30:75, 50:100] = False
+    return mask
+
+
+# ---- planted textures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["default", "accurate"])
+def test_planted_textures_are_found(mosaic, preset):
+    image, truth = mosaic
+    labels = segment(image, K, preset=preset)
+    assert labels.dtype == np.int32
+    assert labels.shape == image.shape
+    assert np.unique(labels).tolist() == [1, 2, 3]
+    assert accuracy(labels, truth) > 0.97
+
+
+def test_without_smoothness_most_pixels_are_still_right(mosaic):
+    image, truth = mosaic
+    plain, smooth = (segment(image, K, smoothness=s) for s in (0, 1))
+    assert accuracy(plain, truth) > 0.85
+
+    def border(labels):
+        return (labels[1:] != labels[:-1]).sum() + (labels[:, 1:] != labels[:, :-1]).sum()
+
+    assert border(plain) > border(smooth)
+
+
+def test_texture_on_nothing_is_found():
+    rng = np.random.default_rng(0)
+    image = np.where(np.arange(144) < 72, 0.0, rng.standard_normal((128, 144)))
+    labels = segment(image, 2)
+    assert (labels == np.where(np.arange(144) < 72, 1, 2)).mean() > 0.95
+
+
+def test_a_gradient_of_the_light_makes_no_classes(mosaic):
+    image, truth = mosaic
+    lit = image.astype(float) * np.geomspace(1, 10, image.shape[1])
+    assert accuracy(segment(lit, K), truth) > 0.95
+
+
+def test_textures_that_differ_in_colour_alone_are_found():
+    rng = np.random.default_rng(0)
+    grey = rng.uniform(0.35, 0.65, (96, 128, 1))
+    hue = np.where(np.arange(128)[:, None] < 64, [0.15, -0.075, 0.0], [-0.15, 0.075, 0.0])
+    labels = segment(grey + hue, 2, channel_axis=-1)
+    truth = np.broadcast_to(np.where(np.arange(128) < 64, 1, 2), (96, 128))
+    assert accuracy(labels, truth) > 0.97
+
+
+@pytest.mark.parametrize("n_bands", [2, 5])
+def test_any_number_of_bands_along_any_axis(mosaic, n_bands):
+    image, truth = mosaic
+    rng = np.random.default_rng(0)
+    bands = np.stack([(k + 1) * image + rng.normal(0, 9, image.shape) for k in range(n_bands)])
+    first = segment(bands, K, channel_axis=0)
+    assert accuracy(first, truth) > 0.95
+    np.testing.assert_array_equal(segment(np.moveaxis(bands, 0, -1), K, channel_axis=-1), first)
+
+
+# ---- what must not matter ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gain", "offset"),
+    [
+        (np.uint16, 257, 0),
+        (np.uint16, 1, 33000),
+        (np.uint32, 2**24, 0),
+        (np.int16, 16, -2000),
+        (np.float16, 1, 0),
+        (np.float32, 1 / 256, -0.5),
+        (np.float64, 1e-9, 0),
+        (np.float64, 1e30, 0),
+    ],
+)
+def test_labels_do_not_know_dtype_gain_and_offset(mosaic, fitted, dtype, gain, offset):
+    changed = (mosaic[0].astype(float) * gain + offset).astype(dtype)
+    np.testing.assert_array_equal(segment(changed, K), fitted.labels_)
+
+
+def test_any_gain_and_offset_changes_next_to_nothing(mosaic, fitted):
+    changed = mosaic[0] * 0.1234567 - 77.7
+    assert (segment(changed, K) == fitted.labels_).mean() > 0.99
+
+
+def test_equal_bands_are_grey(mosaic, fitted):
+    rgb = np.stack([mosaic[0]] * 3, axis=-1)
+    np.testing.assert_array_equal(segment(rgb, K, channel_axis=-1), fitted.labels_)
+
+
+def test_hot_pixels_do_not_matter(mosaic, fitted):
+    image = mosaic[0].astype(np.uint16)
+    image[5, 5] = image[100, 7] = 65535
+    assert (segment(image, K) == fitted.labels_).mean() > 0.98
+
+
+def test_black_and_white_is_the_same_as_bool_as_bytes_and_scaled(mosaic):
+    binary = mosaic[0] > 128
+    reference = segment(binary, K)
+    for image in (binary.astype(np.uint8), binary.astype(np.uint8) * 255, binary.astype(float)):
+        np.testing.assert_array_equal(segment(image, K), reference)
+
+
+def test_the_same_seed_gives_the_same_labels(mosaic, fitted):
+    np.testing.assert_array_equal(segment(mosaic[0], K, random_state=0), fitted.labels_)
+    state = np.random.RandomState(0)
+    np.testing.assert_array_equal(segment(mosaic[0], K, random_state=state), fitted.labels_)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_seed_names_no_labels(mosaic, fitted, seed):
+    assert (segment(mosaic[0], K, random_state=seed) == fitted.labels_).mean() > 0.97
+
+
+@pytest.mark.parametrize("contrasts", [(0.3, 1.0), (1.0, 0.3)])
+def test_labels_are_ordered_by_texture_energy(contrasts):
+    noise = np.random.default_rng(0).standard_normal((96, 128))
+    labels = segment(noise * np.where(np.arange(128) < 64, *contrasts), 2)
+    fainter = 1 if contrasts[0] < contrasts[1] else 2
+    assert (labels[:, :60] == fainter).mean() > 0.97
+    assert (labels[:, 68:] == 3 - fainter).mean() > 0.97
+
+
+def test_one_or_two_threads_give_the_same_labels(tmp_path, mosaic):
+    np.save(tmp_path / "image.npy", mosaic[0])
+    code = (
+        "import sys, numpy, cv2, texseg; cv2.setNumThreads(int(sys.argv[2]));"
+        "image = numpy.load(sys.argv[1] + '/image.npy');"
+        "labels = texseg.segment(numpy.tile(image, (2, 2)), 3);"
+        "numpy.save(sys.argv[1] + '/' + sys.argv[2] + '.npy', labels)"
+    )
+    for threads in ("1", "2"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = dict.fromkeys(names, threads) | {"PATH": ""}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path), threads], env=environment, check=True)
+    one, two = (np.load(tmp_path / f"{threads}.npy") for threads in ("1", "2"))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_the_image_the_mask_and_global_random_numbers_are_left_alone(mosaic):
+    image = mosaic[0].astype(float)
+    image[3, 3] = np.nan
+    mask = hole(image.shape).astype(np.uint8)
+    copies, state = (image.copy(), mask.copy()), np.random.get_state()[1].copy()  # noqa: NPY002
+    with pytest.warns(UserWarning, match="1 non-finite pixels treated as no data"):
+        segment(image, K, mask=mask, min_size=20)
+    np.testing.assert_array_equal(image, copies[0])
+    np.testing.assert_array_equal(mask, copies[1])
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+# ---- no data -----------------------------------------------------------------------------------------------
+
+
+def test_pixels_without_data_get_zero_and_all_others_a_label(mosaic):
+    image, truth = mosaic
+    mask = hole(image.shape)
+    model = TextureSegmenter(K).fit(image, mask=mask)
+    np.testing.assert_array_equal(model.labels_ == 0, ~mask)
+    assert accuracy(model.labels_, truth) > 0.97
+    assert (model.confidence_[~mask] == 0).all()
+    proba = model.predict_proba(image, mask=mask)
+    assert not proba[~mask].any()
+    np.testing.assert_allclose(proba[mask].sum(axis=-1), 1, rtol=1e-5)
+    near = mask & ~np.pad(mask, 3, mode="edge")[6:, 3:-3]
+    assert near.any()
+
+
+def test_the_same_hole_as_mask_nan_and_nodata_value(mosaic):
+    image = mosaic[0].astype(np.float32)
+    mask = hole(image.shape)
+    reference = segment(image, K, mask=mask)
+    np.testing.assert_array_equal(segment(np.where(mask, image, -9999), K, nodata=-9999), reference)
+    np.testing.assert_array_equal(segment(image, K, mask=mask * 255), reference)
+    with pytest.warns(UserWarning, match="2250 non-finite pixels treated as no data"):
+        labels = segment(np.where(mask, image, np.nan), K)
+    np.testing.assert_array_equal(labels, reference)
+
+
+def test_what_hides_under_the_mask_changes_nothing(mosaic):
+    image, mask = mosaic[0], hole(mosaic[0].shape)
+    other = np.where(mask, image, 255 - image)
+    np.testing.assert_array_equal(segment(image, K, mask=mask), segment(other, K, mask=mask))
+
+
+def test_no_class_is_spent_on_a_stripe_without_data(mosaic):
+    image, truth = mosaic
+    stripe = image.copy()
+    stripe[:, 60:90] = 0
+    labels = segment(stripe, K, nodata=0)
+    assert (labels[:, 60:90] == 0).all()
+    assert accuracy(labels, truth) > 0.96
+
+
+def test_a_single_valid_pixel_is_one_segment(mosaic):
+    mask = np.zeros(mosaic[0].shape, bool)
+    mask[60, 70] = True
+    with pytest.warns(UserWarning, match="2 segments asked, 1 found"):
+        labels = segment(mosaic[0], 2, mask=mask)
+    assert labels[60, 70] == 1
+    assert labels.sum() == 1
+
+
+# ---- degenerate images -------------------------------------------------------------------------------------
+
+
+def test_one_segment_is_everything(mosaic):
+    model = TextureSegmenter(1).fit(mosaic[0])
+    assert (model.labels_ == 1).all()
+    assert (model.confidence_ == 1).all()
+    assert model.n_segments_ == 1
+
+
+@pytest.mark.parametrize("value", [np.uint8(0), np.uint8(128), np.float32(1e6), 0.1])
+@pytest.mark.parametrize("preset", ["default", "plain"])
+def test_a_constant_image_is_one_segment_with_a_warning(value, preset):
+    image = np.full((64, 80), value)
+    with pytest.warns(UserWarning, match="3 segments asked, 1 found"):
+        labels = segment(image, 3, preset=preset)
+    assert (labels == 1).all()
+    assert (segment(image, 1, preset=preset) == 1).all()
+
+
+def test_more_segments_than_there_are_textures_keep_numbers_without_gaps():
+    image = np.zeros((64, 80))
+    image[:, 40:] = np.random.default_rng(0).standard_normal((64, 40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = TextureSegmenter(30).fit(image)
+    assert np.unique(model.labels_).tolist() == list(range(1, model.n_segments_ + 1))
+    assert len(model.profiles_) == model.n_segments_
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (2, 2), (5, 192), (8, 8), (17, 30)])
+def test_images_smaller_than_the_filters_give_labels_or_a_sentence(shape):
+    image = np.random.default_rng(0).standard_normal(shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            labels = segment(image, 2)
+        except ValueError as error:
+            assert "smaller than" in str(error)
+        else:
+            assert labels.shape == shape
+            assert labels.min() == 1
+
+
+# ---- the estimator -----------------------------------------------------------------------------------------
+
+
+def test_the_training_image_is_predicted_as_it_was_labelled(mosaic, fitted):
+    image = mosaic[0]
+    np.testing.assert_array_equal(fitted.predict(image), fitted.labels_)
+    mask = hole(image.shape)
+    model = TextureSegmenter(K, min_size=40).fit(image, mask=mask)
+    np.testing.assert_array_equal(model.predict(image, mask=mask), model.labels_)
+
+
+def test_textures_are_found_again_in_other_images(fitted, make_mosaic, mosaic):
+    names = np.array([(fitted.labels_[mosaic[1] == t]).mean().round() for t in (1, 2, 3)])
+    for shape, seed in (((128, 144), 5), ((200, 96), 6)):
+        image, truth = make_mosaic(shape, seed)
+        assert (fitted.predict(image) == names[truth - 1]).mean() > 0.96
+
+
+def test_probabilities_sum_to_one_and_belong_to_the_labels(mosaic, fitted):
+    proba = fitted.predict_proba(mosaic[0])
+    assert proba.shape == (*mosaic[0].shape, K)
+    assert proba.min() >= 0
+    np.testing.assert_allclose(proba.sum(axis=-1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(proba.argmax(axis=-1) + 1, fitted.labels_)
+    np.testing.assert_allclose(proba.max(axis=-1), fitted.confidence_, rtol=1e-5)
+
+
+def test_what_was_learned_is_described(fitted):
+    assert fitted.n_segments_ == K
+    assert fitted.profiles_.shape[:2] == (K, len(fitted.channel_names_))
+    np.testing.assert_allclose(fitted.profiles_.sum(axis=-1), 1, rtol=1e-4)
+    assert all(record.phase for record in fitted.history_)
+    assert len(fitted.history_) >= 1
+
+
+def test_several_images_have_their_textures_in_common(mosaic, make_mosaic):
+    second, truth = make_mosaic((160, 96), 9)
+    images, truths = [mosaic[0], second], [mosaic[1], truth]
+    model = TextureSegmenter(K).fit(images)
+    assert [labels.shape for labels in model.labels_] == [(128, 144), (160, 96)]
+    joined = np.concatenate([labels.ravel() for labels in model.labels_])
+    assert accuracy(joined[None], np.concatenate([t.ravel() for t in truths])[None]) > 0.96
+    for labels, predicted in zip(model.labels_, model.predict(images), strict=True):
+        np.testing.assert_array_equal(labels, predicted)
+    np.testing.assert_array_equal(model.predict(second), model.labels_[1])
+    assert [p.shape for p in model.predict_proba(images)] == [(128, 144, K), (160, 96, K)]
+    assert [c.shape for c in model.confidence_] == [(128, 144), (160, 96)]
+
+
+def test_a_list_of_one_image_is_that_image(mosaic, fitted):
+    model = TextureSegmenter(K).fit([mosaic[0]])
+    assert isinstance(model.labels_, list)
+    np.testing.assert_array_equal(model.labels_[0], fitted.labels_)
+
+
+def test_several_images_have_a_mask_each(mosaic):
+    image, mask = mosaic[0], hole(mosaic[0].shape)
+    one, two = TextureSegmenter(K).fit([image, image], mask=[mask, None]).labels_
+    np.testing.assert_array_equal(one == 0, ~mask)
+    assert (two > 0).all()
+
+
+def test_estimator_conventions(mosaic, fitted):
+    model = clone(TextureSegmenter(K, min_size=5, wavelengths=(3.0, 6.0)))
+    assert model.get_params()["min_size"] == 5
+    assert model.get_params()["wavelengths"] == (3.0, 6.0)
+    np.testing.assert_array_equal(TextureSegmenter(K).fit_predict(mosaic[0]), fitted.labels_)
+    for method in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(TextureSegmenter(K), method)(mosaic[0])
+    with pytest.raises(NotFittedError):
+        TextureSegmenter(K).save("nowhere.texseg")
+
+
+@pytest.mark.parametrize("preset", ["default", "plain"])
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_saved_model_predicts_the_same(tmp_path, mosaic, preset, colour):
+    image = np.stack([mosaic[0], mosaic[0].T.reshape(128, 144), mosaic[0][::-1]], -1) if colour else mosaic[0]
+    model = TextureSegmenter(
+        K, preset=preset, channel_axis=-1 if colour else None, smoothness=0.7, min_size=9, nodata=0
+    ).fit(image)
+    path = tmp_path / "model.texseg"
+    model.save(path)
+    loaded = TextureSegmenter.load(path)
+    np.testing.assert_array_equal(loaded.predict(image), model.labels_)
+    np.testing.assert_array_equal(loaded.predict_proba(image), model.predict_proba(image))
+    np.testing.assert_array_equal(loaded.profiles_, model.profiles_)
+    assert loaded.channel_names_ == model.channel_names_
+    assert loaded.n_segments_ == model.n_segments_
+    for name in ("preset", "channel_axis", "smoothness", "min_size", "nodata"):
+        assert getattr(loaded, name) == getattr(model, name)
+    model.save(tmp_path / "again.texseg")
+    assert (tmp_path / "again.texseg").read_bytes() == path.read_bytes()
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    with pytest.raises(ModelFileError, match="no such model file"):
+        TextureSegmenter.load(tmp_path / "absent.texseg")
+
+
+def test_small_parts_are_merged(mosaic):
+    from skimage.measure import label as connected_components
+
+    labels = segment(mosaic[0], K, smoothness=0, min_size=60)
+    sizes = np.bincount(connected_components(labels, connectivity=1).ravel())[1:]
+    assert sizes.min() >= 60
+    scattered = segment(mosaic[0], K, smoothness=0)
+    assert np.bincount(connected_components(scattered, connectivity=1).ravel())[1:].min() < 60
+
+
+# ---- callbacks ---------------------------------------------------------------------------------------------
+
+
+def test_a_callback_is_told_every_phase_in_order(mosaic, fitted):
+    told = []
+    model = TextureSegmenter(K, callback=told.append).fit(mosaic[0])
+    phases = list(dict.fromkeys(progress.phase for progress in told))
+    assert phases[0] == "filters"
+    assert phases[-1] == "boundaries"
+    assert set(phases) >= {"filters", "starts", "clusters", "boundaries"}
+    np.testing.assert_array_equal(model.labels_, fitted.labels_)
+
+
+@pytest.mark.parametrize("phase", ["filters", "clusters", "boundaries"])
+def test_an_exception_of_the_callback_ends_the_fit(mosaic, phase):
+    def stop(progress):
+        if progress.phase == phase:
+            raise KeyboardInterrupt(phase)
+
+    model = TextureSegmenter(K, callback=stop)
+    with pytest.raises(KeyboardInterrupt, match=phase):
+        model.fit(mosaic[0])
+    assert not hasattr(model, "labels_")
+    with pytest.raises(NotFittedError):
+        TextureSegmenter(K).predict(mosaic[0])
+
+
+# ---- refusals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_segments": 0}, "n_segments must be a whole number from 1 to 255, got 0"),
+        ({"n_segments": -2}, "n_segments must be a whole number .* got -2"),
+        ({"n_segments": 256}, "n_segments must be a whole number .* got 256"),
+        ({"n_segments": 2.0}, "n_segments must be a whole number .* got 2.0"),
+        ({"n_segments": True}, "n_segments must be a whole number .* got True"),
+        ({"n_segments": "3"}, "n_segments must be a whole number .* got '3'"),
+        ({"smoothness": -1}, "smoothness must be at least 0, got -1"),
+        ({"smoothness": np.nan}, "smoothness must be at least 0, got nan"),
+        ({"min_size": -5}, "min_size must be at least 0 pixels, got -5"),
+        ({"preset": "best"}, "preset must be one of .*accurate.*default.*plain, got 'best'"),
+        ({"n_orientations": 0}, "n_orientations must be at least 1, got 0"),
+        ({"n_bins": 0}, "n_bins must be at least 1, got 0"),
+        ({"n_starts": 0}, "n_starts must be at least 1, got 0"),
+        ({"cell": 0}, "cell must be at least 1, got 0"),
+        ({"patch_weight": -1}, "patch_weight must be at least 0, got -1"),
+        ({"wavelengths": (1.5,)}, r"wavelengths must be above 2 pixels"),
+    ],
+)
+def test_parameters_are_checked_before_anything_is_computed(mosaic, parameters, message):
+    told = []
+    model = TextureSegmenter(**({"n_segments": K, "callback": told.append} | parameters))
+    with pytest.raises(ValueError, match=message):
+        model.fit(mosaic[0])
+    assert all(progress.phase == "filters" for progress in told)
+
+
+@pytest.mark.parametrize(
+    ("image", "error", "message"),
+    [
+        (np.ones((2, 3, 4, 5)), ValueError, r"got shape \(2, 3, 4, 5\)"),
+        (np.ones((0, 7)), ValueError, r"image is empty, got shape \(0, 7\)"),
+        (np.ones((9, 9), complex), TypeError, "real numbers, got dtype complex128"),
+        (np.array([["a"] * 9] * 9), TypeError, "real numbers, got dtype <U1"),
+        (np.array([[None] * 9] * 9), TypeError, "real numbers, got dtype object"),
+        (np.full((9, 9), np.nan), ValueError, "no valid pixels"),
+        ([], ValueError, "one image or more"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_a_sentence(image, error, message):
+    with pytest.raises(error, match=message):
+        segment(image, 2)
+
+
+def test_masks_must_match(mosaic):
+    image = mosaic[0]
+    with pytest.raises(ValueError, match=r"mask shape \(144, 128\) does not match image \(128, 144\)"):
+        segment(image, 2, mask=np.ones((144, 128)))
+    with pytest.raises(ValueError, match="no valid pixels"):
+        segment(image, 2, mask=np.zeros(image.shape))
+    with pytest.raises(ValueError, match="a mask each; got 2, 1"):
+        segment([image, image], 2, mask=[None])
+
+
+def test_bands_must_match(mosaic, fitted):
+    rng = np.random.default_rng(0)
+    rgb, four = rng.random((64, 64, 3)), rng.random((64, 64, 4))
+    with pytest.raises(ValueError, match=r"same number of bands, got \[3, 4\]"):
+        TextureSegmenter(2, channel_axis=-1).fit([rgb, four])
+    model = TextureSegmenter(2, channel_axis=-1).fit(rgb)
+    with pytest.raises(ValueError, match=r"fitted on images with 3 band\(s\), got one with 4"):
+        model.predict(four)
+    with pytest.raises(ValueError, match="image must have 2 axes"):
+        fitted.predict(rgb)
+
+
+def test_the_package_names_what_it_promises():
+    assert {"segment", "TextureSegmenter", "match_labels"} <= set(texseg.__all__)
