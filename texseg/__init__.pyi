@@ -4,6 +4,7 @@ from . import plot as plot
 from . import report as report
 from . import synth as synth
 from .io.read import read_image as read_image
+from .io.read import read_labels as read_labels
 from .io.write import write_labels as write_labels
 from .metrics import match_labels as match_labels
 from .progress import ProgressBar as ProgressBar
