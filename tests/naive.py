@@ -209,7 +209,8 @@ def hacm_step(n, rho, tau, q, beta=1.0):
                     new_q[v, j] += n[i, j] * posterior[v] * Q[i, k]
                     by_row[i, k, v] += n[i, j] * posterior[v]
                     by_cluster[k, v] += n[i, j] * posterior[v] * Q[i, k]
-    by_row = by_row / by_row.sum(axis=2, keepdims=True)
+    seen = n.sum(axis=1) > 0
+    by_row[seen] /= by_row[seen].sum(axis=2, keepdims=True)
     by_cluster = by_cluster / by_cluster.sum(axis=1, keepdims=True)
     return Q.mean(axis=0), by_row, by_cluster, new_q / new_q.sum(axis=1, keepdims=True), Q
 

@@ -32,7 +32,7 @@ __all__ = [
     "last_of",
 ]
 
-ETA_GROWTH = 1.2
+ETA_GROWTH = 1.4
 """Factor by which over-relaxation grows while it succeeds."""
 
 CALM_STEPS = 3

@@ -20,7 +20,7 @@ from texseg.posteriors import Floats, Posterior, SoftMax
 FLOOR = 1e-12
 """Probabilities below this count as this much inside logarithms, so that no count is impossible."""
 
-RELAX_FLOOR = 0.1
+RELAX_FLOOR = 0.5
 """An over-relaxed step leaves every probability at least this fraction of what the plain step gives."""
 
 

@@ -1,0 +1,320 @@
+"""One step of every model against the memo's formulas as plain loops, on every kind of count matrix."""
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from texseg.counts import WindowedCounts
+from texseg.models.acm import (
+    HistogramClustering,
+    PredictiveHistogramClustering,
+    Profiles,
+    saturated_scores,
+)
+from texseg.models.base import normalise
+from texseg.models.hacm import HierarchicalClustering, Hierarchy, ObjectHierarchy, Tree
+from texseg.models.pmm import ProductAspectModel, ProductAspects
+from texseg.models.scm import TwoSidedClustering, association, mutual_information
+from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel
+from texseg.posteriors import ArgMax
+
+BETAS = [1.0, 0.6]
+
+
+def counts(seed=0, shape=(7, 5)):
+    """Small counts with zeros, an empty row and an empty column."""
+    n = np.random.RandomState(seed).poisson(1.5, shape).astype(float)
+    n[2], n[:, 3] = 0, 0
+    return n
+
+
+def distributions(rng, *shape):
+    return rng.dirichlet(np.ones(shape[-1]), size=shape[:-1])
+
+
+def image_counts():
+    """A windowed image operator and the explicit matrix it stands for."""
+    bins = np.random.RandomState(1).randint(0, 4, (2, 4, 5)).astype(np.uint8)
+    implicit = WindowedCounts(bins, window=3, n_bins=4, normalize=False)
+    return implicit, implicit @ np.eye(8)
+
+
+def kinds_of(n):
+    return {"dense": n, "csr": sp.csr_array(n), "csc": sp.csc_array(n)}
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
+def test_smm(kind, beta):
+    n, rng = counts(), np.random.RandomState(0)
+    params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
+    result = AspectModel().step(kinds_of(n)[kind], params, beta)
+    pi, p, q, F = naive.smm_step(n, *params, beta)
+    for ours, theirs in zip(result.params, (pi, p, q), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-300)
+    assert result.free_energy == pytest.approx(F, rel=1e-10)
+
+
+def test_smm_free_energy_at_beta_1_is_the_likelihood():
+    n, rng = counts(), np.random.RandomState(0)
+    params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
+    assert AspectModel().step(n, params, 1.0).free_energy == pytest.approx(-naive.smm_likelihood(n, *params))
+
+
+def test_smm_likelihood_is_a_sum_of_cross_entropies():
+    """Eq. 13, with p_i = n_i / L; the printed sign of a(S) is wrong."""
+    n = counts()
+    columns = distributions(np.random.RandomState(0), 2, 5)
+    params = Aspects(np.full(2, 0.5), np.tile(n.sum(1) / n.sum(), (2, 1)), columns)
+    params = AspectModel().step(n, params, 1.0).params
+    likelihood = -AspectModel().step(n, params, 1.0).free_energy
+    mixing, q = AspectModel().prediction(params)
+    rows = [i for i in range(7) if n[i].sum()]
+    totals = n.sum(axis=1)
+    p = params.weights @ params.rows
+    a = sum(naive.kl(n[i] / totals[i], np.ones(5)) * totals[i] for i in rows)
+    divergence = sum(totals[i] * naive.kl(n[i] / totals[i], mixing[i] @ q) for i in rows)
+    np.testing.assert_allclose(p, totals / n.sum())
+    assert likelihood == pytest.approx(-divergence + sum(totals[i] * np.log(p[i]) for i in rows) + a)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_smm_predictive(beta):
+    n, rng = counts(), np.random.RandomState(0)
+    params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
+    result = PredictiveAspectModel().step(sp.csr_array(n), params, beta)
+    R = np.zeros((7, 5, 3))
+    for i, j in zip(*np.nonzero(n), strict=True):
+        R[i, j] = naive.smm_responsibility(*params, i, j, beta)
+    expected = naive.smm_predictive_posteriors(n, R, beta)
+    np.testing.assert_allclose(result.posteriors[0], expected[np.nonzero(n)], rtol=1e-9)
+    second = PredictiveAspectModel().step(sp.csr_array(n), result.params, beta, result.posteriors)
+    np.testing.assert_allclose(second.params.weights, np.einsum("ij,ijk->k", n, expected) / n.sum())
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_pmm(kind, beta):
+    n, rng = counts(), np.random.RandomState(0)
+    params = ProductAspects(
+        rng.dirichlet(np.ones(6)).reshape(2, 3), distributions(rng, 2, 7), distributions(rng, 3, 5)
+    )
+    result = ProductAspectModel().step(kinds_of(n)[kind], params, beta)
+    pi, p, q, F = naive.pmm_step(n, *params, beta)
+    for ours, theirs in zip(result.params, (pi, p, q), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-300)
+    assert result.free_energy == pytest.approx(F, rel=1e-10)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr", "image"])
+def test_acm(kind, beta):
+    rng = np.random.RandomState(0)
+    if kind == "image":
+        matrix, n = image_counts()
+        groups = matrix.groups
+        q = np.concatenate([distributions(rng, 3, 4), distributions(rng, 3, 4)], axis=1)
+        tolerance = 1e-5
+    else:
+        n = counts()
+        matrix, groups, q, tolerance = kinds_of(n)[kind], np.zeros(5, int), distributions(rng, 3, 5), 1e-10
+    params = Profiles(q, rng.dirichlet(np.ones(3)))
+    result = HistogramClustering().step(matrix, params, beta)
+    Q = naive.acm_posteriors(n, *params, beta)
+    np.testing.assert_allclose(result.posteriors, Q, atol=tolerance)
+    np.testing.assert_allclose(result.params.profiles, naive.acm_profiles(n, Q, groups), atol=tolerance)
+    np.testing.assert_allclose(result.params.weights, Q.mean(axis=0), atol=tolerance)
+    F = naive.acm_free_energy(n, *params, Q, beta)
+    assert result.free_energy == pytest.approx(F, rel=tolerance)
+
+
+def test_acm_hard_takes_the_nearest_profile():
+    n = counts(shape=(20, 5))
+    n[2] = 1.0  # the nearest profile of an empty row is not defined
+    params = Profiles(distributions(np.random.RandomState(0), 3, 5), np.ones(3) / 3)
+    Q = HistogramClustering(ArgMax()).step(n, params, 1.0).posteriors
+    np.testing.assert_array_equal(Q, naive.acm_hard(n, params.profiles))
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "image"])
+def test_acm_predictive_leaves_the_row_out(kind):
+    matrix, n = image_counts() if kind == "image" else (kinds_of(counts())[kind], counts())
+    groups = getattr(matrix, "groups", np.zeros(n.shape[1], int))
+    rng = np.random.RandomState(0)
+    Q, rho = rng.dirichlet(np.ones(2), size=len(n)), np.array([0.3, 0.7])
+    result = PredictiveHistogramClustering().step(matrix, Profiles(None, rho), 0.8, Q)
+    for i in (0, 4):
+        others = np.delete(np.arange(len(n)), i)
+        S = Q[others].T @ n[others]
+        totals = np.array([[S[k, groups == groups[j]].sum() for j in range(n.shape[1])] for k in range(2)])
+        h = [sum(n[i, j] * np.log(S[k, j] / totals[k, j]) for j in np.flatnonzero(n[i])) for k in range(2)]
+        weights = rho * np.exp(0.8 * (np.array(h) - max(h)))
+        np.testing.assert_allclose(result.posteriors[i], weights / weights.sum(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "image"])
+def test_saturated_scores_are_row_entropies(kind):
+    matrix, n = image_counts() if kind == "image" else (kinds_of(counts())[kind], counts())
+    groups = getattr(matrix, "groups", np.zeros(n.shape[1], int))
+    expected = [
+        sum(n[i, j] * np.log(n[i, j] / n[i, groups == groups[j]].sum()) for j in np.flatnonzero(n[i]))
+        for i in range(len(n))
+    ]
+    np.testing.assert_allclose(saturated_scores(matrix), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_scm(kind, beta):
+    n, rng = counts(), np.random.RandomState(0)
+    rows, columns = rng.dirichlet(np.ones(2), size=7), rng.dirichlet(np.ones(3), size=5)
+    model = TwoSidedClustering()
+    start = model.start_from(kinds_of(n)[kind], rows, columns)
+    c, joint = naive.scm_association(n, rows, columns)
+    np.testing.assert_allclose(association(start), c)
+    np.testing.assert_allclose(start.joint, joint)
+    result = model.step(kinds_of(n)[kind], start, beta)
+    rho, sigma = rows.mean(axis=0), columns.mean(axis=0)
+    new_rows = naive.scm_side(n, columns, np.log(c), rho, beta)
+    c, _ = naive.scm_association(n, new_rows, columns)
+    new_columns = naive.scm_side(n.T, new_rows, np.log(c).T, sigma, beta)
+    np.testing.assert_allclose(result.posteriors.rows, new_rows)
+    np.testing.assert_allclose(result.posteriors.columns, new_columns)
+    F = naive.scm_free_energy(n, new_rows, new_columns, np.log(c), rho, sigma, beta)
+    assert result.free_energy == pytest.approx(F)
+
+
+def test_scm_hard_free_energy_is_the_mutual_information_at_convergence():
+    n = np.kron(np.array([[5.0, 1.0], [1.0, 7.0]]), np.ones((4, 3)))
+    rows, columns = np.repeat(np.eye(2), 4, axis=0), np.repeat(np.eye(2), 3, axis=0)
+    model = TwoSidedClustering(ArgMax())
+    result = model.step(n, model.start_from(n, rows, columns), 1.0)
+    expected = n.sum() * mutual_information(result.params.joint)
+    assert -result.free_energy == pytest.approx(expected)
+
+
+TREE = Tree([-1, 0, 0, 1, 1])
+
+
+def expand(tree, tau):
+    """From shares along the paths (K, D) to shares of nodes (K, V)."""
+    out = np.zeros((len(tree.leaves), len(tree.parents)))
+    for k, d in zip(*np.nonzero(tree.on_path), strict=True):
+        out[k, tree.paths[k, d]] = tau[k, d]
+    return out
+
+
+def hierarchy(rng, M=5):
+    vertical = TREE.on_path * rng.uniform(0.2, 1, (3, 3))
+    return Hierarchy(rng.dirichlet(np.ones(3)), normalise(vertical), distributions(rng, 5, M))
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_hacm_with_mixing_of_each_cluster(kind, beta):
+    n = counts()
+    params = hierarchy(np.random.RandomState(0))
+    tau = np.repeat(expand(TREE, params.vertical)[None], 7, axis=0)
+    rho, _, tau_new, q, Q = naive.hacm_step(n + 0.0, params.weights, tau, params.nodes, beta)
+    result = HierarchicalClustering(tree=TREE).step(kinds_of(n)[kind], params, beta)
+    np.testing.assert_allclose(result.posteriors, Q)
+    np.testing.assert_allclose(result.params.weights, rho)
+    np.testing.assert_allclose(expand(TREE, result.params.vertical), tau_new, atol=1e-10)
+    np.testing.assert_allclose(result.params.nodes, q, atol=1e-10)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_hacm_with_mixing_of_each_row(kind, beta):
+    n, rng = counts(), np.random.RandomState(0)
+    n[2] = [1, 0, 2, 0, 1]  # a row without counts has no mixing of its own
+    params = hierarchy(rng)
+    vertical = normalise(TREE.on_path * rng.uniform(0.2, 1, (7, 3, 3)))
+    params = params._replace(vertical=vertical)
+    tau = np.array([expand(TREE, row) for row in vertical])
+    rho, tau_new, _, q, Q = naive.hacm_step(n, params.weights, tau, params.nodes, beta)
+    result = ObjectHierarchy(tree=TREE).step(kinds_of(n)[kind], params, beta)
+    np.testing.assert_allclose(result.posteriors, Q)
+    np.testing.assert_allclose(result.params.weights, rho)
+    np.testing.assert_allclose([expand(TREE, row) for row in result.params.vertical], tau_new)
+    np.testing.assert_allclose(result.params.nodes, q)
+
+
+def test_hacm_of_rows_starts_where_that_of_clusters_ends():
+    n, params = counts(), hierarchy(np.random.RandomState(0))
+    shared = HierarchicalClustering(tree=TREE).step(n, params, 0.7)
+    own = ObjectHierarchy(tree=TREE)
+    single = own.step(n, own.refine(params, len(n)), 0.7)
+    np.testing.assert_allclose(single.posteriors, shared.posteriors)
+    assert single.free_energy == pytest.approx(shared.free_energy)
+
+
+# ---- limits
+
+
+def test_pmm_with_diagonal_mixing_is_smm():
+    n, rng = counts(), np.random.RandomState(0)
+    pi, p, q = rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5)
+    product = ProductAspectModel().step(n, ProductAspects(np.diag(pi), p, q), 0.8)
+    aspects = AspectModel().step(n, Aspects(pi, p, q), 0.8)
+    np.testing.assert_allclose(product.params.mixing, np.diag(aspects.params.weights))
+    np.testing.assert_allclose(product.params.rows, aspects.params.rows)
+    np.testing.assert_allclose(product.params.columns, aspects.params.columns)
+    assert product.free_energy == pytest.approx(aspects.free_energy)
+
+
+def test_hacm_with_all_weight_on_the_leaves_is_acm():
+    n, rng = counts(), np.random.RandomState(0)
+    q, rho = distributions(rng, 3, 5), rng.dirichlet(np.ones(3))
+    nodes = np.zeros((5, 5))
+    nodes[TREE.leaves] = q
+    nodes[:2] = 0.2
+    leaves_only = (TREE.paths == TREE.leaves[:, None]).astype(float)
+    model = HierarchicalClustering(tree=TREE, learn_vertical=False)
+    tree_step = model.step(n, Hierarchy(rho, leaves_only, nodes), 0.8)
+    flat_step = HistogramClustering().step(n, Profiles(q, rho), 0.8)
+    np.testing.assert_allclose(tree_step.posteriors, flat_step.posteriors)
+    np.testing.assert_allclose(tree_step.params.nodes[TREE.leaves], flat_step.params.profiles)
+    assert tree_step.free_energy == pytest.approx(flat_step.free_energy)
+
+
+def test_acm_at_zero_temperature_is_hard_acm():
+    n = counts(shape=(20, 5))
+    params = Profiles(distributions(np.random.RandomState(0), 3, 5), np.ones(3) / 3)
+    soft = HistogramClustering().step(n, params, 1e4).posteriors
+    hard = HistogramClustering(ArgMax()).step(n, params, 1.0).posteriors
+    has_counts = n.sum(axis=1) > 0
+    np.testing.assert_allclose(soft[has_counts], hard[has_counts], atol=1e-12)
+
+
+def test_scm_with_a_column_cluster_for_each_column_is_acm():
+    n, rng = counts(), np.random.RandomState(0)
+    n[:, 3] = 1.0
+    rows = rng.dirichlet(np.ones(2), size=7)
+    two_sided = TwoSidedClustering()
+    ours = two_sided.step(n, two_sided.start_from(n, rows, np.eye(5)), 0.8)
+    flat = HistogramClustering()
+    params = flat.m_step(flat.stats(n, rows), np.zeros(5, int))
+    np.testing.assert_allclose(ours.posteriors.rows, flat.step(n, params, 0.8).posteriors)
+
+
+def test_one_cluster_is_the_marginal():
+    n = counts()
+    marginal = n.sum(axis=0) / n.sum()
+    flat = HistogramClustering()
+    np.testing.assert_allclose(flat.initial(n, 1, np.random.RandomState(0)).profiles[0], marginal)
+    aspect = AspectModel().step(n, AspectModel().initial(n, 1, np.random.RandomState(0)), 0.7).params
+    np.testing.assert_allclose(aspect.columns[0], marginal)
+    np.testing.assert_allclose(aspect.rows[0], n.sum(axis=1) / n.sum())
+
+
+def test_trees_say_what_they_need():
+    with pytest.raises(ValueError, match="must begin with -1"):
+        Tree([0, 0])
+    with pytest.raises(ValueError, match="must begin with -1"):
+        Tree([-1, 2, 0])
+    with pytest.raises(ValueError, match="leaves must be the nodes without children"):
+        Tree([-1, 0, 0], [1])
+    with pytest.raises(ValueError, match="at least one cluster"):
+        Tree.balanced(0)
