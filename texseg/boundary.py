@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
-from texseg.posteriors import soft_max
 from texseg.pyramid import CellGrid
 
 __all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
@@ -87,7 +86,10 @@ def pixel_posteriors(
     sigma: float = 8.0,
     mask: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Mean field of a Potts model over pixels, begun at the cells' posteriors.
+    """Mean field of a Potts model over the pixels near borders, begun at the cells' posteriors.
+
+    Pixels that are two cells or more away from any border between cells keep their cell's posterior: a
+    small window tells two textures apart at their border, but not always a texture from its own parts.
 
     Parameters
     ----------
@@ -107,35 +109,40 @@ def pixel_posteriors(
         Sums to one over K.
     """
     K, H, W = scores.shape
-    flat = scores.reshape(K, -1).T
     if smoothness <= 0:
-        return _as_planes(soft_max(np.ascontiguousarray(flat))[0], scores.shape)
+        return _soft_max_rows(scores.reshape(K, -1).copy()).reshape(scores.shape)
+    posteriors = np.ascontiguousarray(grid.to_pixels(cell_posteriors).transpose(2, 0, 1))
+    band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
+    flat = posteriors.reshape(K, -1)
+    local = scores.reshape(K, -1)[:, band]
     small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
-    planes = grid.to_pixels(cell_posteriors).transpose(2, 0, 1)
-    for strength, n_sweeps in _SWEEPS:
+    for strength, n_sweeps in _SWEEPS if len(band) else ():
         for _ in range(n_sweeps):
-            logits = scores.copy()
+            logits = local.copy()
             for k in range(K):
-                plane = planes[k] if mask is None else planes[k] * mask
-                reduced = cv2.resize(np.ascontiguousarray(plane), small, interpolation=cv2.INTER_AREA)
-                reduced = cv2.GaussianBlur(
-                    reduced, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT
-                )
-                field = cv2.resize(reduced, (W, H), interpolation=cv2.INTER_LINEAR)
-                logits[k] += (strength * smoothness) * field
-            planes = _soft_max_planes(logits)
-    return planes
+                plane = posteriors[k] if mask is None else posteriors[k] * mask
+                field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+                field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
+                field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
+                logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
+            flat[:, band] = _soft_max_rows(logits)
+    return posteriors
 
 
-def _soft_max_planes(logits: Floats) -> Floats:
+def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
+    """Cells at most one cell away from one that touches a cell of another label, shape (cells,)."""
+    labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
+    square = np.ones((3, 3), np.uint8)
+    border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
+    return cv2.dilate(border, square).astype(bool).ravel()
+
+
+def _soft_max_rows(logits: Floats) -> Floats:
+    """Normalise exponentials over the first axis, in place."""
     logits -= logits.max(axis=0)
     np.exp(logits, out=logits)
     logits /= logits.sum(axis=0)
     return logits
-
-
-def _as_planes(table: Floats, shape: tuple[int, ...]) -> Floats:
-    return np.ascontiguousarray(table.T).reshape(shape)
 
 
 def merge_small(

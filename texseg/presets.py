@@ -34,6 +34,10 @@ class Settings:
     """Sides of the windows of the starts: for channels up to 8 pixels of wavelength, and above."""
     n_starts: int = 24
     """Runs of the hard ACM from different seeds, for up to five clusters; more clusters get more."""
+    n_exchanges: int = 3
+    """Rounds in which one cluster of the best run is split and two others are merged, at most."""
+    n_moves: int = 6
+    """Such moves that are tried in a round."""
     potts: PottsSettings = PottsSettings()
     boundary_sigma: float = 8.0
     """Standard deviation of the Gaussian neighbourhood of pixels."""

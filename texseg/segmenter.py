@@ -19,7 +19,7 @@ from texseg.features import Features, encode, learn_features
 from texseg.gabor import GaborBank
 from texseg.modelfile import load_model, save_model
 from texseg.presets import Settings, settings_for
-from texseg.starts import fit_potts, hard_starts
+from texseg.starts import exchange_starts, fit_potts, hard_starts
 from texseg.textures import (
     CellTextures,
     Scene,
@@ -322,6 +322,14 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self._tell("clusters", 0, 1)
         candidates = fit_potts(cells, starts, potts)
         best = max(candidates, key=lambda candidate: candidate.gain)
+        for _ in range(settings.n_exchanges):
+            moves = exchange_starts(windows, best.profiles, settings.n_moves, generator)
+            moved = fit_potts(cells, moves, potts) if len(moves) else []
+            candidates += moved
+            better = max([best, *moved], key=lambda candidate: candidate.gain)
+            if better is best:
+                break
+            best = better
         self.history_ = [
             Record("candidate", step, potts.beta, -c.gain, K, 0) for step, c in enumerate(candidates)
         ]

@@ -32,6 +32,7 @@ __all__ = [
     "PottsSettings",
     "Sites",
     "border_measure",
+    "exchange_starts",
     "fit_potts",
     "hard_starts",
     "interior_gain",
@@ -49,6 +50,8 @@ _TRIALS = 3  # candidates a seed is chosen from
 _CALM = 0.6  # share of the sites that count as far from borders
 _STEADY = 0.998  # share of labels that stay when a run has converged
 _SAME = 0.97  # starts that agree on this share of the sites are the same
+_DIVISIBLE = 8  # windows that a cluster must hold to be split
+_HALVING_STEPS = 4
 _MARGIN = 1.0  # cells farther than this from a border cell are interior
 _EXTRAPOLATION = 2.0  # how far the interior of a cluster may stand for the whole
 
@@ -208,6 +211,61 @@ def _distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
         else:
             kept.append(s)
     return kept
+
+
+def exchange_starts(windows: Sites, profiles: Floats, n_moves: int, rng: np.random.Generator) -> Floats:
+    """Neighbours of a solution: one cluster split, two others merged.
+
+    The moves whose split gains most over what the merge loses, on windowed histograms and hard assignments.
+
+    Parameters
+    ----------
+    windows : Sites
+    profiles : float32 array of shape (K, M)
+        The solution.
+    n_moves : int
+        Moves at most; there are none for fewer than three clusters.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    float32 array of shape (S, K, M)
+    """
+    K = len(profiles)
+    scores = windows.scores(profiles)
+    labels, best = scores.argmax(axis=1), scores.max(axis=1)
+    members = (labels[:, None] == np.arange(K)) & (windows.sizes > 0)[:, None]
+    divisible = np.flatnonzero(members.sum(axis=0) >= _DIVISIBLE)
+    if K < 3 or not len(divisible):
+        return np.empty((0, *profiles.shape), np.float32)
+    halves, gains = _halves(windows, members[:, divisible], best, rng)
+    a, b = np.triu_indices(K, 1)
+    merged = windows.profiles((members[:, a] | members[:, b]).astype(np.float32))
+    together = windows.scores(merged)
+    losses = np.einsum("n,np->p", best, members[:, a] | members[:, b]) - np.einsum(
+        "np,np->p", together, members[:, a] | members[:, b]
+    )
+    net = gains[:, None] - losses
+    net[(divisible[:, None] == a) | (divisible[:, None] == b)] = -np.inf
+    moves = np.argsort(-net, axis=None)[: min(n_moves, int(np.isfinite(net).sum()))]
+    starts = []
+    for split, pair in zip(*np.unravel_index(moves, net.shape), strict=True):
+        rest = np.delete(profiles, [divisible[split], a[pair], b[pair]], axis=0)
+        starts.append(np.concatenate([rest, merged[pair][None], halves[split]]))
+    return np.array(starts, np.float32).reshape(-1, *profiles.shape)
+
+
+def _halves(
+    windows: Sites, members: NDArray[np.bool_], best: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Two profiles (K, 2, M) for every cluster, and what its windows gain by them (K,)."""
+    halves = plus_plus(windows, 2, members, rng)
+    for _ in range(_HALVING_STEPS):
+        second = windows.scores(halves).argmax(axis=2).astype(bool)
+        parts = np.stack([members & ~second, members & second], axis=2).astype(np.float32)
+        halves = np.where(parts.any(axis=0)[:, :, None], windows.profiles(parts), halves)
+    gains = np.einsum("nk,nk->k", windows.scores(halves).max(axis=2) - best[:, None], members)
+    return halves, gains
 
 
 class PottsSettings(NamedTuple):
