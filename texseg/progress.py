@@ -66,7 +66,9 @@ class ProgressBar:
 
     def step(self) -> None:
         """Count one more image, and clear the line for what is printed about it."""
-        if not self.hidden and self._n_images > 1:
+        if self._n_images == 1:
+            self.close()
+        elif not self.hidden:
             bar = self._images()
             bar.update()
             bar.clear()

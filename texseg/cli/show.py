@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +13,7 @@ import click
 from texseg.batch import fit_shared, run, write_report
 from texseg.cli.prepare import fail
 from texseg.inputs import Input
+from texseg.progress import ProgressBar
 from texseg.scene import Outcome, Reading, Work, reason_of
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def fit_and_show(
     items: Sequence[Input], reading: Reading, parameters: dict[str, Any], quiet: bool
 ) -> TextureSegmenter:
     """Fit one model to the inputs; warnings are printed, a failure ends the command."""
-    with warnings.catch_warnings(record=True) as caught, _Bar(1, quiet) as bar:
+    with warnings.catch_warnings(record=True) as caught, ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
-            model = fit_shared(items, reading, parameters, bar.phase)
+            model = fit_shared(items, reading, parameters, None if bar.hidden else bar)
         except (OSError, ValueError, TypeError, MemoryError) as error:
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):
@@ -42,9 +43,9 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     order = {item.path: i for i, item in enumerate(items)}
     outcomes: list[Outcome] = []
     quiet = options["quiet"]
-    with _Bar(len(items), quiet) as bar:
+    with ProgressBar(len(items), hidden=quiet) as bar:
         try:
-            for outcome in run(items, work, options["jobs"], bar.phase):
+            for outcome in run(items, work, options["jobs"], None if bar.hidden else bar):
                 bar.step()
                 outcomes.append(outcome)
                 _show_outcome(outcome, quiet, with_table=len(items) == 1)
@@ -105,33 +106,3 @@ def _show_table(outcome: Outcome) -> None:
     click.echo(f"{'label':>5} {'pixels':>12} {'share':>7}")
     for row in outcome.rows:
         click.echo(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
-
-
-class _Bar:
-    """Progress on standard error, when that is a terminal."""
-
-    def __init__(self, n_items: int, quiet: bool):
-        self._n_items = n_items
-        self._hidden = quiet or not sys.stderr.isatty()
-
-    def __enter__(self) -> _Bar:
-        if not self._hidden:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=self._n_items, file=sys.stderr, leave=False, unit="image")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._hidden:
-            self._bar.close()
-
-    def step(self) -> None:
-        """Count one more image, and clear the line for what is printed about it."""
-        if not self._hidden:
-            self._bar.update()
-            self._bar.clear()
-
-    @property
-    def phase(self) -> Callable[[Any], None] | None:
-        """Callback that shows the phase within an image."""
-        return None if self._hidden else lambda progress: self._bar.set_postfix_str(progress.phase)
