@@ -14,7 +14,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
+from matplotlib import pyplot
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SUITES, Case
 from benchmarks.measure import Table, limit_threads, machine, timed
 from benchmarks.peers import PEERS
-from texseg import TextureSegmenter
+from texseg import TextureSegmenter, plot
 from texseg.metrics import Reliability, Score, adjusted_rand_index, match_labels, reliability, score
 
 COLUMNS = [
@@ -181,27 +183,18 @@ def print_calibration(title: str, table: Reliability) -> None:
 
 
 def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], n_worst: int) -> None:
-    """Draw the worst images with truth and labels, side by side."""
-    from matplotlib.figure import Figure
-
+    """Draw the worst images with truth, labels and errors, side by side."""
     worst = sorted(results, key=lambda result: result.score.co)[:n_worst]
-    figure = Figure(figsize=(9, 3.2 * len(worst)), layout="constrained")
-    axes = figure.subplots(len(worst), 3, squeeze=False)
-    for row, result in zip(axes, worst, strict=True):
-        case = SUITES[suite].load(data, result.name)
-        truth = np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape)
-        found = match_labels(result.labels, truth)
-        top = max(truth.max(), found.max(), 1)
-        row[0].imshow(case.image, cmap="gray")
-        row[1].imshow(truth, cmap="tab20", vmin=0, vmax=top, interpolation="nearest")
-        row[2].imshow(found, cmap="tab20", vmin=0, vmax=top, interpolation="nearest")
-        row[0].set_title(result.name)
-        row[1].set_title(f"truth, {case.n_segments} segments")
-        row[2].set_title(f"CO {result.score.co:.3f}, ARI {result.score.ari:.3f}")
-        for axis in row:
-            axis.set_axis_off()
+    axes = plot.worst_cases([_plotted(SUITES[suite].load(data, r.name), r) for r in worst], n_worst)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=80)
+    axes[0, 0].figure.savefig(path, dpi=80)
+    pyplot.close(axes[0, 0].figure)
+
+
+def _plotted(case: Case, result: Outcome) -> plot.Case:
+    truth = np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape) + 1
+    name = f"{case.name}: ARI {result.score.ari:.3f}, {result.score.n_segments} of {case.n_segments}"
+    return plot.Case(name, case.image, result.labels, truth)
 
 
 def print_stability(data: Path, suite: str, names: Sequence[str], options: argparse.Namespace) -> None:
@@ -300,6 +293,7 @@ def main() -> None:
     options = parse()
     n_threads = 2 if options.jobs == 1 else 1
     limit_threads(n_threads)
+    matplotlib.use("agg")
     print(machine(n_threads))
     print(LEGEND + " In parentheses: published, on all images of the suite.\n")
     table = Table(COLUMNS)

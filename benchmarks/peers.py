@@ -71,17 +71,20 @@ def binary_patterns(image: NDArray, n_segments: int) -> NDArray[np.integer]:
 
 
 def basic_features(image: NDArray, n_segments: int) -> NDArray[np.integer]:
-    """The feature stack of scikit-image's trainable segmentation, smoothed, k-means."""
+    """Local mean and contrast of the features of scikit-image's trainable segmentation, k-means."""
     stack = multiscale_basic_features(_grey(image), edges=True, texture=True, sigma_max=16)
-    smoothed = [ndimage.gaussian_filter(channel, 12) for channel in np.moveaxis(stack, -1, 0)]
-    return _k_means(np.stack(smoothed, axis=-1), n_segments)
+    features = []
+    for channel in np.moveaxis(stack, -1, 0):
+        mean, square = (ndimage.gaussian_filter(values, 12) for values in (channel, channel**2))
+        features += [mean, np.sqrt(np.maximum(square - mean**2, 0))]
+    return _k_means(np.stack(features, axis=-1), n_segments)
 
 
 def empirical_wavelets(image: NDArray, n_segments: int) -> NDArray[np.integer]:
     """Empirical curvelets of pyewt, local energies in 37 px windows, k-means (square images)."""
     import pyewt
 
-    parameters = pyewt.Default_Params() | {"log": True, "option": 1}
+    parameters = pyewt.Default_Params() | {"option": 1}
     with contextlib.redirect_stdout(io.StringIO()):
         coefficients = pyewt.ewt2d_curvelet(_grey(image), parameters)[0]
     bands = [band for scale in coefficients[1:] for band in (scale if isinstance(scale, list) else [scale])]
