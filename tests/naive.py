@@ -108,7 +108,10 @@ def pmm_step(n, pi, p, q, beta=1.0):
 def acm_scores(n, q):
     N, M = n.shape
     return np.array(
-        [[sum(n[i, j] * np.log(q[k, j]) for j in range(M) if n[i, j]) for k in range(len(q))] for i in range(N)]
+        [
+            [sum(n[i, j] * np.log(q[k, j]) for j in range(M) if n[i, j]) for k in range(len(q))]
+            for i in range(N)
+        ]
     )
 
 

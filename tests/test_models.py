@@ -1,0 +1,426 @@
+"""The estimators: scikit-learn's checks, the laws all models share, held-out tools, bad input."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from texseg.counts import WindowedCounts, split_counts
+from texseg.models import (
+    ACM,
+    HACM,
+    PMM,
+    SCM,
+    SMM,
+    Tree,
+    cross_validate,
+    heldout_log_likelihood,
+    site_labels,
+)
+
+NON_NEGATIVE = "draws negative data, and counts must be at least 0"
+FOR_CLASSIFIERS = "expects the probabilities of the classes of y; the formats are tested below"
+
+
+def exempted(estimator):
+    checks = {
+        "check_estimator_sparse_array": FOR_CLASSIFIERS,
+        "check_estimator_sparse_matrix": FOR_CLASSIFIERS,
+    }
+    return checks if isinstance(estimator, (SMM, PMM)) else checks | {"check_clustering": NON_NEGATIVE}
+
+
+@parametrize_with_checks(
+    [ACM(), ACM(assignment="hard"), SMM(), SMM(predictive=True), PMM(), SCM(), HACM(), HACM(mixing="object")],
+    expected_failed_checks=exempted,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def planted(seed=0, per_cluster=15, occurrences=80, K=3, M=14):
+    rng = np.random.RandomState(seed)
+    profiles = rng.dirichlet(np.full(M, 0.3), size=K)
+    truth = np.repeat(np.arange(K), per_cluster)
+    return np.array([rng.multinomial(occurrences, profiles[k]) for k in truth], dtype=float), truth
+
+
+def same_partition(labels, truth):
+    return len(set(zip(labels, truth, strict=True))) == len(set(labels)) == len(set(truth))
+
+
+LAWS = {
+    "smm": lambda **k: SMM(3, random_state=0, **k),
+    "smm-predictive": lambda **k: SMM(3, predictive=True, random_state=0, **k),
+    "pmm": lambda **k: PMM(3, 4, random_state=0, **k),
+    "acm": lambda **k: ACM(3, random_state=0, **k),
+    "acm-hard": lambda **k: ACM(3, "hard", random_state=0, **k),
+    "acm-predictive": lambda **k: ACM(3, predictive=True, random_state=0, **k),
+    "scm": lambda **k: SCM(3, 4, random_state=0, **k),
+    "scm-hard": lambda **k: SCM(3, 4, "hard", random_state=0, **k),
+    "hacm": lambda **k: HACM(3, random_state=0, **k),
+    "hacm-constant": lambda **k: HACM(3, "constant", random_state=0, **k),
+    "hacm-object": lambda **k: HACM(3, "object", random_state=0, **k),
+    "hacm-annealing": lambda **k: HACM(3, tree="annealing", random_state=0, **k),
+}
+SOFT = [name for name in LAWS if "hard" not in name]
+each_model = pytest.mark.parametrize("name", list(LAWS))
+
+
+@each_model
+def test_planted_clusters_are_found(name):
+    n, truth = planted()
+    assert same_partition(LAWS[name]().fit(n).labels_, truth)
+
+
+@each_model
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array, sp.csr_matrix, sp.lil_array])
+def test_sparse_counts_give_the_same_as_dense(name, kind):
+    n, _ = planted()
+    dense, sparse = LAWS[name]().fit(n), LAWS[name]().fit(kind(n))
+    np.testing.assert_allclose(sparse.components_, dense.components_, atol=1e-6)
+    np.testing.assert_array_equal(sparse.predict(kind(n)), dense.predict(n))
+
+
+@each_model
+def test_image_counts_give_the_same_as_explicit_ones(name):
+    rng = np.random.RandomState(0)
+    left = np.indices((12, 18))[1] < 8
+    bins = np.clip(rng.binomial(5, np.where(left, 0.15, 0.85), (2, 12, 18)), 0, 5).astype(np.uint8)
+    image = WindowedCounts(bins, window=3, n_bins=6, normalize=False)
+    explicit = (image @ np.eye(12)).astype(np.float64)
+    ours = LAWS[name]().set_params(**{LAWS[name]()._size_parameters[0]: 2}).fit(image)
+    theirs = LAWS[name]().set_params(**{LAWS[name]()._size_parameters[0]: 2}).fit(explicit)
+    agreement = (ours.labels_ == theirs.labels_).mean()
+    if name != "hacm-object":  # a row has one vertical mixing for all channels of an image: another model
+        assert max(agreement, 1 - agreement) > 0.98
+    borders = (ours.labels_ == left.ravel()).mean()
+    assert max(borders, 1 - borders) > 0.95
+    np.testing.assert_array_equal(ours.predict(image), ours.predict_proba(image).argmax(axis=1))
+
+
+@each_model
+def test_rows_sum_to_one(name):
+    n, _ = planted()
+    model = LAWS[name]().fit(n)
+    for probabilities in (model.components_, model.mixing_, model.row_posteriors_, model.predict_proba(n)):
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        assert (probabilities >= 0).all()
+    assert model.weights_.sum() == pytest.approx(1)
+
+
+@each_model
+def test_permuting_rows_and_columns_permutes_the_answer(name):
+    n, _ = planted()
+    rng = np.random.RandomState(1)
+    rows, columns = rng.permutation(n.shape[0]), rng.permutation(n.shape[1])
+    straight, shuffled = LAWS[name]().fit(n), LAWS[name]().fit(n[rows][:, columns])
+    assert same_partition(straight.labels_[rows], shuffled.labels_)
+    assert shuffled.free_energy_ == pytest.approx(straight.free_energy_, rel=1e-3)
+
+
+@each_model
+def test_same_seed_same_answer_and_untouched_input(name):
+    n, _ = planted()
+    n.setflags(write=False)
+    one, two = LAWS[name]().fit(n), LAWS[name]().fit(n)
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_twice_the_counts_at_twice_the_temperature(name):
+    if "predictive" in name:
+        pytest.skip("predictive EM leaves out single occurrences, so that their number matters")
+    n, _ = planted(occurrences=30)
+    once, twice = LAWS[name](beta=0.8).fit(n), LAWS[name](beta=0.4 if _per_row(name) else 0.8).fit(2 * n)
+    np.testing.assert_allclose(twice.row_posteriors_, once.row_posteriors_, atol=1e-6)
+
+
+def _per_row(name):
+    """Models that assign whole rows; in the others every occurrence has its own posterior."""
+    return not name.startswith(("smm", "pmm"))
+
+
+@each_model
+def test_one_cluster_is_the_marginal(name):
+    n, _ = planted()
+    model = LAWS[name]()
+    model.set_params(**dict.fromkeys(model._size_parameters, 1)).fit(n)
+    marginal = n.sum(axis=0) / n.sum()
+    np.testing.assert_allclose(model.mixing_ @ model.components_, np.tile(marginal, (len(n), 1)), atol=1e-6)
+    counts = n @ np.ones(n.shape[1])
+    expected = np.exp(-(n * np.log(0.99 * marginal + 0.01 / n.shape[1])).sum() / counts.sum())
+    assert model.perplexity(n) == pytest.approx(expected)
+
+
+@each_model
+def test_empty_rows_columns_and_fractions_are_allowed(name):
+    n, truth = planted()
+    padded = np.zeros((len(n) + 2, n.shape[1] + 2))
+    padded[:-2, 1:-1] = n / 3.7
+    model = LAWS[name]().fit(padded)
+    assert np.isfinite(model.components_).all()
+    assert np.isfinite(model.mixing_).all()
+    assert same_partition(model.labels_[:-2], truth)
+    np.testing.assert_allclose(model.mixing_[-2:].sum(axis=1), 1)
+
+
+@each_model
+def test_new_rows_are_recognised(name):
+    n, truth = planted(per_cluster=20)
+    model = LAWS[name]().fit(n[::2])
+    assert same_partition(model.predict(n[1::2]), truth[1::2])
+    own = (model.predict(n[::2]) == model.labels_).mean()
+    assert own == 1.0
+
+
+@each_model
+def test_perplexity_by_hand_and_with_fold_in(name):
+    n, _ = planted()
+    train, test = split_counts(n, [0.8, 0.2], 0)
+    model = LAWS[name]().fit(train)
+    p = 0.95 * (model.mixing_ @ model.components_) + 0.05 / n.shape[1]
+    dense = test.toarray()
+    expected = np.exp(-(dense * np.log(p)).sum() / dense.sum())
+    assert model.perplexity(test, floor=0.05) == pytest.approx(expected)
+    unigram = LAWS["acm"]().set_params(n_clusters=1).fit(train).perplexity(test)
+    assert model.perplexity(test, fold_in=train) < 0.9 * unigram
+    assert model.perplexity(test, fold_in=train) == pytest.approx(model.perplexity(test), rel=0.02)
+    assert model.score(train) == pytest.approx(-np.log(model.perplexity(train, fold_in=train)))
+
+
+@pytest.mark.parametrize("name", [n for n in SOFT if "annealing" not in n and "constant" not in n])
+def test_the_temperature_is_chosen_on_heldout_occurrences(name):
+    n, _ = planted(occurrences=25)
+    train, validation, test = split_counts(n, [0.7, 0.15, 0.15], 0)
+    auto = LAWS[name](beta="auto").fit(train, validation=validation)
+    assert 0 < auto.beta_ <= 1
+    assert auto.beta_ in {record.beta for record in auto.history_}
+    best = max(record.heldout for record in auto.history_)
+    kept = heldout_log_likelihood(auto.mixing_, auto.components_, validation)
+    assert kept == pytest.approx(best, abs=0.02)
+    cold = LAWS[name](beta=1.0).fit(train).perplexity(test)
+    assert auto.perplexity(test) < 1.05 * cold
+    own_split = LAWS[name](beta="auto", validation_fraction=0.2).fit(n)
+    assert 0 < own_split.beta_ <= 1
+
+
+def test_early_stopping_at_a_given_temperature():
+    n, _ = planted(occurrences=10)
+    train, validation = split_counts(n, [0.7, 0.3], 0)
+    model = SMM(8, random_state=0, tol=0).fit(train, validation=validation)
+    heldout = [record.heldout for record in model.history_]
+    kept = heldout_log_likelihood(model.mixing_, model.components_, validation)
+    assert kept == pytest.approx(max(heldout))
+    assert np.argmax(heldout) < len(heldout) - 1
+
+
+def test_predictive_em_generalises_better_than_plain_em():
+    """[1] Fig. 8, at beta = 1 and with more aspects than the data support."""
+    n, _ = planted(occurrences=15, M=40, seed=3)
+    train, test = split_counts(n, [0.8, 0.2], 0)
+    plain = SMM(6, random_state=0, max_iter=60, tol=0).fit(train).perplexity(test)
+    predictive = SMM(6, predictive=True, random_state=0, max_iter=60, tol=0).fit(train).perplexity(test)
+    assert predictive < 0.97 * plain
+
+
+def test_cross_validation_uses_every_occurrence_once():
+    n, _ = planted()
+    scores = cross_validate(ACM(3, random_state=0), n, n_folds=4, random_state=0)
+    assert scores.shape == (4,)
+    unigram = cross_validate(ACM(1), n, n_folds=4, random_state=0)
+    assert (scores < unigram).all()
+
+
+def test_nothing_held_out_is_no_number():
+    assert np.isnan(heldout_log_likelihood(np.ones((1, 1)), np.ones((1, 2)) / 2, np.zeros((1, 2))))
+
+
+# ---- planted structure
+
+
+def test_bars_are_recovered_by_the_smm():
+    """Ten topics, the rows and columns of a 5 x 5 grid; documents mix three of them."""
+    bars = [np.zeros((5, 5)) for _ in range(10)]
+    for k in range(5):
+        bars[k][k], bars[5 + k][:, k] = 0.2, 0.2
+    truth = np.array([bar.ravel() for bar in bars])
+    rng = np.random.RandomState(0)
+    mixing = np.array([rng.permutation(np.r_[np.ones(3) / 3, np.zeros(7)]) for _ in range(300)])
+    n = np.array([rng.multinomial(100, m @ truth) for m in mixing])
+    found = SMM(10, beta="auto", n_init=3, max_iter=300, random_state=0).fit(n).components_
+    distance = np.abs(truth[:, None] - found[None]).sum(axis=2) / 2
+    assert set(distance.argmin(axis=1)) == set(range(10))
+    assert distance.min(axis=1).mean() < 0.05
+
+
+@pytest.mark.parametrize("assignment", ["soft", "hard"])
+def test_blocks_are_recovered_by_the_scm(assignment):
+    rng = np.random.RandomState(0)
+    rates = np.array([[6, 1, 1, 3], [1, 6, 1, 1], [1, 1, 6, 3]])
+    rows, columns = np.repeat(np.arange(3), 30), np.repeat(np.arange(4), 10)
+    n = rng.poisson(rates[rows][:, columns])
+    model = SCM(3, 4, assignment, random_state=0).fit(n)
+    assert normalized_mutual_info_score(rows, model.row_labels_) == pytest.approx(1)
+    assert normalized_mutual_info_score(columns, model.column_labels_) == pytest.approx(1)
+    joint = np.array([[n[rows == k][:, columns == m].sum() for m in range(4)] for k in range(3)]) / n.sum()
+    expected = (joint * np.log(joint / np.outer(joint.sum(axis=1), joint.sum(axis=0)))).sum()
+    assert model.mutual_information_ == pytest.approx(expected)
+    share = model.joint_.sum(axis=1, keepdims=True) * model.joint_.sum(axis=0)
+    np.testing.assert_allclose(model.association_ * share, model.joint_)
+
+
+def nested(seed=0):
+    """Four clusters in two super-clusters; columns: 4 common, 3 of each super-cluster, 3 of each cluster."""
+    rng = np.random.RandomState(seed)
+    rows = []
+    for k in range(4):
+        p = np.zeros(22)
+        p[:4] = 0.4 / 4
+        p[4 + 3 * (k // 2) : 7 + 3 * (k // 2)] = 0.3 / 3
+        p[10 + 3 * k : 13 + 3 * k] = 0.3 / 3
+        rows += [rng.multinomial(150, p) for _ in range(20)]
+    return np.array(rows, dtype=float), np.repeat(np.arange(4), 20)
+
+
+@pytest.mark.parametrize("tree", ["merging", "annealing", Tree.balanced(4)])
+def test_abstraction_levels_are_recovered_by_the_hacm(tree):
+    n, truth = nested()
+    model = HACM(4, tree=tree, n_init=3, random_state=0).fit(n)
+    assert same_partition(model.labels_, truth)
+    # half of the smallest true probability of a node's own words, which is 1 / 4 at the root
+    words = [{int(name) for name, p in node if p > 0.125} for node in model.top_features()]
+    assert words[0] == {0, 1, 2, 3}
+    if tree == "annealing":
+        return  # its first split need not be the coarsest
+    supers = [{4, 5, 6}, {7, 8, 9}]
+    inner = [words[v] for v in np.flatnonzero(model.tree_.levels == 1)]
+    assert sorted(inner, key=min) == supers
+    leaves = sorted((words[v] for v in model.tree_.leaves), key=min)
+    assert leaves == [{10 + 3 * k, 11 + 3 * k, 12 + 3 * k} for k in range(4)]
+
+
+def test_tree_exports_agree():
+    networkx = pytest.importorskip("networkx")
+    n, _ = nested()
+    model = HACM(4, n_init=3, random_state=0).fit(n)
+    names = [f"w{j}" for j in range(22)]
+    text, graph = model.tree_text(names, n_words=2), model.tree_graph(names, n_words=2)
+    assert networkx.is_arborescence(graph)
+    assert graph.number_of_nodes() == len(text.splitlines()) == 7
+    assert text.splitlines()[0].startswith("root: w")
+    assert text.count("cluster ") == 4
+    assert text.count("20 rows") == 4
+    assert sorted(c for _, c in graph.nodes(data="cluster") if c is not None) == [0, 1, 2, 3]
+    assert graph.nodes[0]["words"] == model.top_features(names, 2)[0]
+
+
+@pytest.mark.parametrize("model", ["acm", "acm-hard", "smm", "pmm", "scm", "hacm"])
+def test_every_model_labels_sites(model):
+    n, truth = planted()
+    result = site_labels(model, n / 4, 3, random_state=0)
+    assert result.posteriors.shape == (45, 3)
+    assert same_partition(result.posteriors.argmax(axis=1), truth)
+    assert result.free_energy == result.estimator.free_energy_
+
+
+def test_unknown_site_models_are_refused():
+    with pytest.raises(ValueError, match="model must be one of"):
+        site_labels("lda", planted()[0], 3)
+
+
+def test_sites_all_alike_do_not_divide_by_zero():
+    result = site_labels("acm", np.tile([3.0, 1.0], (6, 1)), 2, random_state=0)
+    np.testing.assert_allclose(result.posteriors.sum(axis=1), 1)
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda n: n - 1, "Negative values"),
+        (lambda n: np.where(n > 3, np.nan, n), "NaN"),
+        (lambda n: np.where(n > 3, np.inf, n), "infinity"),
+        (lambda n: 0 * n, "only zeros"),
+        (lambda n: n[:2], "more than there are rows"),
+        (lambda n: n[:0], "0 sample"),
+        (lambda n: n[0], "1D array"),
+    ],
+)
+@each_model
+def test_bad_counts_are_refused(name, change, message):
+    with pytest.raises(ValueError, match=message):
+        LAWS[name]().fit(change(planted()[0]))
+
+
+@each_model
+def test_other_numbers_of_columns_are_refused(name):
+    n, _ = planted()
+    model = LAWS[name]().fit(n)
+    for use in (model.predict, model.predict_proba, model.score, model.perplexity):
+        with pytest.raises(ValueError, match="features"):
+            use(n[:, :-1])
+
+
+def test_image_of_other_columns_is_refused():
+    bins = np.zeros((1, 4, 4), np.uint8)
+    bins[0, :2] = 1
+    model = ACM(2, random_state=0).fit(WindowedCounts(bins, n_bins=2))
+    with pytest.raises(ValueError, match="was fitted to 2 columns, got 3"):
+        model.predict(WindowedCounts(bins, n_bins=3))
+
+
+def test_other_rows_need_fold_in():
+    n, _ = planted()
+    model = ACM(3, random_state=0).fit(n)
+    with pytest.raises(ValueError, match="45 were fitted; pass fold_in"):
+        model.perplexity(n[:5])
+    with pytest.raises(ValueError, match="5 were given in fold_in"):
+        model.perplexity(n, fold_in=n[:5])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (SMM(beta=0), "beta as a positive number"),
+        (ACM(beta=-1.0), "beta as a positive number"),
+        (PMM(beta="cold"), "or \"auto\", got 'cold'"),
+        (SMM(validation_fraction=1.0), "validation_fraction between 0 and 1"),
+        (SMM(0), "n_components as a whole number"),
+        (ACM(2.5), "n_clusters as a whole number"),
+        (SCM(2, 0), "n_column_clusters as a whole number"),
+        (HACM(n_init=0), "n_init as a whole number"),
+        (SMM(max_iter=-1), "max_iter as a whole number"),
+        (SMM(tol=-1), "tol of at least 0"),
+        (ACM(assignment="fuzzy"), 'assignment "soft" or "hard"'),
+        (SCM(assignment="hard", beta="auto"), "has no temperature"),
+        (ACM(assignment="hard", predictive=True), "only with assignment='soft'"),
+        (HACM(mixing="row"), "needs mixing as one of"),
+        (HACM(tree="oak"), "needs tree as"),
+        (HACM(3, tree=Tree.balanced(4)), "tree with 4 leaves for n_clusters=3"),
+    ],
+)
+def test_bad_settings_are_refused(estimator, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(planted()[0])
+
+
+def test_validation_of_another_shape_is_refused():
+    n, _ = planted()
+    with pytest.raises(ValueError, match=r"needs validation with the rows and columns of X, \(45, 14\)"):
+        SMM(3).fit(n, validation=n[:4])
+
+
+def test_fractions_cannot_be_dealt_out():
+    with pytest.raises(ValueError, match="whole numbers"):
+        SMM(3, beta="auto").fit(planted()[0] / 7)
+
+
+def test_names_must_fit_the_columns():
+    model = HACM(3, random_state=0).fit(planted()[0])
+    with pytest.raises(ValueError, match="names for its 14 columns, got 2"):
+        model.tree_text(["a", "b"])
