@@ -1,8 +1,6 @@
 """The estimators of texseg.models.m3 under scikit-learn's own checks."""
 
-import warnings
 
-import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3

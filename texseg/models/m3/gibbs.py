@@ -264,7 +264,8 @@ def first_state(
     second = family.draw_second(rng, K2)
     first = family.resample_first(rng, X, z1, z2, K1, second)
     second = family.resample_second(rng, X, z1, z2, first, second)
-    return State(z1, z2, first, second, sharing, Sticks.even(K1, K2) if exchangeable else None)
+    sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(K1, K2)) if exchangeable else None
+    return State(z1, z2, first, second, sharing, sticks)
 
 
 def _per_point(params: Params, n_points: int) -> Params:

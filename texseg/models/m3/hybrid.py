@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 from sklearn.utils.validation import validate_data
 
 from texseg.models.m3.families import Family, Params, SharedGaussians, concatenate, take
@@ -54,6 +55,10 @@ class HybridM3(SampledM3):
         Unborn components of the first side that every point is offered.
     n_start : int, default=10
         Number of k-means clusters that the first side begins with.
+    n_init : int, default=1
+        Runs, of which the one with the highest mean of `history_` over the kept sweeps stays; those after
+        the first begin with a random number of clusters up to `n_start`. The alternation finds it hard to
+        move a whole component and its offsets at once, so that several runs are worth their time.
     random_state : int, RandomState or None
 
     Attributes
@@ -61,7 +66,7 @@ class HybridM3(SampledM3):
     labels_, memberships_, n_components_, components_, weights_, samples_, family_, n_iter_, n_features_in_
         As for `InfiniteM3`.
     history_ : ndarray of shape (n_sweeps,)
-        Log-density of the data given memberships and parameters after each sweep, in nats.
+        Log-density of data and memberships given the parameters after each sweep, in nats.
     n_first_ : int ndarray of shape (n_sweeps,)
         Components of the first side after each sweep.
 
@@ -92,6 +97,7 @@ class HybridM3(SampledM3):
         n_draws: int = 5,
         n_auxiliary: int = 2,
         n_start: int = 10,
+        n_init: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -103,6 +109,7 @@ class HybridM3(SampledM3):
         self.n_draws = n_draws
         self.n_auxiliary = n_auxiliary
         self.n_start = n_start
+        self.n_init = n_init
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
@@ -118,22 +125,27 @@ class HybridM3(SampledM3):
         self
         """
         check_alpha(self)
-        check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start"))
+        check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start", "n_init"))
         X = validate_data(self, X, dtype=np.float64)
         family = (SharedGaussians() if self.family is None else self.family).prepare(X)
         rng = generator(self.random_state)
-        states = list(self._iterate(rng, X, family))
+        starts = [self.n_start, *rng.integers(1, self.n_start, self.n_init - 1, endpoint=True).tolist()]
+        runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts]
+        histories = [self._log_joints(X, states, family) for states in runs]
+        best = int(np.argmax([history[self.burn_in :].mean() for history in histories]))
+        states, self.history_ = runs[best], histories[best]
         self.family_ = family
         self.samples_ = [self._keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
         self._describe()
-        self.history_ = np.array([_log_likelihood(X, state, family) for state in states])
         self.n_first_ = np.array([len(state.first[0]) for state in states])
         self.n_iter_ = len(states)
         return self
 
-    def _iterate(self, rng: np.random.Generator, X: Array, family: Family) -> Iterator[_Hybrid]:
+    def _iterate(
+        self, rng: np.random.Generator, X: Array, family: Family, n_start: int
+    ) -> Iterator[_Hybrid]:
         """Yield the state after every sweep."""
-        state = _start(rng, X, family, self.n_start, self.n_components)
+        state = _start(rng, X, family, n_start, self.n_components)
         sharing = Sharing(float(self.alpha), 0.0, 1.0, 0.0)
         drawn: list[_Hybrid] = []
         for _ in range(self.n_sweeps):
@@ -141,8 +153,20 @@ class HybridM3(SampledM3):
             yield state
             drawn.append(state)
             if len(drawn) == self.n_draws:
-                state = fit_second(X, drawn, family)
+                state = _fit_second(X, drawn, family)
                 drawn = []
+
+    def _log_joints(self, X: Array, states: list[_Hybrid], family: Family) -> Array:
+        """Log-density of data, Chinese restaurant and second memberships, for each state."""
+        alpha, N = float(self.alpha), len(X)
+        restaurant = gammaln(alpha) - gammaln(alpha + N)
+        out = np.empty(len(states))
+        for s, state in enumerate(states):
+            counts = np.bincount(state.z1)
+            logs = pair_logs(X, state.first, state.second, family)[np.arange(N), state.z1, state.z2]
+            out[s] = logs.sum() + np.log(state.shares)[state.z2].sum() + restaurant
+            out[s] += len(counts) * np.log(alpha) + gammaln(counts).sum()
+        return out
 
     def _keep(self, rng: np.random.Generator, state: _Hybrid, family: Family) -> Sample:
         """Add an unborn component of the first side, and the weights of all pairs for one more point."""
@@ -207,7 +231,7 @@ def _sample_first(
     return state._replace(z1=after.z1, first=first)
 
 
-def fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
+def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
     """Maximise the log-likelihood, averaged over the draws of the first side, in the second side.
 
     First the memberships and shares given the parameters, then the parameters; neither lowers it.
@@ -231,8 +255,3 @@ def fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
 def _shares(z2: Labels, K2: int) -> Array:
     """Mixing proportions with one pseudo-count each, so that an empty component can come back."""
     return (np.bincount(z2, minlength=K2) + 1.0) / (len(z2) + K2)
-
-
-def _log_likelihood(X: Array, state: _Hybrid, family: Family) -> float:
-    logs = pair_logs(X, state.first, state.second, family)
-    return float(logs[np.arange(len(X)), state.z1, state.z2].sum())

@@ -1,0 +1,326 @@
+"""FiniteM3: Eq. 7-12 of the M3 paper as loops, limits, bounds, gradients, recovery."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.integrate import quad
+from scipy.optimize import check_grad, minimize_scalar
+from scipy.special import gammaln, psi
+from sklearn.decomposition import LatentDirichletAllocation
+
+from texseg.counts import WindowedCounts
+from texseg.models.m3 import FiniteM3
+from texseg.models.m3.dirichlet import fit_concentration, kl_to_symmetric
+from texseg.models.m3.pairs import PairMemory, Pairs, pair_objective, penalised_objective
+from texseg.models.m3.switch import Switch
+from texseg.models.m3.topics import Topics
+
+ALGORITHMS = ["switch", "pairs", "penalty"]
+
+
+def draw_documents(rng, topics, alpha, omega, n_documents, length):
+    """Counts drawn word by word from Eq. 7."""
+    first, second = topics
+    n = np.zeros((n_documents, first.shape[1]))
+    for d in range(n_documents):
+        pi1 = rng.dirichlet(np.full(len(first), alpha[0]))
+        pi2 = rng.dirichlet(np.full(len(second), alpha[1]))
+        p = (1 + omega) / 2 * pi1 @ first + (1 - omega) / 2 * pi2 @ second
+        n[d] = rng.multinomial(length, p / p.sum())
+    return n
+
+
+def random_topics(rng, K1, K2, M, omega=0.3, alpha=(0.7, 1.3)):
+    return Topics(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, alpha)
+
+
+@pytest.fixture
+def documents():
+    rng = np.random.default_rng(3)
+    n = rng.poisson(0.8, (12, 9)).astype(float)
+    n[4] = 0
+    return n
+
+
+def test_switch_step_is_the_formula_in_loops(documents):
+    rng = np.random.default_rng(0)
+    topics = random_topics(rng, 3, 2, 9)
+    gamma = rng.gamma(2.0, 1.0, (12, 5))
+    found = Switch(0.0).expect(sp.csr_array(documents), gamma, topics, max_steps=1)
+    a, b = (1 + 0.3) / 2, (1 - 0.3) / 2
+    expected = np.zeros_like(gamma)
+    for d in range(12):
+        e1 = np.exp(psi(gamma[d, :3]) - psi(gamma[d, :3].sum()))
+        e2 = np.exp(psi(gamma[d, 3:]) - psi(gamma[d, 3:].sum()))
+        expected[d] = [0.7] * 3 + [1.3] * 2
+        for x in range(9):
+            parts = np.append(e1 * a * topics.first[:, x], e2 * b * topics.second[:, x])
+            expected[d] += documents[d, x] * parts / parts.sum()
+    np.testing.assert_allclose(found.memory, expected, rtol=1e-12)
+    assert found.stats[0].sum() + found.stats[1].sum() == pytest.approx(documents.sum())
+
+
+def test_pairs_step_is_the_formula_in_loops(documents):
+    rng = np.random.default_rng(1)
+    topics = random_topics(rng, 3, 2, 9)
+    n = sp.csr_array(documents)
+    gamma, phi = rng.gamma(2.0, 1.0, (12, 5)), rng.dirichlet(np.ones(2), n.nnz)
+    found = Pairs(0.0, penalty=False).expect(n, PairMemory(gamma, phi), topics, max_steps=0)
+    S, bounds, entry = np.zeros((9, 3, 2)), np.zeros(12), 0
+    for d in range(12):
+        log1 = psi(gamma[d, :3]) - psi(gamma[d, :3].sum())
+        log2 = psi(gamma[d, 3:]) - psi(gamma[d, 3:].sum())
+        for x in np.flatnonzero(documents[d]):
+            one, two = topics.first[:, x], topics.second[:, x]
+            L = np.array([[np.log(0.65 * s + 0.35 * t) for t in two] for s in one])
+            q1 = np.exp(log1 + L @ phi[entry])
+            q1 /= q1.sum()
+            q2 = np.exp(log2 + q1 @ L)
+            q2 /= q2.sum()
+            S[x] += documents[d, x] * np.outer(q1, q2)
+            word = q1 @ (log1 - np.log(q1)) + q2 @ (log2 - np.log(q2)) + q1 @ L @ q2
+            bounds[d] += documents[d, x] * word
+            entry += 1
+        bounds[d] -= kl_to_symmetric(gamma[d, :3], 0.7) + kl_to_symmetric(gamma[d, 3:], 1.3)
+    np.testing.assert_allclose(found.stats[0], S, rtol=1e-10)
+    np.testing.assert_allclose(found.bounds, bounds, rtol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("topic_prior", [0.0, 0.3])
+def test_bound_never_falls(documents, algorithm, topic_prior):
+    model = FiniteM3(
+        (3, 2), algorithm=algorithm, topic_prior=topic_prior, warm_up=4, max_iter=10, tol=0, random_state=0
+    ).fit(documents)
+    assert len(model.history_) == 10
+    assert np.diff(model.history_).min() > -1e-9 * abs(model.lower_bound_)
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1.0)
+    assert 0 <= model.omega_ <= 1
+
+
+def test_dense_sparse_and_image_counts_agree():
+    bins = np.random.default_rng(0).integers(0, 4, (2, 5, 6)).astype(np.uint8)
+    image = WindowedCounts(bins, window=3, n_bins=4, normalize=False)
+    dense = np.asarray(image @ np.eye(8), dtype=float)
+    settings = {"warm_up": 3, "max_iter": 6, "random_state": 0}
+    models = [FiniteM3((3, 2), **settings).fit(n) for n in (dense, sp.csr_array(dense), image)]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.history_, models[0].history_, rtol=1e-6)
+    np.testing.assert_allclose(models[2].transform(image), models[0].transform(dense), atol=1e-5)
+    with pytest.raises(ValueError, match="X has 8 features, but FiniteM3 is expecting 9"):
+        FiniteM3(random_state=0, max_iter=1).fit(np.eye(9)).transform(image)
+
+
+def test_bounds_are_ordered_pairs_switch_exact():
+    """Three words, K1 = K2 = 2: the exact likelihood by integrating over both memberships."""
+    rng = np.random.default_rng(5)
+    topics = random_topics(rng, 2, 2, 4, omega=0.4, alpha=(0.8, 1.7))
+    n = sp.csr_array(np.array([[2.0, 0, 1, 0]]))
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    p, w = (nodes + 1) / 2, weights / 2
+    density = [
+        np.exp(gammaln(2 * a) - 2 * gammaln(a) + (a - 1) * (np.log(p) + np.log1p(-p))) for a in topics.alpha
+    ]
+    mixed = [
+        0.7 * np.add.outer(p * topics.first[0, x], np.zeros(200))
+        + 0.7 * np.add.outer((1 - p) * topics.first[1, x], np.zeros(200))
+        + 0.3 * (p * topics.second[0, x] + (1 - p) * topics.second[1, x])
+        for x in range(4)
+    ]
+    exact = np.log(((w * density[0]) @ (mixed[0] ** 2 * mixed[2])) @ (w * density[1]))
+    switch = Switch(0.0, tol=1e-10).expect(n, np.ones((1, 4)), topics, 500)
+    pairs = Pairs(0.0, False, tol=1e-10)
+    mean_field = pairs.expect(n, pairs.flat(n, (2, 2)), topics, 500)
+    same_gamma = Switch(0.0).expect(n, mean_field.memory.gamma, topics, 0)
+    assert mean_field.bounds[0] < same_gamma.bounds[0] <= switch.bounds[0] + 1e-9
+    assert switch.bounds[0] < exact
+    assert exact - switch.bounds[0] < 0.3
+
+
+@pytest.mark.parametrize("algorithm", ["switch", "pairs"])
+def test_permuting_components_permutes_the_step(documents, algorithm):
+    rng = np.random.default_rng(2)
+    topics = random_topics(rng, 3, 2, 9)
+    order1, order2 = [2, 0, 1], [1, 0]
+    swapped = topics._replace(first=topics.first[order1], second=topics.second[order2])
+    method = Switch(0.0) if algorithm == "switch" else Pairs(0.0, False)
+    n = sp.csr_array(documents)
+    one = method.expect(n, method.flat(n, (3, 2)), topics, 5)
+    other = method.expect(n, method.flat(n, (3, 2)), swapped, 5)
+    np.testing.assert_allclose(other.bounds, one.bounds, rtol=1e-10)
+    columns = order1 + [3 + k for k in order2]
+    np.testing.assert_allclose(method.gamma(other.memory), method.gamma(one.memory)[:, columns], rtol=1e-8)
+
+
+def test_omega_one_is_latent_dirichlet_allocation():
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(30, 0.1), 4), rng.dirichlet(np.ones(30), 1)
+    n = draw_documents(rng, topics, (0.2, 1.0), 1.0, 60, 80)
+    ours = FiniteM3(
+        (4, 2), omega=1.0, alpha=0.25, topic_prior=0.1, max_iter=100, max_doc_iter=100, random_state=0
+    ).fit(n)
+    lda = LatentDirichletAllocation(
+        4, doc_topic_prior=0.25, topic_word_prior=0.1, max_iter=100, random_state=0
+    ).fit(n)
+    assert ours.lower_bound_ == pytest.approx(lda.score(n), rel=0.01)
+    assert ours.omega_ == 1.0
+    np.testing.assert_allclose(ours.transform(n)[:, 4:], 0.5, rtol=1e-6)
+
+
+def test_bound_at_omega_one_is_that_of_scikit_learn_at_the_same_topics(documents):
+    lda = LatentDirichletAllocation(
+        3, doc_topic_prior=0.4, topic_word_prior=0.2, max_iter=5, max_doc_update_iter=2000,
+        mean_change_tol=1e-9, random_state=0,
+    ).fit(documents)
+    topics = Topics(lda.components_, np.full((2, 9), 0.2), 1.0, (0.4, 0.4))
+    method = Switch(0.2, tol=1e-9)
+    n = sp.csr_array(documents)
+    found = method.expect(n, np.ones((12, 5)), topics, 2000)
+    assert found.bounds.sum() + method.topic_bound(topics) == pytest.approx(lda.score(documents), rel=1e-6)
+
+
+def test_one_topic_each_is_the_marginal(documents):
+    model = FiniteM3((1, 1), topic_prior=0.0, random_state=0).fit(documents)
+    marginal = documents.sum(axis=0) / documents.sum()
+    mixed = model.weights_ @ model.components_
+    np.testing.assert_allclose(mixed, marginal, atol=1e-3)
+    entropy = -(marginal * np.log(marginal)).sum()
+    assert model.perplexity(documents) == pytest.approx(np.exp(entropy), rel=1e-4)
+
+
+def test_one_number_of_components_adds_one_common_topic(documents):
+    model = FiniteM3(3, max_iter=5, random_state=0).fit(documents)
+    assert model.n_components_ == (3, 1)
+    assert model.transform(documents).shape == (12, 4)
+    np.testing.assert_allclose(model.transform(documents)[:, 3], 1.0)
+
+
+def test_one_document_and_empty_documents(documents):
+    one = FiniteM3((2, 2), random_state=0).fit(documents[:1])
+    assert np.isfinite(one.lower_bound_)
+    model = FiniteM3((2, 2), random_state=0, max_iter=5).fit(documents)
+    assert model.score_samples(documents)[4] == pytest.approx(0.0, abs=1e-6)
+    np.testing.assert_allclose(model.transform(documents)[4], 0.5, rtol=1e-3)
+
+
+def test_words_without_a_topic_have_probability_zero_without_a_prior():
+    n = np.array([[3.0, 2, 0], [1, 4, 0]])
+    unseen = np.array([[1.0, 0, 1]])
+    assert FiniteM3((1, 1), topic_prior=0.0, random_state=0).fit(n).perplexity(unseen) == np.inf
+    assert np.isfinite(FiniteM3((1, 1), random_state=0).fit(n).perplexity(unseen))
+
+
+@pytest.mark.parametrize("omega", [None, 0.3])
+@pytest.mark.parametrize("topic_prior", [0.0, 0.2])
+def test_gradient_of_the_penalised_objective(omega, topic_prior):
+    rng = np.random.default_rng(4)
+    S, weights = rng.gamma(1.0, 1.0, (5, 3, 2)), rng.gamma(1.0, 1.0, 5)
+    vector = np.append(rng.uniform(0.1, 0.5, 25), 0.4)
+    error = check_grad(
+        lambda v: penalised_objective(v, S, weights, omega, topic_prior)[0],
+        lambda v: penalised_objective(v, S, weights, omega, topic_prior)[1],
+        vector,
+    )
+    assert error < 1e-4 * np.linalg.norm(penalised_objective(vector, S, weights, omega, topic_prior)[1])
+
+
+def test_penalties_vanish_where_rows_are_probabilities():
+    """Eq. 12 with "- 1" in both penalties; with the printed "- 2" the second would punish probabilities."""
+    rng = np.random.default_rng(4)
+    topics = random_topics(rng, 3, 2, 5, omega=0.25)
+    S = rng.gamma(1.0, 1.0, (5, 3, 2))
+    vector = np.append(np.vstack(topics[:2]).ravel(), topics.omega)
+    assert penalised_objective(vector, S, np.full(5, 1e6), None)[0] == pytest.approx(
+        -pair_objective(S, topics), rel=1e-9
+    )
+
+
+def test_em_reaches_at_least_what_penalties_reach():
+    rng = np.random.default_rng(6)
+    S = rng.gamma(0.5, 1.0, (12, 3, 2))
+    topics = random_topics(rng, 3, 2, 12)
+    exact = topics
+    for _ in range(50):
+        exact = Pairs(0.0, penalty=False).maximise((S,), exact, None)
+    penalised = Pairs(0.0, penalty=True).maximise((S,), topics, None)
+    start, by_em, by_penalty = (pair_objective(S, t) for t in (topics, exact, penalised))
+    assert start < by_penalty <= by_em + 1e-6 * abs(by_em)
+    np.testing.assert_allclose(penalised.first.sum(axis=1), 1.0)
+
+
+def test_a_given_omega_is_kept(documents):
+    for algorithm in ALGORITHMS:
+        model = FiniteM3((2, 2), omega=0.4, algorithm=algorithm, warm_up=2, max_iter=5, random_state=0)
+        assert model.fit(documents).omega_ == 0.4
+
+
+def test_concentration_is_the_maximum_of_equation_10():
+    rng = np.random.default_rng(7)
+    gamma = rng.gamma(1.5, 2.0, (40, 5))
+    slope = (psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))).sum()
+
+    def negative(log_alpha):
+        a = np.exp(log_alpha)
+        return -(40 * (gammaln(5 * a) - 5 * gammaln(a)) + (a - 1) * slope)
+
+    best = np.exp(minimize_scalar(negative, bounds=(-6, 6), method="bounded", options={"xatol": 1e-10}).x)
+    for start in (1e-3, 1.0, 300.0):
+        assert fit_concentration(gamma, start) == pytest.approx(best, rel=1e-6)
+    assert fit_concentration(np.ones((3, 1)), 0.7) == 0.7
+
+
+def test_kl_is_zero_at_the_prior_and_right_elsewhere():
+    assert kl_to_symmetric(np.full((1, 3), 0.6), 0.6) == pytest.approx(0.0, abs=1e-12)
+
+    def integrand(p):
+        q = p ** (2.0 - 1) * (1 - p) ** (3.0 - 1) / np.exp(gammaln(2) + gammaln(3) - gammaln(5))
+        prior = (p * (1 - p)) ** (1.5 - 1) / np.exp(2 * gammaln(1.5) - gammaln(3))
+        return q * np.log(q / prior)
+
+    assert kl_to_symmetric(np.array([2.0, 3.0]), 1.5) == pytest.approx(quad(integrand, 0, 1)[0], rel=1e-6)
+
+
+def test_planted_topics_are_recovered():
+    """Bars: rows of a 4 x 4 grid on the first side, one topic for each half of the columns on the second."""
+    grid = np.arange(16).reshape(4, 4)
+    first = np.stack([np.isin(np.arange(16), row) / 4 for row in grid])
+    second = np.stack([np.isin(np.arange(16), grid[:, half]) / 8 for half in ([0, 1], [2, 3])])
+    rng = np.random.default_rng(0)
+    n = draw_documents(rng, (first, second), (0.1, 0.3), 0.4, 300, 100)
+    models = [FiniteM3((4, 2), random_state=seed, max_iter=150).fit(n) for seed in range(3)]
+    model = max(models, key=lambda m: m.lower_bound_)
+    assert model.omega_ == pytest.approx(0.4, abs=0.1)
+    for found, planted in ((model.components_[:4], first), (model.components_[4:], second)):
+        distance = min(
+            0.5 * np.abs(found[list(order)] - planted).sum(axis=1).mean()
+            for order in itertools.permutations(range(len(planted)))
+        )
+        assert distance < 0.1
+
+
+def test_same_seed_same_answer_and_inputs_stay(documents):
+    before = documents.copy()
+    one, two = (FiniteM3((3, 2), random_state=4, max_iter=8).fit(documents) for _ in range(2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(documents, before)
+    assert list(one.get_feature_names_out()) == [f"finitem3{k}" for k in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": (2, 0)}, "n_components of FiniteM3 must be one or two whole numbers"),
+        ({"n_components": (2, 3, 4)}, "n_components of FiniteM3 must be one or two whole numbers"),
+        ({"omega": 1.5}, "omega of FiniteM3 must be None or lie in 0 ... 1, got 1.5"),
+        ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be None, one or two positive numbers"),
+        ({"topic_prior": -1}, "topic_prior of FiniteM3 must be at least 0, got -1"),
+        ({"algorithm": "em"}, "algorithm of FiniteM3 must be one of switch, pairs, penalty, got 'em'"),
+        ({"max_iter": 0}, "max_iter of FiniteM3 must be at least 1, got 0"),
+        ({"warm_up": -1}, "warm_up of FiniteM3 must be at least 0, got -1"),
+    ],
+)
+def test_wrong_settings_are_named(documents, settings, message):
+    with pytest.raises(ValueError, match=message):
+        FiniteM3(**settings).fit(documents)

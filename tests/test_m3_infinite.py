@@ -1,0 +1,486 @@
+"""InfiniteM3: Eq. 6 by its cases, samplers by law, families against scipy."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare, multivariate_normal, wishart
+from sklearn.metrics import normalized_mutual_info_score
+
+from texseg.models.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
+from texseg.models.m3.gibbs import State, first_state, next_weights, step, sweep
+from texseg.models.m3.samples import representative
+from texseg.models.m3.seating import (
+    OMEGA_GRID,
+    Eq6Seats,
+    ExchangeableSeats,
+    Sharing,
+    Sticks,
+    draw_sticks,
+    stick_concentrations,
+)
+
+
+class Flat(NamedTuple):
+    """A family under which every point is as likely everywhere: memberships follow the prior alone."""
+
+    def prepare(self, X):
+        return self
+
+    def draw_first(self, rng, size):
+        return (np.zeros(size),)
+
+    def draw_second(self, rng, size):
+        return (np.zeros(size),)
+
+    def log_density(self, X, first, second):
+        return np.zeros((len(X), first[0].shape[1], second[0].shape[1]))
+
+    def resample_first(self, rng, X, z1, z2, size, second):
+        return (np.zeros(size),)
+
+    def resample_second(self, rng, X, z1, z2, first, second):
+        return second
+
+
+def numbered(z):
+    return np.unique(z, return_inverse=True)[1]
+
+
+def tied(state):
+    """Whether both memberships are one partition."""
+    n_pairs = np.unique(np.stack([state.z1, state.z2]), axis=1).shape[1]
+    return n_pairs == len(np.unique(state.z1)) == len(np.unique(state.z2))
+
+
+def halves(alpha, omega):
+    return Sharing(alpha, omega, (1 - omega) / 2, (1 - omega) / 2)
+
+
+def equation_6(z1, z2, sharing):
+    """The four cases as printed, for one more point after N - 1 = len(z1); new ones last."""
+    alpha, omega, omega1, omega2 = sharing
+    N1, K1, K2 = len(z1), z1.max() + 1, z2.max() + 1
+    p = np.zeros((K1 + 1, K2 + 1))
+    for c in range(K1 + 1):
+        for d in range(K2 + 1):
+            nc, nd, ncd = (z1 == c).sum(), (z2 == d).sum(), ((z1 == c) & (z2 == d)).sum()
+            if c < K1 and d < K2:
+                p[c, d] = ((1 - omega) * nc * nd + omega * ncd * N1) / (N1 * (N1 + alpha))
+            elif d < K2:
+                p[c, d] = omega1 * alpha * nd / (N1 * (N1 + alpha))
+            elif c < K1:
+                p[c, d] = omega2 * alpha * nc / (N1 * (N1 + alpha))
+            else:
+                p[c, d] = omega * alpha / (N1 + alpha)
+    return p
+
+
+pairs_and_omegas = st.tuples(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=20),
+    st.floats(0.01, 50),
+    st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).filter(lambda w: sum(w) > 0.01),
+)
+
+
+@given(pairs_and_omegas)
+@settings(max_examples=60, deadline=None)
+def test_equation_6_sums_to_one_over_all_cases(case):
+    pairs, alpha, shares = case
+    omega, omega1, omega2 = np.array(shares) / sum(shares)
+    sharing = Sharing(alpha, omega, omega1, omega2)
+    z1, z2 = (numbered(z) for z in np.array(pairs).T)
+    expected = equation_6(z1, z2, sharing)
+    assert expected.sum() == pytest.approx(1.0)
+    N1 = len(z1)
+    for n_new in (1, 3):
+        weights = Eq6Seats(sharing, z1, z2, n_new, N1).weights() / (N1 * (N1 + alpha))
+        assert weights.sum() == pytest.approx(1.0)
+        np.testing.assert_allclose(weights[n_new:, n_new:], expected[:-1, :-1], atol=1e-12)
+        np.testing.assert_allclose(weights[:n_new, n_new:].sum(axis=0), expected[-1, :-1], atol=1e-12)
+        np.testing.assert_allclose(weights[n_new:, :n_new].sum(axis=1), expected[:-1, -1], atol=1e-12)
+    state = State(z1, z2, (z1,), (z2,), sharing, None)
+    np.testing.assert_allclose(next_weights(state), expected, atol=1e-12)
+
+
+def test_the_first_point_opens_a_new_pair():
+    for omega in (0.0, 0.4, 1.0):
+        nobody = Eq6Seats(halves(1.0, omega), np.zeros(1, int), np.zeros(1, int), 2, 0)
+        nobody.remove(2, 2)
+        weights = nobody.weights()
+        assert weights[:2, :2].sum() == pytest.approx(1.0)
+        assert weights.sum() == pytest.approx(1.0)
+
+
+def sequential_probability(z1, z2, sharing):
+    p = 1.0
+    for i in range(1, len(z1)):
+        one, two = numbered(z1[:i]), numbered(z2[:i])
+        c = one[z1[:i] == z1[i]][0] if z1[i] in z1[:i] else one.max() + 1
+        d = two[z2[:i] == z2[i]][0] if z2[i] in z2[:i] else two.max() + 1
+        p *= equation_6(one, two, sharing)[c, d]
+    return p
+
+
+def test_equation_6_is_exchangeable_only_for_one_process():
+    z1, z2 = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    order = [0, 3, 1, 2]
+    half = halves(1.0, 0.5)
+    assert sequential_probability(z1, z2, half) != pytest.approx(
+        sequential_probability(z1[order], z2[order], half), rel=0.05
+    )
+    one, z = Sharing(1.3, 1.0, 0.0, 0.0), np.array([0, 0, 1, 0, 2])
+    order = [4, 2, 0, 1, 3]
+    assert sequential_probability(z, z, one) == pytest.approx(sequential_probability(z[order], z[order], one))
+
+
+@pytest.mark.parametrize("omega", [0.3, 1.0])
+def test_conditionals_are_equation_6_births_and_lonely_points_included(omega):
+    """The first update of a sweep under flat densities, against enumeration."""
+    sharing = halves(1.5, omega)
+    z1 = np.array([0, 1, 1, 0, 2]) if omega == 0.3 else np.array([0, 1, 1, 1, 2])
+    z2 = np.array([0, 0, 1, 1, 0]) if omega == 0.3 else z1
+    rest1, rest2 = numbered(z1[1:]), numbered(z2[1:])
+    expected = equation_6(rest1, rest2, sharing)
+    rng, counts = np.random.default_rng(0), np.zeros_like(expected)
+    state = State(z1, z2, (np.zeros(3),), (np.zeros(z2.max() + 1),), sharing, None)
+    for _ in range(3000):
+        seats = _first_update(rng, state)
+        counts[seats] += 1
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    assert chisquare(counts[possible], 3000 * expected[possible]).pvalue > 1e-3
+
+
+def _first_update(rng, state):
+    """Where the first point goes, all others being pinned to their components by their densities."""
+    pinned = Pinned(state.z1, state.z2)
+    after = sweep(rng, np.arange(len(state.z1), dtype=float)[:, None], _with_names(state), pinned, 2)
+    others1, others2 = after.z1[1:], after.z2[1:]
+    c, d = after.z1[0], after.z2[0]
+    names1, names2 = numbered(state.z1[1:]), numbered(state.z2[1:])
+    new1, new2 = names1.max() + 1, names2.max() + 1
+    return (
+        names1[others1 == c][0] if c in others1 else new1,
+        names2[others2 == d][0] if d in others2 else new2,
+    )
+
+
+def _with_names(state):
+    return state._replace(
+        first=(np.arange(state.z1.max() + 1.0),), second=(np.arange(state.z2.max() + 1.0),)
+    )
+
+
+class Pinned(NamedTuple):
+    """Every point but the first can only be where it is; unborn components are named -1."""
+
+    z1: np.ndarray
+    z2: np.ndarray
+
+    def draw_first(self, rng, size):
+        return (np.full(size, -1.0),)
+
+    def draw_second(self, rng, size):
+        return (np.full(size, -1.0),)
+
+    def log_density(self, X, first, second):
+        point = X[:, 0].astype(int)
+        at1 = first[0] == self.z1[point][:, None]
+        at2 = second[0] == self.z2[point][:, None]
+        allowed = at1[:, :, None] & at2[:, None, :]
+        return np.where(allowed | (point == 0)[:, None, None], 0.0, -1e4)
+
+
+def expected_tables(concentration, N):
+    return (concentration / (concentration + np.arange(N))).sum()
+
+
+@pytest.mark.parametrize(
+    ("prior", "sharing"),
+    [
+        ("eq6", Sharing(1.5, 1.0, 0.0, 0.0)),
+        ("eq6", Sharing(1.5, 0.0, 1.0, 0.0)),
+        ("exchangeable", Sharing(1.5, 1.0, 0.0, 0.0)),
+        ("exchangeable", Sharing(2.0, 0.0, 0.7, 0.3)),
+    ],
+)
+def test_limits_are_chinese_restaurants(prior, sharing):
+    """One process at omega = 1, two at 0; one side alone for a single component on the other."""
+    rng, N = np.random.default_rng(1), 8
+    alpha, omega, omega1, omega2 = sharing
+    expected = {
+        ("eq6", 1.0): (alpha, alpha), ("eq6", 0.0): (alpha, 0.0),
+        ("exchangeable", 1.0): (alpha, alpha), ("exchangeable", 0.0): (alpha * omega1, alpha * omega2),
+    }[prior, omega]
+    start = np.zeros(N, int)
+    state = first_state(rng, np.zeros((N, 1)), (start, start), Flat(), sharing, prior == "exchangeable")
+    sizes = []
+    for _ in range(2500):
+        state = step(rng, np.zeros((N, 1)), state, Flat(), 2)
+        sizes.append(state.sizes)
+        if omega == 1:
+            assert tied(state)
+    for side in (0, 1):
+        mean = expected_tables(expected[side], N) if expected[side] else 1.0
+        assert np.mean(np.array(sizes)[:, side]) == pytest.approx(mean, abs=0.15)
+
+
+FAMILY = SharedGaussians(mean=[0.0], mean_covariance=[[4.0]], degrees=8, scale=[[6.0]]).prepare(
+    np.zeros((2, 1))
+)
+
+
+def pick(rng, sticks, gamma):
+    """Draw from a Dirichlet process of which `sticks` are known; breaks new ones off the rest."""
+    u, total = rng.random(), 0.0
+    for k, length in enumerate(sticks):
+        total += length
+        if u < total:
+            return k
+    while True:
+        length = rng.beta(1.0, gamma) * (1.0 - sum(sticks))
+        sticks.append(length)
+        total += length
+        if u < total:
+            return len(sticks) - 1
+
+
+def draw_prior(rng, N, sharing):
+    """Memberships, sticks and parameters from the exchangeable prior (or one Dirichlet process)."""
+    if sharing.omega == 1:
+        z = [0]
+        for i in range(1, N):
+            counts = np.append(np.bincount(z), sharing.alpha)
+            z.append(int(rng.choice(len(counts), p=counts / (i + sharing.alpha))))
+        z1 = z2 = np.array(z)
+        sticks = None
+    else:
+        gammas, lengths, pairs = stick_concentrations(sharing), ([], []), []
+        kappa = sharing.alpha / sharing.omega
+        for i in range(N):
+            if rng.random() < kappa / (kappa + i):
+                pairs.append((pick(rng, lengths[0], gammas[0]), pick(rng, lengths[1], gammas[1])))
+            else:
+                pairs.append(pairs[rng.integers(i)])
+        used = [np.unique(z, return_inverse=True) for z in np.array(pairs).T]
+        kept = [np.array(lengths[s])[used[s][0]] for s in (0, 1)]
+        sticks = Sticks(*(np.append(k, 1.0 - k.sum()) for k in kept))
+        z1, z2 = used[0][1], used[1][1]
+    first, second = FAMILY.draw_first(rng, z1.max() + 1), FAMILY.draw_second(rng, z2.max() + 1)
+    return State(z1, z2, first, second, sharing, sticks)
+
+
+def draw_data(rng, state):
+    noise = rng.standard_normal((len(state.z1), 1)) / state.second[0][state.z2][:, :, 0]
+    return state.first[0][state.z1] + noise
+
+
+def summary(state, X):
+    n1, n2 = np.bincount(state.z1), np.bincount(state.z2)
+    place, precision = state.first[0][state.z1], np.log(state.second[0][state.z2])
+    pairs = len(np.unique(state.z1 * 100 + state.z2))
+    return [
+        len(n1), len(n2), pairs, (n1**2).sum(), (n2**2).sum(), (n1 == 1).sum(), (n2 == 1).sum(),
+        place.mean(), (place**2).mean(), precision.mean(), (precision**2).mean(), np.abs(X).mean(),
+        (place * precision[:, :, 0]).mean(), state.sharing.omega,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("omega", [1.0, None])
+def test_geweke_joint_distribution(omega):
+    """Forward draws and (data | state, state | data) in turn have the same law (Geweke 2004)."""
+    rng, N, n = np.random.default_rng(5), 5, 900
+
+    def sharing():
+        return halves(1.3, float(rng.choice(OMEGA_GRID)) if omega is None else omega)
+
+    forward = []
+    for _ in range(n):
+        state = draw_prior(rng, N, sharing())
+        forward.append(summary(state, draw_data(rng, state)))
+    state, chained = draw_prior(rng, N, sharing()), []
+    for i in range(2 * n):
+        state = step(rng, draw_data(rng, state), state, FAMILY, 2, learn_omega=omega is None)
+        if i % 2:
+            chained.append(summary(state, draw_data(rng, state)))
+    forward, chained = np.array(forward), np.array(chained)
+    batches = chained.reshape(30, -1, chained.shape[1]).mean(axis=1)
+    error = np.sqrt(batches.var(axis=0, ddof=1) / 30 + forward.var(axis=0) / n)
+    difference = chained.mean(axis=0) - forward.mean(axis=0)
+    assert (np.abs(difference) <= 4.0 * error + 1e-12).all()
+
+
+def test_exchangeable_weights_are_the_urn():
+    rng = np.random.default_rng(0)
+    z1, z2 = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
+    sharing = halves(2.0, 0.4)
+    sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(3, 2))
+    assert sticks.first.sum() == pytest.approx(1.0)
+    state = State(z1, z2, (z1,), (z2,), sharing, sticks)
+    kappa = 2.0 / 0.4
+    n = np.zeros((4, 3))
+    np.add.at(n, (z1, z2), 1)
+    expected = (n + kappa * np.multiply.outer(sticks.first, sticks.second)) / (4 + kappa)
+    np.testing.assert_allclose(next_weights(state), expected)
+    seats = ExchangeableSeats(sharing, z1, z2, 2, sticks)
+    before = seats.weights().sum()
+    seats.remove(2 + 2, 2 + 0)
+    assert seats.weights().sum() == pytest.approx(before - 0.4 / 2.0)
+    assert seats.weights()[4].sum() == 0
+
+
+def test_shared_gaussians_agree_with_scipy():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((6, 3))
+    family = SharedGaussians(scale=0.5).prepare(X)
+    first, second = family.draw_first(rng, 2), family.draw_second(rng, 4)
+    logs = family.log_density(X, (first[0][None],), (second[0][None],))
+    for c, d in np.ndindex(2, 4):
+        covariance = np.linalg.inv(second[0][d].T @ second[0][d])
+        expected = multivariate_normal(first[0][c], covariance).logpdf(X)
+        np.testing.assert_allclose(logs[:, c, d], expected)
+    repeated = (np.broadcast_to(first[0], (6, 2, 3)),), (np.broadcast_to(second[0], (6, 4, 3, 3)),)
+    own = family.log_density(X, *repeated)
+    np.testing.assert_allclose(own, logs)
+
+
+def test_offset_gaussians_agree_with_scipy():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((5, 3))
+    ones = np.ones((3, 1))
+    family = OffsetGaussians(directions=ones, scale=0.5).prepare(X)
+    first, second = family.draw_first(rng, 2), family.draw_second(rng, 3)
+    logs = family.log_density(X, (first[0][None],), tuple(p[None] for p in second))
+    for c, d in np.ndindex(2, 3):
+        covariance = np.linalg.inv(second[1][d].T @ second[1][d])
+        centre = first[0][c] + ones @ second[0][d]
+        np.testing.assert_allclose(logs[:, c, d], multivariate_normal(centre, covariance).logpdf(X))
+
+
+def test_posterior_draws_have_the_conjugate_moments():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((30, 2)) + [1.0, 0.0]
+    z = np.zeros(30, int)
+    family = SharedGaussians(mean=[0, 0], mean_covariance=np.eye(2), degrees=6, scale=np.eye(2)).prepare(X)
+    means, root = (np.array([[0.9, 0.1]]),), np.linalg.cholesky(np.array([[2.0, 0.5], [0.5, 1.0]])).T
+    drawn = [family.resample_second(rng, X, z, z, means, (root[None],))[0] for _ in range(4000)]
+    precisions = np.concatenate(drawn).swapaxes(1, 2) @ np.concatenate(drawn)
+    scatter = (X - means[0]).T @ (X - means[0])
+    expected = wishart(36, np.linalg.inv(np.eye(2) + scatter)).mean()
+    np.testing.assert_allclose(precisions.mean(axis=0), expected, rtol=0.03, atol=0.02)
+    precision = root.T @ root
+    draws = np.concatenate([family.resample_first(rng, X, z, z, 1, (root[None],))[0] for _ in range(4000)])
+    posterior = np.eye(2) + 30 * precision
+    centre = np.linalg.solve(posterior, precision @ X.sum(axis=0))
+    np.testing.assert_allclose(draws.mean(axis=0), centre, atol=0.01)
+    np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(posterior), atol=0.003)
+
+
+def crosses(seed=0, N=100):
+    """Two crossing covariances at each of three means (as in Fig. 1), and the best guess at the pairs."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+    roots = np.array([[2.4, 0.17], [0.17, 2.4]])
+    z1, z2 = rng.integers(3, size=N), rng.integers(2, size=N)
+    X = means[z1] + roots[z2] * rng.standard_normal((N, 2))
+    known = np.stack([multivariate_normal(m, np.diag(r**2)).logpdf(X) for m in means for r in roots], axis=1)
+    return X, z1, z2, known.argmax(axis=1)
+
+
+@pytest.mark.parametrize("prior", ["exchangeable", "eq6"])
+def test_shared_parameters_are_found(prior):
+    X, z1, z2, guess = crosses()
+    family = SharedGaussians(scale=0.05)
+    model = InfiniteM3(family, prior=prior, n_sweeps=150, burn_in=75, random_state=0).fit(X)
+    best = normalized_mutual_info_score(guess, z1 * 2 + z2)
+    assert normalized_mutual_info_score(model.labels_, z1 * 2 + z2) > best - 0.1
+    best = normalized_mutual_info_score(guess // 2, z1)
+    assert normalized_mutual_info_score(model.memberships_[:, 0], z1) > best - 0.1
+    assert model.n_components_[0] <= 5
+    assert model.n_components_[1] <= 4
+    assert (model.predict(X) == model.labels_).mean() > 0.9
+    pairs = model.predict_memberships(X)
+    assert (pairs == model.memberships_).all(axis=1).mean() > 0.9
+    together = model.coclustering()
+    assert together.shape == (100, 100)
+    np.testing.assert_allclose(np.diagonal(together), 1.0)
+    assert (model.coclustering(side=1) >= together).all()
+    assert len(model.history_.n_pairs) == 150
+    assert len(model.samples_) == 15
+    with pytest.raises(ValueError, match="side must be None, 0 or 1, got 2"):
+        model.coclustering(side=2)
+
+
+@pytest.mark.parametrize("options", [{"omega": 1.0}, {"omega": 0.3, "prior": "eq6"}, {}])
+def test_density_has_integral_one(options):
+    X = np.concatenate([np.random.default_rng(0).normal(m, 1, 20) for m in (-3, 3)])[:, None]
+    model = InfiniteM3(n_sweeps=40, burn_in=20, random_state=0, **options).fit(X)
+    grid = np.linspace(-200, 200, 40001)
+    density = np.exp(model.score_samples(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=2e-3)
+    assert model.score(X) == pytest.approx(model.score_samples(X).mean())
+
+
+def test_omega_one_ties_both_memberships():
+    X = crosses(N=40)[0]
+    for prior in ("eq6", "exchangeable"):
+        model = InfiniteM3(omega=1.0, prior=prior, n_sweeps=20, burn_in=10, random_state=1).fit(X)
+        for sample in model.samples_:
+            assert tied(sample)
+
+
+@pytest.mark.parametrize("options", [{}, {"omega": 1.0}, {"omega": 0.0}, {"omega": 0.4, "prior": "eq6"}])
+def test_one_point(options):
+    model = InfiniteM3(n_sweeps=8, burn_in=2, thin=1, random_state=0, **options).fit([[3.0, 4.0]])
+    assert model.labels_.tolist() == [0]
+    assert np.isfinite(model.score_samples([[3.0, 4.0]])).all()
+
+
+def test_far_outliers_do_not_underflow():
+    X = np.concatenate([np.random.default_rng(0).normal(0, 0.01, (40, 1)), [[1e4]]])
+    for omega in (0.5, 1.0):
+        model = InfiniteM3(omega=omega, n_sweeps=20, burn_in=10, random_state=0).fit(X)
+        assert model.labels_[-1] not in model.labels_[:-1]
+
+
+def test_same_seed_same_answer_and_inputs_stay():
+    X = crosses(N=30)[0]
+    before = X.copy()
+    one, two = (InfiniteM3(n_sweeps=10, burn_in=5, random_state=3).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.history_.log_likelihood, two.history_.log_likelihood)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_representative_is_the_least_binder_loss():
+    partitions = [np.array(p) for p in ([0, 0, 1, 1], [0, 0, 1, 2], [0, 1, 2, 3], [5, 5, 1, 1])]
+    together = [z[:, None] == z[None] for z in partitions]
+    losses = [sum((a != b).sum() for b in together) for a in together]
+    assert representative(partitions) == int(np.argmin(losses))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 0}, "alpha of InfiniteM3 must be above 0, got 0"),
+        ({"omega": 2}, "omega of InfiniteM3 must be None or lie in 0 ... 1, got 2"),
+        ({"omega": 0.5, "omega1": 0.4, "omega2": 0.4}, "must be non-negative with sum 1"),
+        ({"omega1": 0.4}, "omega1 and omega2 of InfiniteM3 need omega"),
+        ({"omega": 0.5, "omega1": 0.5}, "needs omega1 and omega2 above 0 unless omega is 1"),
+        ({"omega": 0.5, "omega2": 0.0}, "needs omega1 and omega2 above 0 unless omega is 1"),
+        ({"prior": "crp"}, "prior of InfiniteM3 must be one of exchangeable, eq6, got 'crp'"),
+        ({"burn_in": 200}, "burn_in of InfiniteM3 must lie in 0 ... n_sweeps - 1 = 199, got 200"),
+        ({"thin": 0}, "thin of InfiniteM3 must be at least 1, got 0"),
+        ({"n_sweeps": 0}, "n_sweeps of InfiniteM3 must be at least 1, got 0"),
+        ({"family": SharedGaussians(degrees=0.5)}, "degrees of SharedGaussians must exceed 1"),
+        ({"family": SharedGaussians(mean=[1.0])}, r"mean of SharedGaussians must have shape \(2,\)"),
+        ({"family": SharedGaussians(scale=-1.0)}, "scale of SharedGaussians must be a positive number"),
+        ({"family": OffsetGaussians(directions=np.ones((3, 1)))}, "independent columns of length 2"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        InfiniteM3(**settings).fit(np.eye(2))
