@@ -82,10 +82,13 @@ def test_masked_pixels_have_no_say_in_scores():
 # ---- posteriors --------------------------------------------------------------------------------------------
 
 
-def posteriors_of(scores, cell_truth=None, smoothness=1.0, mask=None):
+def posteriors_of(scores, smoothness=1.0, mask=None):
+    """Begin at what the scores say on cells of 8 pixels."""
     K, H, W = scores.shape
     grid = cell_grid((H, W), 8, mask)
-    cells = np.full((grid.n_cells, K), 1 / K, np.float32) if cell_truth is None else cell_truth
+    valid = np.ones(H * W) if mask is None else mask.ravel()
+    sums = [np.bincount(grid.parent(), plane.ravel() * valid, grid.n_cells) for plane in scores]
+    cells = soft_max(np.stack(sums, axis=1).astype(np.float32))[0]
     return pixel_posteriors(scores, cells, grid, smoothness, 6.0, mask)
 
 
@@ -102,6 +105,7 @@ def test_posteriors_sum_to_one_and_follow_the_border():
 
 def test_smoothness_zero_leaves_every_pixel_to_its_own_window():
     scores = np.random.default_rng(0).standard_normal((3, 20, 24)).astype(np.float32)
+    scores[0] += np.arange(24) < 8  # so that there is a border, and all cells are near to it
     P = posteriors_of(scores, smoothness=0)
     expected = soft_max(scores.reshape(3, -1).T)[0].T.reshape(scores.shape)
     np.testing.assert_allclose(P, expected, rtol=1e-5)
@@ -116,9 +120,9 @@ def test_more_smoothness_makes_shorter_borders():
         labels = posteriors_of(scores, smoothness=smoothness).argmax(axis=0)
         return (labels[1:] != labels[:-1]).sum() + (labels[:, 1:] != labels[:, :-1]).sum()
 
-    lengths = [length(s) for s in (0, 0.3, 1.0, 3.0)]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] > 4 * lengths[-1]
+    none, little, usual, much = (length(s) for s in (0, 0.5, 1.0, 3.0))
+    assert none > 1.5 * little
+    assert little > 4 * max(usual, much)
 
 
 def test_clusters_have_no_order():

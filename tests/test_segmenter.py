@@ -119,6 +119,25 @@ def test_equal_bands_are_grey(mosaic, fitted):
     np.testing.assert_array_equal(segment(rgb, K, channel_axis=-1), fitted.labels_)
 
 
+def test_memory_layout_and_byte_order_do_not_matter(mosaic, fitted):
+    image = mosaic[0]
+    spread = np.zeros((256, 288), np.uint8)
+    spread[::2, ::2] = image
+    for same in (np.asfortranarray(image), spread[::2, ::2], image.astype(">u2"), image.astype(">f4")):
+        np.testing.assert_array_equal(segment(same, K), fitted.labels_)
+
+
+def test_symmetries_of_the_image_are_symmetries_of_the_labels(mosaic, fitted):
+    image = mosaic[0]
+    assert (segment(image.T, K).T == fitted.labels_).mean() > 0.97
+    assert (segment(image[::-1], K)[::-1] == fitted.labels_).mean() > 0.97
+    assert (segment(image[:, ::-1], K)[:, ::-1] == fitted.labels_).mean() > 0.97
+
+
+def test_a_negative_has_the_same_textures(mosaic, fitted):
+    assert (segment(255 - mosaic[0], K) == fitted.labels_).mean() > 0.97
+
+
 def test_hot_pixels_do_not_matter(mosaic, fitted):
     image = mosaic[0].astype(np.uint16)
     image[5, 5] = image[100, 7] = 65535

@@ -99,6 +99,16 @@ def split_planes(
         Complex, object or string images; a nodata value that is no number.
     ValueError
         Wrong rank, empty, a mask of another shape, or no valid pixel.
+
+    Examples
+    --------
+    >>> planes = split_planes(np.array([[1.0, 2.0, np.nan], [4.0, 5.0, 6.0]]))
+    >>> planes.mask
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    >>> planes.bands[0]
+    array([[1., 2., 1.],
+           [4., 5., 6.]])
     """
     array = np.asarray(image)
     if array.dtype.kind not in "buif":
@@ -130,7 +140,13 @@ def split_planes(
 
 
 def non_finite(image: NDArray[Any], channel_axis: int | None = None) -> int:
-    """Count the pixels with a NaN or an infinity in any band."""
+    """Count the pixels with a NaN or an infinity in any band.
+
+    Examples
+    --------
+    >>> non_finite(np.array([[0.0, np.nan, np.inf]]))
+    2
+    """
     array = np.asarray(image)
     if array.dtype.kind != "f":
         return 0
@@ -178,6 +194,12 @@ def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
         All with the same number of bands.
     sigma : float
         Standard deviation in pixels of the Gaussian that local mean and contrast are taken over.
+
+    Examples
+    --------
+    >>> intensity = learn_intensity([split_planes(np.arange(64.0).reshape(8, 8))], sigma=4.0)
+    >>> intensity.low, intensity.high
+    (array([0.]), array([63.]))
     """
     masks = [planes.mask for planes in images]
     bands = zip(*(planes.bands for planes in images), strict=True)
@@ -248,6 +270,14 @@ def flatten_illumination(
 
     ``y = (x - mean) / (local standard deviation + contrast)``: a slow change of the light disappears, and the
     noise of a flat region is not blown up to a texture, since the image's own ``contrast`` stays below.
+
+    Examples
+    --------
+    >>> texture = 1 + np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) / 5
+    >>> lit = texture * np.linspace(1, 9, 256, dtype=np.float32)
+    >>> flat = flatten_illumination(lit, sigma=8.0, contrast=0.01)
+    >>> [f"{plane[:, 192:].std() / plane[:, :64].std():.1f}" for plane in (lit, flat)]
+    ['2.4', '1.0']
     """
     detail = lightness - _local_mean(lightness, sigma)
     deviation = np.sqrt(np.maximum(_local_mean(detail * detail, sigma), 0))
@@ -283,6 +313,13 @@ def responses(
         Grey images: the bank and the values, each with weight 1. Colour: the bank on the lightness, and
         L, a, b (or up to six principal components of the bands) with weight 8 together; filters on
         chroma were measured to do harm.
+
+    Examples
+    --------
+    >>> planes = split_planes(np.eye(32))
+    >>> channels = responses(planes, learn_intensity([planes], 8.0), GaborBank([4.0], 2), 8.0)
+    >>> [channel.name for channel in channels]
+    ['4 px, 0 deg', '4 px, 90 deg', 'value']
     """
     lightness, values = _unit_values(planes.bands, intensity)
     flat = flatten_illumination(lightness, sigma, intensity.contrast)

@@ -352,22 +352,46 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
 
 
 def is_implicit(n: CountMatrix) -> bool:
-    """Whether ``n`` is an operator of this module, whose entries are not stored."""
+    """Whether ``n`` is an operator of this module, whose entries are not stored.
+
+    Examples
+    --------
+    >>> is_implicit(np.eye(2)), is_implicit(WindowedCounts(np.zeros((1, 4, 5), np.uint8)))
+    (False, True)
+    """
     return isinstance(n, _Implicit)
 
 
 def row_totals(n: CountMatrix) -> NDArray[np.float64]:
-    """Occurrences of every row, shape (N,)."""
+    """Occurrences of every row, shape (N,).
+
+    Examples
+    --------
+    >>> row_totals(np.array([[1, 2], [0, 3]]))
+    array([3., 3.])
+    """
     return np.asarray(n @ np.ones(n.shape[1]), dtype=np.float64)
 
 
 def column_totals(n: CountMatrix) -> NDArray[np.float64]:
-    """Occurrences of every column, shape (M,)."""
+    """Occurrences of every column, shape (M,).
+
+    Examples
+    --------
+    >>> column_totals(np.array([[1, 2], [0, 3]]))
+    array([1., 5.])
+    """
     return np.asarray(n.T @ np.ones(n.shape[0]), dtype=np.float64)
 
 
 def groups_of(n: CountMatrix) -> NDArray[np.intp]:
-    """Which channel each column belongs to, shape (M,); one channel for plain matrices."""
+    """Which channel each column belongs to, shape (M,); one channel for plain matrices.
+
+    Examples
+    --------
+    >>> groups_of(WindowedCounts(np.zeros((2, 4, 5), np.uint8), n_bins=3))
+    array([0, 0, 0, 1, 1, 1])
+    """
     groups = getattr(n, "groups", None)
     return np.zeros(n.shape[1], np.intp) if groups is None else groups
 
@@ -385,6 +409,13 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     ------
     rows : slice
     block : scipy.sparse.csr_array of shape (stop - start, M)
+
+    Examples
+    --------
+    >>> for rows, block in row_blocks(np.eye(3), rows=2):
+    ...     print(rows.start, rows.stop, block.nnz)
+    0 2 2
+    2 3 1
     """
     stored = n if sp.issparse(n) else None
     if stored is not None:
@@ -417,6 +448,15 @@ def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> C
         Complex, object or string entries.
     ValueError
         Not two-dimensional, empty, NaN, infinite or negative entries, no occurrence at all.
+
+    Examples
+    --------
+    >>> check_counts([[1, 0], [2, 5]]).dtype
+    dtype('float64')
+    >>> check_counts([[1, -1]], owner="ACM")
+    Traceback (most recent call last):
+    ...
+    ValueError: Negative values in data passed to ACM: counts in X must be at least 0
     """
     if is_implicit(X):
         return X

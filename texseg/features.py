@@ -118,7 +118,18 @@ def learn_features(
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
-    """Bins of another image under features learned before, uint8 (C, H, W)."""
+    """Bins of another image under features learned before, uint8 (C, H, W).
+
+    Examples
+    --------
+    >>> from texseg.channels import split_planes
+    >>> ramp = np.tile(np.arange(100.0), (20, 1))
+    >>> features, _ = learn_features([split_planes(ramp)], bank=GaborBank([4.0], 1), sigma=8.0, n_bins=10)
+    >>> features.names
+    ('4 px, 0 deg', 'value')
+    >>> encode(split_planes(ramp[:, 40:] + 10), features)[1, 0, ::10]
+    array([5, 6, 7, 8, 9, 9], dtype=uint8)
+    """
     f = features
     stream = responses(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight)
     return np.stack(

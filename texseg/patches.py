@@ -48,6 +48,13 @@ def learn_codebook(
     Returns
     -------
     float32 array of shape (n_words, side * side)
+
+    Examples
+    --------
+    >>> plane = np.tile(np.float32([0, 1]), (8, 4))
+    >>> np.sort(learn_codebook([plane], [None], 2, 1, np.random.default_rng(2)), axis=0)
+    array([[0.],
+           [1.]], dtype=float32)
     """
     share = max(1, _SAMPLES // len(planes))
     samples = []

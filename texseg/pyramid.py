@@ -90,6 +90,13 @@ def cell_counts(
     -------
     float32 array of shape (cells, C * n_bins)
         Rows sum to ``grid.sizes * weights.sum()``.
+
+    Examples
+    --------
+    >>> bins = np.array([[[0, 0, 1], [0, 1, 1]]], dtype=np.uint8)
+    >>> cell_counts(bins, cell_grid((2, 3), 2), n_bins=2, weights=np.ones(1))
+    array([[0.75, 0.25],
+           [0.  , 0.5 ]], dtype=float32)
     """
     H, W = grid.image_shape
     rows, columns = np.arange(H) // grid.cell, np.arange(W) // grid.cell
@@ -124,6 +131,15 @@ def window_means(
     shape : (rows, columns) of windows
     sizes : float32 array of shape (windows,)
         Valid share of the smallest window, 0 to 1.
+
+    Examples
+    --------
+    >>> counts = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
+    >>> means, shape, _ = window_means(counts, cell_grid((8, 24), 8), sides=[24])
+    >>> means.round(2), shape
+    (array([[1.  , 0.  ],
+           [0.67, 0.33],
+           [0.5 , 0.5 ]], dtype=float32), (1, 3))
     """
     h, w = grid.shape
     table = counts.reshape(h, w, len(sides), -1)
@@ -176,6 +192,12 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
     Yields
     ------
     PyramidLevel
+
+    Examples
+    --------
+    >>> n = WindowedCounts(np.zeros((1, 32, 48), np.uint8), window=5)
+    >>> [level.shape for level in pyramid(n, 16)]
+    [(2, 3), (4, 6), (8, 12), (16, 24), (32, 48)]
     """
     if coarsest < 1 or coarsest & (coarsest - 1):
         raise ValueError(f"coarsest must be a power of two, got {coarsest}")

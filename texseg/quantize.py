@@ -77,6 +77,11 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
 
     The result is rounded to multiples of 2**-16, which absorbs the rounding errors of a change of dtype or
     of an affine map. A range without extent gives zeros.
+
+    Examples
+    --------
+    >>> to_unit(np.array([0, 50, 100, 999]), Range(0.0, 100.0))
+    array([0.  , 0.5 , 1.  , 1.25], dtype=float32)
     """
     extent = range.high - range.low
     if not extent > 0:
