@@ -107,12 +107,11 @@ def pmm_step(n, pi, p, q, beta=1.0):
 
 def acm_scores(n, q):
     N, M = n.shape
-    return np.array(
-        [
-            [sum(n[i, j] * np.log(q[k, j]) for j in range(M) if n[i, j]) for k in range(len(q))]
-            for i in range(N)
-        ]
-    )
+    scores = np.zeros((N, len(q)))
+    for i in range(N):
+        for k in range(len(q)):
+            scores[i, k] = sum(n[i, j] * np.log(q[k, j]) for j in range(M) if n[i, j])
+    return scores
 
 
 def acm_posteriors(n, q, rho, beta=1.0):

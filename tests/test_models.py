@@ -83,7 +83,8 @@ def test_sparse_counts_give_the_same_as_dense(name, kind):
     np.testing.assert_array_equal(sparse.predict(kind(n)), dense.predict(n))
 
 
-@each_model
+# with mixing of each row, the root can be one texture and the rows choose level instead of cluster
+@pytest.mark.parametrize("name", [name for name in LAWS if name != "hacm-object"])
 def test_image_counts_give_the_same_as_explicit_ones(name):
     rng = np.random.RandomState(0)
     left = np.indices((12, 18))[1] < 8
@@ -93,8 +94,7 @@ def test_image_counts_give_the_same_as_explicit_ones(name):
     ours = LAWS[name]().set_params(**{LAWS[name]()._size_parameters[0]: 2}).fit(image)
     theirs = LAWS[name]().set_params(**{LAWS[name]()._size_parameters[0]: 2}).fit(explicit)
     agreement = (ours.labels_ == theirs.labels_).mean()
-    if name != "hacm-object":  # a row has one vertical mixing for all channels of an image: another model
-        assert max(agreement, 1 - agreement) > 0.98
+    assert max(agreement, 1 - agreement) > 0.98
     borders = (ours.labels_ == left.ravel()).mean()
     assert max(borders, 1 - borders) > 0.95
     np.testing.assert_array_equal(ours.predict(image), ours.predict_proba(image).argmax(axis=1))
