@@ -259,6 +259,12 @@ class TestReport:
         run("report", tmp_path / "s.npy", "-k", 2, "--page", "all", "-o", tmp_path, "-q")
         assert len(list(tmp_path.glob("s_?_report.html"))) == 2
 
+    def test_pages_of_a_model_shared_by_several_images(self, scene_file, tmp_path):
+        (tmp_path / "copy.png").write_bytes(scene_file.read_bytes())
+        run("report", scene_file, tmp_path / "copy.png", "-k", 2, "--shared", "-o", tmp_path / "out", "-q")
+        names = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert names == ["copy_report.html", "scene_report.html", "texseg_reports.html"]
+
 
 class TestScore:
     def test_scores_of_label_files(self, tmp_path):

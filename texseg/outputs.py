@@ -165,10 +165,10 @@ def _write_reports(
         return None
     from texseg.report import write_report
 
-    alone = len(images) == 1 and hasattr(model, "labels_")  # then the report shows the hierarchy, too
+    fitted = getattr(model, "labels_", None)  # labels of the fit itself: the report shows the hierarchy, too
     entries = []
     for path, image, page in zip(paths, images, labelled, strict=True):
-        own = {} if alone else {"labels": page.labels, "confidence": page.confidence}
+        own = {} if page.labels is fitted else {"labels": page.labels, "confidence": page.confidence}
         title = str(item.name) + path.stem.removeprefix(item.name.name).removesuffix("_report")
         entries.append(
             write_report(model, image.pixels, path, mask=image.mask, names=names, title=title, **own)
