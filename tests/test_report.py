@@ -218,3 +218,10 @@ def test_a_model_without_labels_of_its_own_needs_them(fitted, tmp_path):
     ):
         write_report(loaded, image, tmp_path / "a.html")
     write_report(loaded, image, tmp_path / "a.html", labels=loaded.predict(image))
+
+
+def test_the_model_reports_on_itself(fitted, tmp_path):
+    image, model = fitted
+    assert model.report(tmp_path / "a.html", image, title="mine") is None
+    write_report(model, image, tmp_path / "b.html", title="mine")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()

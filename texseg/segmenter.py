@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+import texseg
 from texseg.boundary import merge_small
 from texseg.channels import Planes, non_finite, split_planes
 from texseg.features import Features, encode, learn_features
@@ -223,6 +224,23 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                 posteriors = posteriors * scene.mask
             results.append(np.moveaxis(posteriors, 0, -1))
         return results if isinstance(X, (list, tuple)) else results[0]
+
+    def report(self, path: str | os.PathLike[str], image: Any, *, mask: Any = None, **options: Any) -> None:
+        """Write one HTML file about the segmentation, to be clicked through in any browser.
+
+        Parameters
+        ----------
+        path : str or path-like
+        image : the image that was fitted
+            The model itself keeps no images.
+        mask : array of shape (H, W), optional
+            Non-zero where there is data.
+        **options
+            Title, names of the segments, and labels of another image, see
+            :func:`texseg.report.write_report`.
+        """
+        check_is_fitted(self)
+        texseg.report.write_report(self, image, path, mask=mask, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
