@@ -18,6 +18,7 @@ from texseg.models import (
     heldout_log_likelihood,
     site_labels,
 )
+from texseg.synth import draw_counts
 
 NON_NEGATIVE = "draws negative data, and counts must be at least 0"
 FOR_CLASSIFIERS = "expects the probabilities of the classes of y; the formats are tested below"
@@ -254,6 +255,43 @@ def test_bars_are_recovered_by_the_smm():
     distance = np.abs(truth[:, None] - found[None]).sum(axis=2) / 2
     assert set(distance.argmin(axis=1)) == set(range(10))
     assert distance.min(axis=1).mean() < 0.05
+
+
+@pytest.mark.parametrize("name", ["smm", "pmm", "acm", "acm-hard", "scm", "hacm", "hacm-object"])
+def test_a_model_is_found_again_in_counts_drawn_from_it(name):
+    first = LAWS[name]().fit(planted()[0])
+    whole = name.startswith(("acm", "scm"))
+    occurrences = 3000
+    drawn = draw_counts(first.mixing_, first.components_, occurrences, whole_rows=whole, random_state=1)
+    again = LAWS[name]().fit(drawn.counts)
+    p = first.mixing_ @ first.components_
+    q = again.mixing_ @ again.components_
+    noise = np.abs(p - drawn.counts / occurrences).sum(axis=1).mean() / 2
+    assert np.abs(p - q).sum(axis=1).mean() / 2 < noise
+
+
+def test_drawn_counts_follow_the_mixture():
+    mixing, profiles = np.array([[0.2, 0.8], [1.0, 0.0]]), np.array([[0.5, 0.5, 0.0], [0.0, 0.1, 0.9]])
+    drawn = draw_counts(mixing, profiles, [200_000, 100_000], random_state=0)
+    np.testing.assert_array_equal(drawn.counts.sum(axis=1), [200_000, 100_000])
+    np.testing.assert_allclose(drawn.counts / [[200_000], [100_000]], mixing @ profiles, atol=0.005)
+    np.testing.assert_allclose(drawn.components[0] / 200_000, mixing[0], atol=0.005)
+    whole = draw_counts(np.full((500, 2), 0.5), profiles, 7, whole_rows=True, random_state=0)
+    assert set(np.unique(whole.components)) == {0, 7}
+    assert (whole.counts[whole.components[:, 1] == 7][:, 0] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("mixing", "profiles", "message"),
+    [
+        ([[0.5, 0.6]], [[1.0], [1.0]], "mixing must be a table of probabilities"),
+        ([[0.5, 0.5]], [[2.0, -1.0], [0.5, 0.5]], "profiles must be a table of probabilities"),
+        ([[0.5, 0.5]], [[1.0]], "mixing has 2 components, but there are 1 profiles"),
+    ],
+)
+def test_only_probabilities_can_be_drawn_from(mixing, profiles, message):
+    with pytest.raises(ValueError, match=message):
+        draw_counts(mixing, profiles, 5)
 
 
 @pytest.mark.parametrize("assignment", ["soft", "hard"])
