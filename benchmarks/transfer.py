@@ -3,8 +3,8 @@
 Usage: python benchmarks/transfer.py DATA [--mosaics 20]
 
 For each of 20 draws of five Brodatz textures a model is fitted to the left half of a mosaic of them (of a
-seed at which that half holds all five) and applied to another mosaic, with other crops and another layout, and
-to the right half of the first.
+seed at which that half holds all five) and applied to another mosaic, with other crops and another layout,
+and to the right half of the first.
 """
 
 from __future__ import annotations

@@ -556,6 +556,9 @@ class TestRefused:
     def test_tiff_kinds_that_are_not_supported(self, tmp_path):
         lab = io_scenes.tiff(tmp_path / "lab.tif", np.repeat(PIXELS[..., None], 3, -1), photometric="cielab")
         self.refuse(lab, "colour space CIELAB is not supported")
+        luma = tmp_path / "luma.tif"
+        Image.fromarray(np.dstack([PIXELS] * 3)).convert("YCbCr").save(luma, compression="packbits")
+        self.refuse(luma, "YCBCR is supported with JPEG compression only")
         complex_values = io_scenes.tiff(tmp_path / "c.tif", PIXELS.astype(np.complex64))
         self.refuse(complex_values, "dtype complex64; expected real numbers", ValueError)
 

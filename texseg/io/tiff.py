@@ -15,7 +15,8 @@ from texseg.io.header import Decoded, Header, both
 from texseg.io.jpeg import cmyk_to_rgb
 
 _ORIENTATION = 274
-_WHITE_IS_ZERO, _PALETTE, _INKS = 0, 3, 5
+_WHITE_IS_ZERO, _PALETTE, _INKS, _LUMA_CHROMA = 0, 3, 5, 6
+_JPEG_COMPRESSIONS = (6, 7, 33007, 34892)
 _COLOUR_SAMPLES = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 34892: 3}  # by PhotometricInterpretation
 _ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated alpha
 _REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
@@ -155,6 +156,8 @@ class TiffSource:
         if int(key.photometric) not in _COLOUR_SAMPLES:
             name = getattr(key.photometric, "name", key.photometric)
             raise MalformedFileError(f"TIFF colour space {name} is not supported; save it as RGB or grey")
+        if int(key.photometric) == _LUMA_CHROMA and key.compression not in _JPEG_COMPRESSIONS:
+            raise MalformedFileError("TIFF colour space YCBCR is supported with JPEG compression only")
         segment = (key.tilelength * key.tilewidth if key.is_tiled else 0) * key.samplesperpixel
         if segment * key.dtype.itemsize > _LARGEST_SEGMENT:
             raise MalformedFileError(f"TIFF tiles of {key.tilewidth} x {key.tilelength} pixels make no sense")
