@@ -10,6 +10,7 @@ from texseg.starts import (
     PottsSettings,
     Sites,
     border_measure,
+    exchange_starts,
     fit_potts,
     hard_starts,
     interior_gain,
@@ -178,6 +179,27 @@ def test_a_seed_fixes_the_starts():
     sites, _ = sites_of(regions(), n_draws=8)
     one, two = (hard_starts(sites, 4, 6, 2, np.random.default_rng(3)) for _ in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_an_exchange_repairs_one_texture_split_and_two_merged():
+    region = regions()
+    sites, profiles = sites_of(region)
+    spoilt = region.copy()
+    spoilt[region == 3] = 2
+    spoilt[(region == 0) & (np.mgrid[: GRID[0], : GRID[1]][1] < 5)] = 3  # where region 0 is the left half
+    wrong = sites.profiles(np.eye(4, dtype=np.float32)[spoilt.ravel()])
+    moves = exchange_starts(sites, wrong, 3, np.random.default_rng(0))
+    assert 1 <= len(moves) <= 3
+    np.testing.assert_allclose(moves.reshape(len(moves), 4, N_CHANNELS, N_BINS).sum(axis=3), 1, rtol=1e-4)
+    assert not agree(sites.scores(wrong).argmax(axis=1), region)
+    assert agree(sites.scores(moves[0]).argmax(axis=1), region)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2])
+def test_there_is_nothing_to_exchange_among_fewer_than_three(n_clusters):
+    sites, profiles = sites_of(regions())
+    moves = exchange_starts(sites, profiles[:n_clusters], 5, np.random.default_rng(0))
+    assert moves.shape == (0, n_clusters, 24)
 
 
 # ---- Potts fits --------------------------------------------------------------------------------------------
