@@ -119,6 +119,14 @@ def test_masks_of_any_dtype_add_to_missing_values():
         np.testing.assert_array_equal(split_planes(image, mask=given_mask).mask, expected)
 
 
+def test_masked_arrays_hold_no_data_where_any_band_is_masked():
+    image = np.ma.masked_less(picture(), 20)
+    np.testing.assert_array_equal(split_planes(image).mask, ~image.mask)
+    bands = np.ma.stack([image, np.ma.masked_greater(picture(1), 230)])
+    np.testing.assert_array_equal(split_planes(bands, channel_axis=0).mask, ~bands.mask.any(axis=0))
+    assert split_planes(np.ma.masked_array(picture())).mask is None
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 def test_bands_lie_along_the_axis_that_is_named(axis):
     bands = [picture(k) for k in range(4)]

@@ -80,6 +80,7 @@ def split_planes(
     Parameters
     ----------
     image : real array of shape (H, W), or with bands along ``channel_axis``
+        Of a masked array, pixels that are masked in any band hold no data.
     channel_axis : int, optional
         The axis of the bands; None for a grey image.
     mask : array of shape (H, W), optional
@@ -129,6 +130,9 @@ def split_planes(
         bands = list(np.moveaxis(array, channel_axis, 0))
     bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
     valid = _valid_pixels(bands, mask, nodata)
+    if np.ma.is_masked(image):
+        hidden = np.ma.getmaskarray(image)
+        valid &= ~(hidden if channel_axis is None else hidden.any(axis=channel_axis))
     if all(np.array_equal(bands[0], band, equal_nan=band.dtype.kind == "f") for band in bands[1:]):
         bands = bands[:1]
     if valid.all():
