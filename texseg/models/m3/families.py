@@ -285,8 +285,8 @@ def _whiten(whiteners: Array, vectors: Array) -> Array:
     K2, D = whiteners.shape[1:3]
     if len(whiteners) == 1:
         return (vectors @ whiteners.reshape(K2 * D, D).T).reshape(*vectors.shape[:2], K2, D)
-    vectors = np.broadcast_to(vectors, (len(whiteners), *vectors.shape[1:]))
-    return np.einsum("njxy,nky->nkjx", whiteners, vectors)
+    terms = [whiteners[:, None, :, :, y] * vectors[:, :, None, None, y] for y in range(D)]
+    return np.sum(terms, axis=0)
 
 
 def _precisions(whiteners: Array) -> Array:

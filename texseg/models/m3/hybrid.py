@@ -56,9 +56,9 @@ class HybridM3(SampledM3):
     n_start : int, default=10
         Number of k-means clusters that the first side begins with.
     n_init : int, default=1
-        Runs, of which the one with the highest mean of `history_` over the kept sweeps stays; those after
-        the first begin with a random number of clusters up to `n_start`. The alternation finds it hard to
-        move a whole component and its offsets at once, so that several runs are worth their time.
+        Runs, of which the one with the highest mean of `history_` over the kept sweeps stays; they begin
+        with `n_start` clusters and fewer, evenly down to one. The alternation finds it hard to move a
+        whole component and its offsets at once, so that several runs are worth their time.
     random_state : int, RandomState or None
 
     Attributes
@@ -129,8 +129,8 @@ class HybridM3(SampledM3):
         X = validate_data(self, X, dtype=np.float64)
         family = (SharedGaussians() if self.family is None else self.family).prepare(X)
         rng = generator(self.random_state)
-        starts = [self.n_start, *rng.integers(1, self.n_start, self.n_init - 1, endpoint=True).tolist()]
-        runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts]
+        starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
+        runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts.tolist()]
         histories = [self._log_joints(X, states, family) for states in runs]
         best = int(np.argmax([history[self.burn_in :].mean() for history in histories]))
         states, self.history_ = runs[best], histories[best]

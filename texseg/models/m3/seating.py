@@ -90,9 +90,10 @@ class Seats:
         self.first = [0] * n_new + np.bincount(z1).tolist()
         self.second = [0] * n_new + np.bincount(z2).tolist()
         self._reward = reward
-        self._pairs = np.zeros((len(self.first), len(self.second)), np.intp)
-        np.add.at(self._pairs, (z1 + n_new, z2 + n_new), 1)
-        self._P = reward * self._pairs
+        pairs = np.zeros((len(self.first), len(self.second)), np.intp)
+        np.add.at(pairs, (z1 + n_new, z2 + n_new), 1)
+        self._pairs = pairs.tolist()
+        self._P = reward * pairs
         self._u = np.zeros(len(self.first))
         self._v = np.zeros(len(self.second))
 
@@ -111,7 +112,7 @@ class Seats:
         if seat == len(self.first):
             self.first.append(0)
             self._u = np.append(self._u, 0.0)
-            self._pairs = np.pad(self._pairs, ((0, 1), (0, 0)))
+            self._pairs.append([0] * len(self.second))
             self._P = np.pad(self._P, ((0, 1), (0, 0)))
         return seat
 
@@ -122,7 +123,8 @@ class Seats:
         if seat == len(self.second):
             self.second.append(0)
             self._v = np.append(self._v, 0.0)
-            self._pairs = np.pad(self._pairs, ((0, 0), (0, 1)))
+            for row in self._pairs:
+                row.append(0)
             self._P = np.pad(self._P, ((0, 0), (0, 1)))
         return seat
 
@@ -135,8 +137,8 @@ class Seats:
     def _change(self, c: int, d: int, step: int) -> None:
         self.first[c] += step
         self.second[d] += step
-        self._pairs[c, d] += step
-        self._P[c, d] = self._reward * self._pairs[c, d]
+        self._pairs[c][d] += step
+        self._P[c, d] = self._reward * self._pairs[c][d]
 
 
 class Eq6Seats(Seats):

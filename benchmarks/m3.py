@@ -1,0 +1,333 @@
+"""The comparisons of the paper on multidimensional membership mixtures, on what can be had.
+
+Usage: python benchmarks/m3.py DATA [--parts toy iris topics bounds arrangement speed] [--folds 5] [--seeds 20]
+
+DATA is a folder with the count matrix ``text/cran.npz`` (or the folder ``text`` itself); only the parts
+"topics" and "bounds" need it. tomotopy's HDP joins the topics when it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import gammaln, psi
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_iris
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
+from sklearn.mixture import GaussianMixture
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.measure import Table, limit_threads, machine, timed
+from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
+
+PARTS = ("toy", "iris", "topics", "bounds", "arrangement", "speed")
+TOPIC_PRIOR = 0.3
+nmi = normalized_mutual_info_score
+
+
+def separated_places(rng, number, box, distance):
+    """Draw places at random, none nearer to another than `distance`."""
+    while True:
+        places = rng.uniform(-box, box, (number, 2))
+        gaps = np.linalg.norm(places[:, None] - places, axis=-1) + np.eye(number) * distance
+        if gaps.min() >= distance:
+            return places
+
+
+def toy(seed, shared, n_points=100):
+    """Five means; two crossing covariances of which each mean has both, or one covariance a mean."""
+    rng = np.random.default_rng(seed)
+    means = separated_places(rng, 5, box=8, distance=3)
+    if shared:
+        covariances = np.array([np.diag([6, 0.03]), np.diag([0.03, 6])])
+    else:
+        roots = rng.normal(size=(5, 2, 2)) * rng.uniform(0.4, 1.2, (5, 1, 1))
+        covariances = roots @ roots.swapaxes(1, 2) + 0.2 * np.eye(2)
+    z1 = rng.integers(5, size=n_points)
+    z2 = rng.integers(2, size=n_points) if shared else z1
+    noise = np.einsum("nxy,ny->nx", np.linalg.cholesky(covariances)[z2], rng.standard_normal((n_points, 2)))
+    pairs = [(c, d) for c in range(5) for d in range(len(covariances)) if shared or c == d]
+    X = means[z1] + noise
+    known = np.stack([multivariate_normal(means[c], covariances[d]).logpdf(X) for c, d in pairs], axis=1)
+    return X, z1 * 5 + z2, known.argmax(axis=1)
+
+
+MIXTURES = {
+    "one-dimensional (omega 1)": {"omega": 1.0},
+    "M3, omega sampled": {},
+    "M3, omega 0.5": {"omega": 0.5},
+    "M3, Eq. 6, omega 0.5": {"omega": 0.5, "prior": "eq6"},
+}
+
+
+def part_toy(args):
+    print("\nGaussians with shared parameters and without (Fig. 1 and 3): NMI of pairs, mean over seeds.")
+    print("samples: mean over the kept samples; known: best guess with the true parameters; K: mean numbers.")
+    table = Table([("data", -11), ("model", -27), ("NMI", 6), ("samples", 8), ("known", 6), ("worse", 6),
+                   ("K1", 5), ("K2", 5), ("s", 7)])  # fmt: skip
+    for shared in (True, False):
+        first = None
+        for name, options in MIXTURES.items():
+            scores, seconds = [], 0.0
+            for seed in range(args.seeds):
+                X, truth, known = toy(seed, shared)
+                model = InfiniteM3(
+                    SharedGaussians(scale=0.05), n_sweeps=300, burn_in=150, random_state=seed, **options
+                )
+                _, spent = timed(lambda model=model, X=X: model.fit(X))
+                seconds += spent
+                samples = np.mean([nmi(sample.pairs, truth) for sample in model.samples_])
+                scores.append([nmi(model.labels_, truth), samples, nmi(known, truth), *model.n_components_])
+            scores = np.array(scores)
+            first = scores[:, 0] if first is None else first
+            worse = f"{(scores[:, 0] < first).sum()}/{args.seeds}"
+            means = scores.mean(axis=0).tolist()
+            data = "shared" if shared else "not shared"
+            table.row(data, name, *means[:3], worse, *means[3:], seconds)
+
+
+def part_iris(args):
+    print("\nIris, 150 flowers, 3 species; rows of the confusion matrix are species, columns labels.")
+    X, species = load_iris(return_X_y=True)
+    merged = np.minimum(species, 1)
+    print(f"two species merged: NMI {nmi(merged, species):.3f}")
+    for name, options in MIXTURES.items():
+        found = []
+        for seed in range(5):
+            model = InfiniteM3(
+                SharedGaussians(scale=0.1), n_sweeps=300, burn_in=150, random_state=seed, **options
+            ).fit(X)
+            found.append((nmi(model.labels_, species), nmi(model.memberships_[:, 0], species), model))
+        scores = [f[0] for f in found]
+        print(
+            f"{name}: NMI of pairs {np.mean(scores):.3f} ({min(scores):.3f} ... {max(scores):.3f}), of the"
+            f" first membership {np.mean([f[1] for f in found]):.3f}; numbers"
+            f" {[f[2].n_components_ for f in found]}; of the first seed:"
+        )
+        print(confusion_matrix(species, found[0][2].labels_)[:3], flush=True)
+
+
+def read_cran(data):
+    folder = Path(data)
+    path = folder / "cran.npz" if (folder / "cran.npz").exists() else folder / "text" / "cran.npz"
+    n = sp.csr_array(sp.load_npz(path)).astype(float)
+    return sp.csr_array(n[np.flatnonzero(n.sum(axis=1) > 0)])
+
+
+def folds_of(n, n_folds):
+    order = np.random.default_rng(0).permutation(n.shape[0])
+    for k, test in enumerate(np.array_split(order, n_folds)):
+        yield k, sp.csr_array(n[np.setdiff1d(order, test)]), sp.csr_array(n[test])
+
+
+def lda_bounds(n, topics, alpha):
+    """Variational bound of every document under topics (K, M) and a Dirichlet (K,), and memberships."""
+    rows = np.repeat(np.arange(n.shape[0]), np.diff(n.indptr))
+    gamma = np.ones((n.shape[0], len(alpha)))
+    for _ in range(200):
+        logs = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
+        mixture = np.einsum("ek,ke->e", np.exp(logs)[rows], topics[:, n.indices])
+        ratio = sp.csr_array((n.data / mixture, n.indices, n.indptr), n.shape)
+        updated = alpha + np.exp(logs) * (ratio @ topics.T)
+        done = np.abs(updated - gamma).mean() < 1e-5
+        gamma = updated
+        if done:
+            break
+    logs = psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))
+    mixture = np.einsum("ek,ke->e", np.exp(logs)[rows], topics[:, n.indices])
+    divergence = (
+        gammaln(gamma.sum(axis=1)) - gammaln(alpha.sum()) + gammaln(alpha).sum()
+        - gammaln(gamma).sum(axis=1) + ((gamma - alpha) * logs).sum(axis=1)
+    )  # fmt: skip
+    bounds = np.bincount(rows, n.data * np.log(mixture), n.shape[0]) - divergence
+    return bounds, gamma / gamma.sum(axis=1, keepdims=True)
+
+
+def halves_of(n):
+    """Deal the occurrences of every document into two halves at random."""
+    rng = np.random.default_rng(1)
+    seen = sp.csr_array((rng.binomial(n.data.astype(int), 0.5).astype(float), n.indices, n.indptr), n.shape)
+    return seen, sp.csr_array(n - seen)
+
+
+def completion(seen, hidden, probabilities):
+    """Perplexity of hidden occurrences under probabilities (D, M)."""
+    entries = sp.coo_array(hidden)
+    logs = entries.data * np.log(probabilities[entries.row, entries.col])
+    return float(np.exp(-logs.sum() / hidden.sum()))
+
+
+def fitted_m3(train, test, **options):
+    model, seconds = timed(lambda: FiniteM3(topic_prior=TOPIC_PRIOR, random_state=0, **options).fit(train))
+    seen, hidden = halves_of(test)
+    K1 = model.n_components_[0]
+    memberships = model.transform(seen) * np.repeat(model.weights_, model.n_components_)
+    total = completion(seen, hidden, memberships @ model.components_)
+    note = f"omega {model.omega_:.2f} alpha {model.alpha_[0]:.3f} {model.alpha_[1]:.2f}" if K1 else ""
+    return model.perplexity(test), total, seconds, note
+
+
+def fitted_lda(train, test, K, **priors):
+    model, seconds = timed(
+        lambda: LatentDirichletAllocation(K, max_iter=50, random_state=0, **priors).fit(train)
+    )
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    return (*lda_scores(test, topics, np.full(K, model.doc_topic_prior_)), seconds, "")
+
+
+def lda_scores(test, topics, alpha):
+    seen, hidden = halves_of(test)
+    bound = float(np.exp(-lda_bounds(test, topics, alpha)[0].sum() / test.sum()))
+    return bound, completion(seen, hidden, lda_bounds(seen, topics, alpha)[1] @ topics)
+
+
+def fitted_hdp(train, test):
+    import tomotopy
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = tomotopy.HDPModel(initial_k=10, eta=TOPIC_PRIOR, seed=0)
+
+        def run():
+            for row in train:
+                row = sp.coo_array(row)
+                words = row.coords[-1]
+                model.add_doc(np.repeat(words, row.data.astype(int)).astype(str).tolist())
+            model.train(500, workers=1)
+
+        _, seconds = timed(run)
+    live = [k for k in range(model.k) if model.is_live_topic(k)]
+    column = np.array([int(word) for word in model.used_vocabs])
+    sizes = np.array([model.get_count_by_topics()[k] for k in live], float)
+    topics = np.full((len(live), train.shape[1]), TOPIC_PRIOR)
+    for row, k in enumerate(live):
+        distribution = np.asarray(model.get_topic_word_dist(k))
+        topics[row, column] = distribution * (sizes[row] + TOPIC_PRIOR * len(column))
+    topics /= topics.sum(axis=1, keepdims=True)
+    alpha = model.alpha * sizes / sizes.sum()
+    return (*lda_scores(test, topics, np.maximum(alpha, 1e-3)), seconds, f"{len(live)} topics")
+
+
+def part_topics(args):
+    print("\nTopics on cran: perplexity of new documents. bound: exp(-variational bound / words), topics at")
+    print("their means; completion: half the words of each new document given the other half.")
+    print(f"Topic prior {TOPIC_PRIOR} unless said; folds split the documents.")
+    methods = {
+        "FiniteM3 20 + 5": lambda a, b: fitted_m3(a, b, n_components=(20, 5)),
+        "FiniteM3 20 + 1": lambda a, b: fitted_m3(a, b, n_components=(20, 1)),
+        "LDA 25, scikit-learn, 1/K": lambda a, b: fitted_lda(a, b, 25),
+        "LDA 25, scikit-learn, same prior": lambda a, b: fitted_lda(
+            a, b, 25, topic_word_prior=TOPIC_PRIOR
+        ),
+        "LDA 25, ours (omega 1), alpha fitted": lambda a, b: fitted_m3(a, b, n_components=(25, 1), omega=1.0),
+        "LDA 100, ours (omega 1), alpha fitted": lambda a, b: fitted_m3(
+            a, b, n_components=(100, 1), omega=1.0
+        ),
+    }
+    if importlib.util.find_spec("tomotopy"):
+        methods["HDP, tomotopy"] = fitted_hdp
+    table = Table([("fold", 4), ("model", -38), ("bound", 8), ("completion", 10), ("s", 7), ("found", -36)])
+    scores = {name: [] for name in methods}
+    for k, train, test in folds_of(read_cran(args.data), 5):
+        if k >= args.folds:
+            break
+        for name, fit in methods.items():
+            bound, total, seconds, note = fit(train, test)
+            scores[name].append((bound, total))
+            table.row(k, name, bound, total, seconds, note)
+    ours = np.array(scores["FiniteM3 20 + 5"])
+    for name, values in scores.items():
+        values = np.array(values)
+        below = (ours < values).sum(axis=0)
+        print(
+            f"{name}: mean {values[:, 0].mean():.1f} / {values[:, 1].mean():.1f}; FiniteM3 20 + 5 is below it"
+            f" on {below[0]} / {below[1]} of {len(values)} folds"
+        )
+
+
+def part_bounds(args):
+    print("\nThe two bounds and M-steps on 300 documents of cran, maximum likelihood, K = 8 + 3, 40 iterations.")
+    n = sp.csr_array(read_cran(args.data)[:300])
+    table = Table([("algorithm", -10), ("bound", 12), ("by switch", 12), ("omega", 6), ("s", 7)])
+    for algorithm in ("switch", "pairs", "penalty"):
+        model = FiniteM3(
+            (8, 3), topic_prior=0.0, algorithm=algorithm, warm_up=20, max_iter=40, tol=0, random_state=0
+        )
+        _, seconds = timed(lambda model=model: model.fit(n))
+        table.row(
+            algorithm, model.lower_bound_, float(model.score_samples(n).sum()), model.omega_, seconds
+        )
+
+
+def arrangement(seed, n_points=200):
+    """Things round six people in three usages, the same for all: where a thing is, and both memberships."""
+    rng = np.random.default_rng(seed)
+    people = separated_places(rng, 6, box=8, distance=3.5)
+    usages = np.array([[0.0, 0.0], [1.5, 0.5], [-0.5, 1.8]])
+    z1, z2 = rng.integers(6, size=n_points), rng.integers(3, size=n_points)
+    return people[z1] + usages[z2] + 0.25 * rng.standard_normal((n_points, 2)), z1, z2
+
+
+def part_arrangement(args):
+    print("\nA synthetic stand-in for object arrangement: 6 human poses x 3 usages, 200 things, 5 seeds;")
+    print("NMI with poses, usages, pairs; mean log-density of 2000 new things.")
+    table = Table([("model", -34), ("poses", 6), ("usages", 6), ("pairs", 6), ("density", 8), ("s", 7)])
+    rows = {"hybrid M3": [], "one DP (omega 1)": [], "finite mixture, 18 Gaussians": []}
+    for seed in range(5):
+        X, z1, z2 = arrangement(seed)
+        new = arrangement(seed, 2200)[0][200:]
+        family = OffsetGaussians(offset_covariance=0.05, scale=0.003)
+        hybrid = HybridM3(3, family=family, n_start=10, n_init=10, random_state=seed)
+        _, spent = timed(lambda m=hybrid, X=X: m.fit(X))
+        first, second = hybrid.memberships_.T
+        rows["hybrid M3"].append(
+            (nmi(first, z1), nmi(second, z2), nmi(hybrid.labels_, z1 * 3 + z2), hybrid.score(new), spent)
+        )
+        single = InfiniteM3(SharedGaussians(scale=0.003), omega=1.0, n_start=18, random_state=seed)
+        finite = GaussianMixture(18, n_init=5, reg_covar=1e-3, random_state=seed)
+        for name, model in (("one DP (omega 1)", single), ("finite mixture, 18 Gaussians", finite)):
+            labels, spent = timed(lambda m=model, X=X: m.fit_predict(X))
+            pairs = nmi(labels, z1 * 3 + z2)
+            rows[name].append((nmi(labels, z1), nmi(labels, z2), pairs, float(model.score(new)), spent))
+    for name, values in rows.items():
+        table.row(name, *np.mean(values, axis=0).tolist())
+
+
+def part_speed(args):
+    print("\nGibbs sampling, 10,000 points in two dimensions: CPU seconds a sweep (mean of 200) and of 200.")
+    rng = np.random.default_rng(0)
+    means = rng.uniform(-10, 10, (5, 2))
+    z1, z2 = rng.integers(5, size=10_000), rng.integers(2, size=10_000)
+    X = means[z1] + np.array([[2.4, 0.17], [0.17, 2.4]])[z2] * rng.standard_normal((10_000, 2))
+    table = Table([("model", -27), ("a sweep", 8), ("200", 7), ("K1", 4), ("K2", 4), ("pairs", 6)])
+    for name, options in MIXTURES.items():
+        model = InfiniteM3(SharedGaussians(scale=0.05), n_sweeps=200, random_state=0, **options)
+        _, seconds = timed(lambda model=model: model.fit(X))
+        K1, K2 = model.n_components_
+        table.row(name, seconds / 200, seconds, K1, K2, int(model.history_.n_pairs[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", nargs="?", help="folder with text/cran.npz")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=20)
+    args = parser.parse_args()
+    if args.data is None and {"topics", "bounds"} & set(args.parts):
+        parser.error("DATA is needed for the parts topics and bounds")
+    limit_threads(2)
+    print(machine(2))
+    for part in args.parts:
+        globals()[f"part_{part}"](args)
+
+
+if __name__ == "__main__":
+    main()
