@@ -15,6 +15,7 @@ from texseg.quantize import Range, quantize, robust_range
 
 __all__ = ["Features", "encode", "learn_features"]
 
+_VALUE_BINS = 14  # of plain values: a slow change of light moves them by a bin or two, not by ten
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
 
 
@@ -145,4 +146,4 @@ def _to_bins(
 ) -> NDArray[np.uint8]:
     if channel.kind == "patch":
         return words(channel.values, codebook)
-    return quantize(channel.values, range_, n_bins)
+    return quantize(channel.values, range_, min(_VALUE_BINS, n_bins) if channel.kind == "value" else n_bins)

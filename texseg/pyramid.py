@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from texseg.counts import CountMatrix, WindowedCounts, aggregate
 
-__all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_means"]
+__all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
 
 _EXPLICIT_SIDE = 8  # cells of this side and larger are ordinary matrices; smaller ones would explode memory
 
@@ -149,7 +149,7 @@ def window_means(
     shares = {}
     for side in sorted(set(sides)):
         channels = np.flatnonzero(np.asarray(sides) == side)
-        down, across = (_window_matrix(length, side / grid.cell, step) for length in (h, w))
+        down, across = (window_matrix(length, side / grid.cell, step) for length in (h, w))
         block = np.ascontiguousarray(table[:, :, channels]).reshape(h, -1)
         block = np.matmul(across, (down @ block).reshape(shape[0], w, -1))
         shares[side] = down @ presence @ across.T
@@ -158,7 +158,7 @@ def window_means(
     return means.reshape(shape[0] * shape[1], -1), shape, shares[min(shares)].ravel()
 
 
-def _window_matrix(length: int, side: float, step: int) -> NDArray[np.floating]:
+def window_matrix(length: int, side: float, step: int = 1) -> NDArray[np.floating]:
     """Rows of a centred moving average with fractional ends, cut at the border, sums one."""
     distance = np.abs(np.arange(0, length, step)[:, None] - np.arange(length))
     window = np.clip(side / 2 + 0.5 - distance, 0, 1)

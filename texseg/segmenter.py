@@ -18,9 +18,11 @@ from texseg.boundary import merge_small
 from texseg.channels import Planes, non_finite, split_planes
 from texseg.features import Features, encode, learn_features
 from texseg.gabor import GaborBank
+from texseg.hierarchy import Hierarchy, critical_temperatures
 from texseg.modelfile import load_model, save_model
 from texseg.presets import Settings, settings_for
-from texseg.starts import exchange_starts, fit_potts, hard_starts
+from texseg.search import WINDOW_STEP, Search
+from texseg.selection import choose_number
 from texseg.textures import (
     CellTextures,
     Scene,
@@ -36,7 +38,7 @@ from texseg.textures import (
 __all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
-_WINDOW_STEP = 2  # the windows of the starts overlap: every second row and column of cells is enough
+
 
 
 class Record(NamedTuple):
@@ -56,7 +58,7 @@ class Progress(NamedTuple):
     """What a ``callback`` is told."""
 
     phase: str
-    """"filters", "starts", "clusters", "boundaries"; "annealing, level i of n" on the plain path."""
+    """"filters", "number", "starts", "clusters", "boundaries"; "annealing, level i" on the plain path."""
     done: int
     total: int
 
@@ -69,8 +71,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_segments : int
-        Number of textures, K.
+    n_segments : int, optional
+        Number of textures, K; None chooses it, see :mod:`texseg.selection`.
     preset : {"default", "accurate", "plain"}, default="default"
         ``accurate`` spends more time; ``plain`` is the path of [1]_: annealed on windowed counts, coarse to
         fine down to single pixels, without any prior on the labels.
@@ -83,6 +85,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         what a unanimous neighbourhood says; 0 switches it off.
     min_size : int, default=0
         Connected parts with fewer pixels are merged into the neighbour that explains them best.
+    k_max : int, default=14
+        Largest number that is considered when the number is chosen, and in ``hierarchy_``.
     random_state : int, RandomState or None, default=0
     callback : function of one :class:`Progress`, optional
         Told about every phase; an exception it raises ends the fit.
@@ -101,6 +105,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
         Posterior of the label of every pixel; 0 where there is no data.
+    selection_ : texseg.selection.Selection
+        Scores of all numbers of segments; when the number was chosen.
+    hierarchy_ : texseg.hierarchy.Hierarchy
+        Segmentations into 1 .. ``k_max`` segments; made when it is first asked for, not on the plain path.
     history_ : list of :class:`Record`
 
     References
@@ -125,6 +133,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         nodata: float | None = None,
         smoothness: float = 1.0,
         min_size: int = 0,
+        k_max: int = 14,
         random_state: Any = 0,
         callback: Callable[[Progress], Any] | None = None,
         wavelengths: Sequence[float] | None = None,
@@ -140,6 +149,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.nodata = nodata
         self.smoothness = smoothness
         self.min_size = min_size
+        self.k_max = k_max
         self.random_state = random_state
         self.callback = callback
         self.wavelengths = wavelengths
@@ -180,8 +190,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         )
         scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
         self.history_: list[Record] = []
+        self._fitted = scenes
+        for old in ("_search", "_hierarchy", "selection_"):
+            self.__dict__.pop(old, None)
         find = self._find_plain if self.preset == "plain" else self._find
-        textures = find(scenes, features, settings, rng, int(self.n_segments or 1))
+        textures = find(scenes, features, settings, rng, self.n_segments)
         self.textures_ = textures.take(_energy_order(textures, len(features.bank.filters)))
         results = []
         for index, scene in enumerate(scenes):
@@ -265,15 +278,29 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         model._describe()
         return model
 
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """Coarse and fine segmentations of the images that were fitted."""
+        check_is_fitted(self)
+        if not hasattr(self, "_search"):
+            raise AttributeError("hierarchy_ needs a model fitted in this session, not by preset='plain'")
+        if not hasattr(self, "_hierarchy"):
+            search, features = self._search, self.textures_.features
+            tree = search.tree(self.k_max)
+            textures = search.textures(search.merged(self.k_max, tree.n_clusters)[0], features)
+            finest = [self._label(scene, textures)[0] for scene in self._fitted]
+            temperatures = critical_temperatures(tree, search.cells)
+            self._hierarchy = Hierarchy(finest, tree, temperatures, isinstance(self.labels_, list))
+        return self._hierarchy
+
     # ---- the steps of a fit ------------------------------------------------------------------------------
 
     def _check_parameters(self) -> Settings:
         """Validate all parameters before anything is computed."""
         k = self.n_segments
-        if k is None:
-            raise ValueError("n_segments=None (choosing the number) is not available yet; pass n_segments")
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= _MOST_SEGMENTS:
-            raise ValueError(f"n_segments must be a whole number from 1 to {_MOST_SEGMENTS}, got {k!r}")
+        if k is not None:
+            _check_number("n_segments", k)
+        _check_number("k_max", self.k_max)
         if not self.smoothness >= 0:
             raise ValueError(f"smoothness must be at least 0, got {self.smoothness!r}")
         if not self.min_size >= 0:
@@ -326,34 +353,30 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
-        n_segments: int,
+        n_segments: int | None,
     ) -> CellTextures:
         """Default path: starts on windows, candidates on bare cells, and the best of them."""
         cells, grids = cell_sites(scenes, features, settings.cell)
-        windows = window_sites(cells, grids, features, settings, _WINDOW_STEP)
-        K = min(n_segments, len(windows.counts))
-        potts = settings.potts._replace(strength=settings.potts.strength * self.smoothness)
-        self._tell("starts", 0, 1)
-        reach = max(1, round(settings.windows[0] / 2 / settings.cell / _WINDOW_STEP))
+        windows = window_sites(cells, grids, features, settings, WINDOW_STEP)
         generator = np.random.default_rng(rng.randint(2**31))
-        starts = hard_starts(windows, K, settings.n_starts, reach, generator)
+        search = Search(cells, windows, settings, self.smoothness, generator)
+        self._search = search
+        extra = None
+        if n_segments is None:
+            self._tell("number", 0, 1)
+            self.selection_ = choose_number(search.tree(self.k_max))
+            extra = search.merged(self.k_max, self.selection_.chosen)
+            n_segments = self.selection_.chosen
+        self._tell("starts", 0, 1)
+        starts = search.starts(n_segments, extra)
         self._tell("clusters", 0, 1)
-        candidates = fit_potts(cells, starts, potts)
+        candidates = search.candidates(starts)
         best = max(candidates, key=lambda candidate: candidate.gain)
-        for _ in range(settings.n_exchanges):
-            moves = exchange_starts(windows, best.profiles, settings.n_moves, generator)
-            moved = fit_potts(cells, moves, potts) if len(moves) else []
-            candidates += moved
-            better = max([best, *moved], key=lambda candidate: candidate.gain)
-            if better is best:
-                break
-            best = better
         self.history_ = [
-            Record("candidate", step, potts.beta, -c.gain, K, 0) for step, c in enumerate(candidates)
+            Record("candidate", step, settings.potts.beta, -c.gain, len(c.profiles), 0)
+            for step, c in enumerate(candidates)
         ]
-        return CellTextures(
-            features, best.profiles, cells.background, settings.cell, settings.potts, settings.boundary_sigma
-        )
+        return search.textures(best.profiles, features)
 
     def _find_plain(
         self,
@@ -361,11 +384,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
-        n_segments: int,
+        n_segments: int | None,
     ) -> WindowTextures:
         """Plain path, of the paper: annealed on windowed counts from coarse to fine."""
         if len(scenes) > 1:
             raise ValueError(f"preset='plain' is fitted to one image, got {len(scenes)}; use another preset")
+        if n_segments is None:
+            raise ValueError("preset='plain' does not choose n_segments; pass a number or another preset")
         n = plain_counts(scenes[0], features, settings)
         for state in plain_run(n, n_segments, features.bank, settings, rng):
             self._tell(f"annealing, level {state.level + 1}", state.step, 0)
@@ -380,9 +405,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             state.beta,
         )
 
-    def _label(self, scene: Scene) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _label(
+        self, scene: Scene, textures: CellTextures | WindowTextures | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
-        posteriors, scores = self.textures_.posteriors(scene, self.smoothness)
+        posteriors, scores = (textures or self.textures_).posteriors(scene, self.smoothness)
         labels = posteriors.argmax(axis=0).astype(np.int32)
         if scene.mask is not None:
             labels[~scene.mask] = -1
@@ -428,6 +455,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             self.callback(Progress(phase, done, total))
 
 
+def _check_number(name: str, value: Any) -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= _MOST_SEGMENTS:
+        raise ValueError(f"{name} must be a whole number from 1 to {_MOST_SEGMENTS}, got {value!r}")
+
+
 def _energy_order(textures: CellTextures | WindowTextures, n_filters: int) -> NDArray[np.intp]:
     """Clusters by their mean bin over the filter channels, smallest first."""
     features = textures.features
@@ -441,8 +474,8 @@ def segment(image: Any, n_segments: int | None = None, *, mask: Any = None, **pa
     Parameters
     ----------
     image : real array of shape (H, W), or with bands along ``channel_axis``
-    n_segments : int
-        Number of textures.
+    n_segments : int, optional
+        Number of textures; None chooses it.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     **parameters

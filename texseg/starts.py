@@ -26,6 +26,7 @@ from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linear_sum_assignment
 
 from texseg.posteriors import soft_max
+from texseg.pyramid import window_matrix
 
 __all__ = [
     "Candidate",
@@ -35,6 +36,7 @@ __all__ = [
     "exchange_starts",
     "fit_potts",
     "hard_starts",
+    "interior_cells",
     "interior_gain",
     "plus_plus",
     "potts_sweeps",
@@ -93,6 +95,16 @@ class Sites(NamedTuple):
         means = (flat.T @ self.counts) / np.maximum(mass, 1e-6)[:, None]
         means[mass <= 1e-6] = self.background
         return means.reshape(*posteriors.shape[1:], -1)
+
+
+    def window_mean(self, values: Floats, side: float) -> Floats:
+        """Mean of values a site (N, ...) over centred square windows of so many sites, cut at the border."""
+        means = []
+        for piece in self.pieces(values):
+            h, w = piece.shape[:2]
+            down = window_matrix(h, side) @ np.ascontiguousarray(piece, np.float32).reshape(h, -1)
+            means.append(np.matmul(window_matrix(w, side), down.reshape(h, w, -1)).reshape(h * w, -1))
+        return np.concatenate(means).reshape(values.shape)
 
 
 class Candidate(NamedTuple):
@@ -356,7 +368,7 @@ def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
     partition is not punished for having many borders.
     """
     labels = posteriors.argmax(axis=1)
-    inside = np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
+    inside = interior_cells(labels, cells)
     K = scores.shape[1]
     own = scores[np.arange(len(labels)), labels]
     area = np.bincount(labels, cells.sizes, K)
@@ -366,9 +378,13 @@ def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
     return float((gain * share).sum() / cells.sizes.sum())
 
 
+def interior_cells(labels: NDArray[np.intp], cells: Sites) -> NDArray[np.bool_]:
+    """Which cells (N,) are farther than the margin from any change of label."""
+    return np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
+
+
 def _interior(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Cells of a grid (h, w) that are farther than the margin from any change of label."""
     grid = labels.astype(np.uint8)
     square = np.ones((3, 3), np.uint8)
-    edge = cv2.dilate(grid, square) != cv2.erode(grid, square)
-    return distance_transform_edt(~edge) > _MARGIN if edge.any() else ~edge
+    edge = np.asarray(cv2.dilate(grid, square) != cv2.erode(grid, square))
+    return np.asarray(distance_transform_edt(~edge)) > _MARGIN if edge.any() else ~edge

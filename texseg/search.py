@@ -1,0 +1,86 @@
+"""The search for clusters on the default path: starts, candidates, exchanges, and the over-segmentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.features import Features
+from texseg.presets import Settings
+from texseg.selection import MergeTree, merge_tree
+from texseg.starts import Candidate, PottsSettings, Sites, exchange_starts, fit_potts, hard_starts
+from texseg.textures import CellTextures
+
+__all__ = ["Search"]
+
+WINDOW_STEP = 2
+"""The windows of the starts overlap: every second row and column of cells is enough."""
+
+_OVER_STARTS = 6  # runs that the over-segmentation is the best of
+
+
+@dataclass
+class Search:
+    """Everything that fits to the cells of some images share."""
+
+    cells: Sites
+    windows: Sites
+    settings: Settings
+    smoothness: float
+    rng: np.random.Generator
+    _trees: dict[int, MergeTree] = field(default_factory=dict)
+
+    def starts(self, n_segments: int, extra: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """Profiles (S, K, M) of distinct hard solutions on windows, after those of ``extra`` (E, K, M)."""
+        K = min(n_segments, len(self.windows.counts))
+        found = self._hard(K, self.settings.n_starts)
+        return found if extra is None else np.concatenate([extra, found])
+
+    def candidates(self, starts: NDArray[np.floating]) -> list[Candidate]:
+        """Fit all starts, then exchange clusters of the best as long as that helps."""
+        potts = self._potts()
+        candidates = fit_potts(self.cells, starts, potts)
+        best = max(candidates, key=_gain)
+        for _ in range(self.settings.n_exchanges):
+            moves = exchange_starts(self.windows, best.profiles, self.settings.n_moves, self.rng)
+            moved = fit_potts(self.cells, moves, potts) if len(moves) else []
+            candidates += moved
+            better = max([best, *moved], key=_gain)
+            if better is best:
+                break
+            best = better
+        return candidates
+
+    def tree(self, k_max: int) -> MergeTree:
+        """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""
+        if k_max not in self._trees:
+            K = min(k_max, len(self.windows.counts))
+            fits = fit_potts(self.cells, self._hard(K, _OVER_STARTS), self._potts())
+            side = self.settings.windows[0] / self.settings.cell
+            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, side)
+        return self._trees[k_max]
+
+    def merged(self, k_max: int, k: int) -> NDArray[np.floating]:
+        """Profiles (1, k, M) of the over-segmentation merged down to ``k`` segments."""
+        tree = self.tree(k_max)
+        members = tree.groups(k)[tree.labels][:, None] == np.arange(k)
+        return self.cells.profiles(members.astype(np.float32))[None]
+
+    def textures(self, profiles: NDArray[np.floating], features: Features) -> CellTextures:
+        """Make profiles (K, M) into textures that images can be labelled with."""
+        s = self.settings
+        return CellTextures(features, profiles, self.cells.background, s.cell, s.potts, s.boundary_sigma)
+
+    def _hard(self, n_clusters: int, n_starts: int) -> NDArray[np.floating]:
+        reach = max(1, round(self.settings.windows[0] / 2 / self.settings.cell / WINDOW_STEP))
+        return hard_starts(self.windows, n_clusters, n_starts, reach, self.rng)
+
+    def _potts(self) -> PottsSettings:
+        potts = self.settings.potts
+        return potts._replace(strength=potts.strength * self.smoothness)
+
+
+def _gain(candidate: Candidate) -> float:
+    return candidate.gain
