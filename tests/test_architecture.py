@@ -16,9 +16,9 @@ import texseg
 ROOT = Path(texseg.__file__).parent
 
 ORDER = """
-    cli batch scene outputs inputs info classes
+    cli napari batch scene outputs inputs info classes
     report plot progress
-    segmenter selection textures presets starts boundary
+    segmenter search hierarchy selection textures presets starts boundary
     models anneal posteriors pyramid counts
     features channels patches quantize gabor
     modelfile metrics synth io

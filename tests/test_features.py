@@ -107,7 +107,7 @@ def test_another_image_is_encoded_with_the_ranges_that_were_learned():
     np.testing.assert_array_equal(other[-1], bins[-1, :40, 20:])  # plain values do not
     brighter = encode(split_planes(image + 20), features)
     assert (brighter[-1] >= bins[-1]).all()
-    assert brighter[-1].mean() > bins[-1].mean() + 3
+    assert brighter[-1].mean() > bins[-1].mean() + 1
 
 
 @pytest.mark.parametrize(
