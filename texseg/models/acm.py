@@ -44,7 +44,7 @@ from texseg.models.base import (
 from texseg.models.estimator import CooccurrenceEstimator, check_assignment
 from texseg.posteriors import ArgMax, Floats, SoftMax
 
-COLDER = 6.0
+COLDER = 4.0
 """How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
 
 ONE_SIDED_STEPS = 40

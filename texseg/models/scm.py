@@ -176,7 +176,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     beta : float or "auto", default=1.0
         Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences. Only for
         soft assignments.
-    n_init : int, default=4
+    n_init : int, default=10
         Random starts.
     validation_fraction, max_iter, tol, over_relaxation, random_state
         See `SMM`.
@@ -225,7 +225,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         *,
         beta: float | str = 1.0,
         validation_fraction: float = 0.1,
-        n_init: int = 4,
+        n_init: int = 10,
         max_iter: int = 100,
         tol: float = 1e-5,
         over_relaxation: bool = True,
