@@ -24,12 +24,12 @@ def resolve_named_tuples() -> None:
 
 
 def build(folder: Path) -> None:
-    """Render every module but those of the command line, whose reference is ``texseg --help``."""
+    """Render every module but those of the command line (see ``texseg --help``) and of the napari plugin."""
     warnings.simplefilter("error")
     resolve_named_tuples()
     pdoc.render.configure(docformat="numpy", footer_text=f"texseg {texseg.__version__}")
     names = [module.name for module in pkgutil.iter_modules(texseg.__path__)]
-    others = [f"texseg.{name}" for name in names if name not in (*texseg.__all__, "cli")]
+    others = [f"texseg.{name}" for name in names if name not in (*texseg.__all__, "cli", "napari")]
     pdoc.pdoc("texseg", *others, output_directory=folder)
 
 
