@@ -1,4 +1,4 @@
-"""A small fitted model with a hierarchy, for the tests of the report."""
+"""A small fitted model whose labels and hierarchy are known, for the tests of the report."""
 
 import base64
 import json
@@ -12,15 +12,6 @@ from texseg import TextureSegmenter
 SHAPE = (96, 128)
 
 
-def scene(n_segments=2):
-    """Image of three textures, (H, W), the fitted model, and a hierarchy of three levels."""
-    rows, columns = np.mgrid[: SHAPE[0], : SHAPE[1]]
-    image = np.where(columns < 64, np.sin(rows * 2.2), np.sin(columns / 2))
-    image = np.where((columns >= 64) & (rows >= 48), np.sin((rows + columns) / 1.5), image)
-    model = TextureSegmenter(n_segments=n_segments).fit(image)
-    return image, model
-
-
 def truth_level(k):
     """Nested label images whose numbers change from level to level."""
     rows, columns = np.mgrid[: SHAPE[0], : SHAPE[1]]
@@ -32,7 +23,21 @@ def truth_level(k):
     return np.where(left, 3, np.where(below, 1, 2))
 
 
-HIERARCHY = SimpleNamespace(n_segments=(1, 2, 3), labels=truth_level)
+class Staged(TextureSegmenter):
+    """A model whose hierarchy is known."""
+
+    hierarchy_ = SimpleNamespace(n_segments=(1, 2, 3), labels=truth_level)
+
+
+def scene():
+    """Image of three textures, (H, W), and a model with two segments, of known labels and confidence."""
+    rows, columns = np.mgrid[: SHAPE[0], : SHAPE[1]]
+    image = np.where(columns < 64, np.sin(rows * 2.2), np.sin(columns / 2))
+    image = np.where((columns >= 64) & (rows >= 48), np.sin((rows + columns) / 1.5), image)
+    model = Staged(n_segments=2).fit(image)
+    model.labels_ = truth_level(2)
+    model.confidence_ = np.where(truth_level(2) == 1, 0.2, 1.0).astype(np.float32)
+    return image, model
 
 
 def content_of(path):

@@ -6,7 +6,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
-from report_scene import HIERARCHY, SHAPE, content_of, picture_bytes, scene, truth_level
+from report_scene import SHAPE, content_of, picture_bytes, scene, truth_level
 
 from texseg import TextureSegmenter
 from texseg.report import write_index, write_report
@@ -15,11 +15,7 @@ from texseg.report.pictures import picture_uri
 
 @pytest.fixture(scope="module")
 def fitted():
-    image, model = scene()
-    model.labels_ = truth_level(2)
-    model.confidence_ = np.where(truth_level(2) == 1, 0.5, 1.0).astype(np.float32)
-    model.hierarchy_ = HIERARCHY
-    return image, model
+    return scene()
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +46,7 @@ def test_segments_are_described(report):
     assert [row["label"] for row in rows] == [1, 2]
     assert [row["pixels"] for row in rows] == [96 * 64, 96 * 64]
     assert [row["fraction"] for row in rows] == [0.5, 0.5]
-    assert [row["confidence"] for row in rows] == [0.5, 1.0]
+    assert [row["confidence"] for row in rows] == pytest.approx([0.2, 1.0])
     assert [row["name"] for row in rows] == ["rows <b>", "rest"]
     assert rows[1]["parts"] == [[96 * 64, 0, 64, 96, 128]]
     others = content_of(report.path)["levels"][2]["segments"]
@@ -76,7 +72,7 @@ def test_histograms_are_those_of_the_encoded_image(fitted, report):
 
 def test_confidence_picture_has_the_values(report):
     shown = pixels(content_of(report.path)["confidence"])
-    assert abs(int(shown[0, 0]) - 128) <= 8 and shown[0, 127] == 255
+    assert abs(int(shown[0, 0]) - 51) <= 8 and shown[0, 127] == 255
 
 
 def test_everything_is_inside_the_file(report):
@@ -125,7 +121,7 @@ def test_another_image_has_the_labels_it_was_given_and_no_hierarchy(fitted, tmp_
 
 
 def test_pixels_without_data_stay_empty(tmp_path):
-    image, _ = scene()
+    image = scene()[0]
     mask = np.ones(SHAPE, bool)
     mask[:20] = False
     model = TextureSegmenter(n_segments=2).fit(image, mask=mask)
@@ -136,7 +132,7 @@ def test_pixels_without_data_stay_empty(tmp_path):
 
 
 def test_colour_images_are_shown_in_colour(tmp_path):
-    image, _ = scene()
+    image = scene()[0]
     colour = np.stack([image, image, -image])
     model = TextureSegmenter(n_segments=2, channel_axis=0).fit(colour)
     write_report(model, colour, tmp_path / "a.html")
@@ -225,3 +221,14 @@ def test_the_model_reports_on_itself(fitted, tmp_path):
     assert model.report(tmp_path / "a.html", image, title="mine") is None
     write_report(model, image, tmp_path / "b.html", title="mine")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_a_fitted_model_shows_its_own_hierarchy_and_choice(tmp_path):
+    image = scene()[0]
+    model = TextureSegmenter(k_max=5).fit(image)
+    model.report(tmp_path / "a.html", image)
+    content = content_of(tmp_path / "a.html")
+    assert [level["n"] for level in content["levels"]] == list(model.hierarchy_.n_segments)
+    assert content["selection"]["chosen"] == content["chosen"] == model.n_segments_
+    chosen = content["levels"][model.n_segments_ - 1]
+    np.testing.assert_array_equal(pixels(chosen["labels"]), model.labels_)

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from report_scene import HIERARCHY, SHAPE, scene, truth_level
+from report_scene import SHAPE, scene
 
 from texseg.report import write_index, write_report
 
@@ -35,9 +35,6 @@ def browser():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     image, model = scene()
-    model.labels_ = truth_level(2)
-    model.confidence_ = np.where(truth_level(2) == 1, 0.2, 1.0).astype(np.float32)
-    model.hierarchy_ = HIERARCHY
     entry = write_report(model, image, folder / "scene.html", names=["rows"])
     write_index(folder / "index.html", [entry])
     return folder
