@@ -25,6 +25,8 @@ ORDER = """
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 
+NEED_A_VIEWER = {"napari"}  # not importable without it
+
 ONLY_IN = {
     "click": {"cli"},
     "tqdm": {"progress", "cli"},
@@ -166,7 +168,7 @@ def test_what_users_call_has_an_example(module):
 
 
 def test_names_that_modules_promise_exist():
-    for module in MODULES:
+    for module in (m for m in MODULES if room(m) not in NEED_A_VIEWER):
         loaded = importlib.import_module(f"texseg.{module}")
         for name in getattr(loaded, "__all__", ()):
             assert hasattr(loaded, name), f"{module}.__all__ names {name}"
