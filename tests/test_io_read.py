@@ -379,6 +379,8 @@ class TestPagesAndChannels:
     def test_channel_axis_that_contradicts_the_file(self, tmp_path):
         path = io_scenes.write(tmp_path / "rgb.png", np.repeat(PIXELS[..., None], 3, -1))
         assert read_image(path, channel_axis=-1).pixels.shape == (*SHAPE, 3)
+        grey = io_scenes.write(tmp_path / "grey.png", PIXELS)
+        assert read_image(grey, channel_axis=-1).channel_axis is None
         with pytest.raises(ValueError, match="contradicts the file"):
             read_image(path, channel_axis=0)
         with pytest.raises(ValueError, match="channel_axis=5 is not an axis"):

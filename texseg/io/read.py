@@ -87,7 +87,8 @@ def read_image(
         Which page of a file with several, counted from 0. Without it such a file is refused.
     channel_axis : int, optional
         Axis of the stored array that holds the channels, for ``.npy`` arrays of three axes and for files
-        whose pages are meant as channels. Files that say themselves where their channels are need none.
+        whose pages are meant as channels. Files that say themselves where their channels are need none, and
+        images of two axes have none.
     max_pixels : int or None, default=178956970
         Largest image that is decoded; the header is asked before anything else. None for no limit.
         A pixel of more than four channels counts for more, a quarter for each channel.
@@ -267,10 +268,12 @@ def _with_settled_axes(header: Header, page: int | None, channel_axis: int | Non
 def _with_channel_axis(header: Header, channel_axis: int) -> str:
     """Axes with the channels where the caller says, unless the file itself says otherwise."""
     axes, n_axes = header.axes, len(header.shape)
+    if n_axes == 2:
+        return axes
     if not -n_axes <= channel_axis < n_axes:
         raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {header.shape}")
     position = channel_axis % n_axes
-    if n_axes == 2 or axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
+    if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
         raise UnsuitableImageError(
             f"channel_axis={channel_axis} contradicts the file, whose axes {header.shape} are {axes}"
         )
