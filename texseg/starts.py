@@ -275,7 +275,7 @@ def _halves(
     for _ in range(_HALVING_STEPS):
         second = windows.scores(halves).argmax(axis=2).astype(bool)
         parts = np.stack([members & ~second, members & second], axis=2).astype(np.float32)
-        halves = np.where(parts.any(axis=0)[:, :, None], windows.profiles(parts), halves)
+        halves = np.where(np.asarray(parts.any(axis=0))[:, :, None], windows.profiles(parts), halves)
     gains = np.einsum("nk,nk->k", windows.scores(halves).max(axis=2) - best[:, None], members)
     return halves, gains
 
