@@ -289,8 +289,8 @@ def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterat
             table.row(suite, number, f"({name})", *rest)
 
 
-def main() -> None:
-    options = parse()
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
     n_threads = 2 if options.jobs == 1 else 1
     limit_threads(n_threads)
     matplotlib.use("agg")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -197,7 +197,7 @@ def print_start_up(repeats: int = 7) -> None:
         table.row(name, seconds, seconds / base)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=5, help="Outex images for the comparison of levels")
     parser.add_argument("--only", default="call,growth,levels,implicit,start", help="parts, comma-separated")
     parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     limit_threads(N_THREADS)
     if options.measure_memory:
         measure_memory(options.measure_memory)

@@ -1,0 +1,38 @@
+"""The benchmarks run, and their tables hold what they say."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def program(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    return lambda name: importlib.import_module(f"benchmarks.{name}").main
+
+
+def test_accuracy_on_the_sample_images(program, tmp_path, capsys):
+    arguments = ["--sets", "samples", "--limit", "1", "--number", "given", "--presets", "default"]
+    arguments += ["--peers", "none", "--calibration", "--worst", "1", "--out", str(tmp_path)]
+    program("accuracy")([str(tmp_path), *arguments])
+    out = capsys.readouterr().out
+    row = next(line.split() for line in out.splitlines() if line.startswith("samples"))
+    assert row[1:5] == ["given", "texseg", "default", "1"]
+    assert float(row[5]) > 0.9
+    assert "reliability, samples, given, texseg default: calibration error" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["samples_given_texseg_default.png"]
+
+
+def test_accuracy_refuses_what_it_does_not_know(program, tmp_path):
+    with pytest.raises(SystemExit, match="--sets: 'outx' is not one of outex, prague"):
+        program("accuracy")([str(tmp_path), "--sets", "outex,outx"])
+
+
+def test_speed_compares_implicit_with_explicit_counts(program, capsys):
+    program("speed")(["--only", "implicit"])
+    lines = capsys.readouterr().out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
+    assert all(float(line.split()[1]) < 1e-3 for line in lines[first : first + 2])
