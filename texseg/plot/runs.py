@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
@@ -149,7 +150,7 @@ def hierarchy(
     nodes = _split_tree([(k, np.asarray(hierarchy.labels(k))) for k in numbers])
     places = across([node.parent for node in nodes])
     n_leaves = int(places.max()) + 1
-    ax = one_axes(ax, max(4.0, 0.75 * n_leaves), max(3.0, 0.62 * len(numbers) + 0.6))
+    ax = one_axes(ax, max(4.0, 0.8 * n_leaves), max(3.0, 0.92 * len(numbers) + 0.3))
     picture = None if image is None else to_rgb(image)
     for index, node in enumerate(nodes):
         if node.parent >= 0:
@@ -161,7 +162,7 @@ def hierarchy(
                 linewidth=1,
                 zorder=1,
             )
-        box = OffsetImage(_thumbnail(picture, node.region, index), zoom=0.55)
+        box = OffsetImage(_thumbnail(picture, node.region, index), zoom=0.5)
         ax.add_artist(AnnotationBbox(box, (places[index], node.n_segments), pad=0.05, frameon=True))
     ax.set(xlim=(-0.6, n_leaves - 0.4), ylim=(numbers[-1] + 0.6, numbers[0] - 0.6))
     ax.set_ylabel("number of segments")
@@ -198,5 +199,6 @@ def _thumbnail(picture: NDArray[np.uint8] | None, region: NDArray[np.bool_], ind
     if picture is None:
         picture = np.broadcast_to(palette(index + 1)[index + 1], (*region.shape, 3))
     faded = 255 - (255 - picture.astype(np.float32)) * np.where(region, 1, _FADED)[..., None]
-    step = max(1, -(-max(region.shape) // _THUMBNAIL_SIDE))
-    return np.rint(faded[::step, ::step]).astype(np.uint8)
+    scale = min(1.0, _THUMBNAIL_SIDE / max(region.shape))
+    small = cv2.resize(faded, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.rint(small).astype(np.uint8)
