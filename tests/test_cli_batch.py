@@ -149,7 +149,7 @@ class TestBatches:
         for error, reason in (
             (MemoryError(), "not enough memory"),
             (RuntimeError("two\nlines"), "RuntimeError: two lines"),
-            (OSError(28, "No space left on device"), "No space left on device"),
+            (OSError(28, "No space left on device", "x.png"), "No space left on device: x.png"),
         ):
             monkeypatch.setattr(
                 outputs, "write_labels", lambda *_, error=error, **__: (_ for _ in ()).throw(error)

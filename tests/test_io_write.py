@@ -146,6 +146,10 @@ class TestAtomicWrite:
         assert path.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [path]
 
+    def test_errors_name_the_file_that_was_meant(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*missing.out\.png'"):
+            write_labels(tmp_path / "missing" / "out.png", TRUTH)
+
     def test_leftovers_of_a_killed_run_are_removed(self, tmp_path):
         (tmp_path / ".f[1].0123abcd.part").write_bytes(b"half")
         (tmp_path / ".g.0123abcd.part").write_bytes(b"of another file")

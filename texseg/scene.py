@@ -75,6 +75,8 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, MemoryError):
         text = "not enough memory"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror + (f": {error.filename}" if error.filename else "")
     elif not isinstance(error, (OSError, ValueError, TypeError)):
         text = f"{type(error).__name__}: {text}"
     return text.removeprefix(f"{path.name}: ") if path is not None else text

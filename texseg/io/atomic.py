@@ -26,7 +26,9 @@ def atomic_write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None:  # name the file that was meant
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
