@@ -187,7 +187,7 @@ class HistogramClustering(ClusteringModel):
             u = _centred(np.where(q > FLOOR, moved / np.maximum(q, FLOOR), 0.0), q, groups)
             if (np.abs(eigenvalues - before) <= tol * eigenvalues).all():
                 break
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return Instability(1.0 / eigenvalues, u)
 
     def plus_plus(
@@ -310,6 +310,9 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         held-out occurrences. Only for soft assignments.
     predictive : bool, default=False
         Leave every row out of the profiles that judge it ([1]_ section 5.2). Only for soft assignments.
+    init : {"annealing", "growth"}, default="annealing"
+        Where soft clusterings at a given temperature begin: cooled from the first phase transition, or with
+        the profiles of the grown hard clustering, which costs more but seldom misses a cluster.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
         See `SMM`.
 
@@ -350,6 +353,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         *,
         beta: float | str = 1.0,
         predictive: bool = False,
+        init: str = "annealing",
         validation_fraction: float = 0.1,
         n_init: int = 1,
         max_iter: int = 100,
@@ -361,6 +365,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         self.assignment = assignment
         self.beta = beta
         self.predictive = predictive
+        self.init = init
         self.validation_fraction = validation_fraction
         self.n_init = n_init
         self.max_iter = max_iter
@@ -371,6 +376,8 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
         check_assignment(owner, self.assignment, self.beta)
+        if self.init not in ("annealing", "growth"):
+            raise ValueError(f'{owner} needs init "annealing" or "growth", got {self.init!r}')
         if self.assignment == "hard" and self.predictive:
             raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
 
@@ -380,8 +387,8 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
     def _start(self, model: HistogramClustering, n: CountMatrix, rng: np.random.RandomState) -> Profiles:
-        if self.assignment == "hard":
-            return grown(model, n, self.n_clusters, rng)
+        if self.assignment == "hard" or self.init == "growth":
+            return grown(n, self.n_clusters, rng)
         if self.beta == "auto":
             return model.initial(n, self.n_clusters, rng, spread=0.5)
         return model.initial(n, self.n_clusters, rng)
@@ -390,7 +397,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         self, model: HistogramClustering, n: CountMatrix, beta: float, rng: np.random.RandomState
     ) -> list[float]:
         """Cool from the first phase transition, unless held-out data choose the temperature."""
-        if self.assignment == "hard" or self.beta == "auto":
+        if self.assignment == "hard" or self.init == "growth" or self.beta == "auto":
             return [beta]
         return geometric_schedule(min(beta, 0.8 * critical_beta(model, n, rng)), beta)
 
@@ -402,14 +409,12 @@ def _rank(state: State) -> tuple[int, float]:
     return len(state.params.weights), -state.free_energy
 
 
-def grown(
-    model: HistogramClustering, n: CountMatrix, n_clusters: int, rng: np.random.RandomState
-) -> Profiles:
+def grown(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Profiles:
     """Profiles of the best hard partition into ``n_clusters`` on the way up and down (see `grow`).
 
     Fewer differ if the rows do not support as many; the others then repeat the marginal.
     """
-    best: State | None = None
+    model, best = HistogramClustering(ArgMax()), None
     for state in grow(model, n, n_clusters, rng=rng):
         if len(state.params.weights) > n_clusters:
             continue

@@ -155,6 +155,19 @@ def tempered(probabilities: Floats, beta: float) -> Floats:
     return np.ascontiguousarray(p) if beta == 1 else np.ascontiguousarray(p**beta)
 
 
+def sum_at(values: Floats, index: NDArray[Any], size: int) -> Floats:
+    """Sum up the entries (entries, K) that share an index, to (size, K).
+
+    Examples
+    --------
+    >>> sum_at(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
+    array([[2.],
+           [5.]])
+    """
+    gather = sp.csc_array((np.ones(len(index)), index, np.arange(len(index) + 1)), (size, len(index)))
+    return gather @ values
+
+
 def sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
     """Sum up the consecutive entries (entries, K) of each row, to (rows, K)."""
     out = np.zeros((len(indptr) - 1, values.shape[1]))

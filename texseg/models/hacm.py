@@ -47,6 +47,7 @@ from texseg.models.base import (
     normalise,
     normalise_profiles,
     per_site,
+    sum_at,
     sum_runs,
     working_dtype,
 )
@@ -283,7 +284,7 @@ class ObjectHierarchy(HierarchicalClustering):
             joint *= Q[rows][entry_rows(block)][:, :, None]
             k, d = np.nonzero(self.tree.on_path)
             by_node = joint[:, k, d] @ (self.tree.paths[k, d][:, None] == np.arange(V)).astype(float)
-            np.add.at(counts, block.indices, by_node)
+            counts += sum_at(by_node, block.indices, M)
         seen = vertical.sum(axis=2, keepdims=True) > 0
         vertical = np.where(seen, normalise(vertical), params.vertical)
         c = np.ones(len(Q)) if row_weights is None else row_weights

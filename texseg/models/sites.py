@@ -73,7 +73,7 @@ def site_labels(
         beta = BEYOND_TRANSITION * first if np.isfinite(first) else 1.0
     columns = min(COLUMN_GROUPS_A_CLUSTER * n_clusters, n.shape[1])
     makers: dict[str, Callable[[], CooccurrenceEstimator]] = {
-        "acm": lambda: ACM(n_clusters, beta=beta, random_state=random_state),
+        "acm": lambda: ACM(n_clusters, beta=beta, init="growth", random_state=random_state),
         "acm-hard": lambda: ACM(n_clusters, "hard", random_state=random_state),
         "smm": lambda: SMM(n_clusters, random_state=random_state),
         "pmm": lambda: PMM(n_clusters, columns, random_state=random_state),

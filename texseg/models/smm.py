@@ -42,6 +42,7 @@ from texseg.models.base import (
     noisy_marginals,
     normalise,
     products_at,
+    sum_at,
     sum_runs,
     tempered,
 )
@@ -166,7 +167,7 @@ class PredictiveAspectModel(AspectModel):
         for R, (rows, block) in zip(posteriors, blocks, strict=True):
             weighted = block.data[:, None] * R
             by_row[rows] = sum_runs(weighted, block.indptr)
-            np.add.at(by_column, block.indices, weighted)
+            by_column += sum_at(weighted, block.indices, len(by_column))
         updated = [
             _left_out(R, by_row[rows], by_column, block, beta)
             for R, (rows, block) in zip(posteriors, blocks, strict=True)
