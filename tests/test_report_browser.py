@@ -1,7 +1,9 @@
 """The report in a real browser: sliders move, pictures change, nothing fails, nothing leaves the file."""
 
+import importlib
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -263,3 +265,11 @@ def test_the_index_leads_to_the_report(browser, folder):
     wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
     assert browser.current_url.endswith("/scene.html")
     assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_size_and_speed_can_be_measured(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    importlib.import_module("benchmarks.report").main(["--side", "128"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[-1] for row in rows[3:]] == ["s", "MB", "ms", "ms", "ms"]
+    assert all(float(row[-2 if row[-1] != "s" else -3]) > 0 for row in rows[3:])
