@@ -7,7 +7,7 @@ little say here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
 
 import cv2
 import numpy as np
@@ -57,16 +57,20 @@ def pixel_scores(
     scores = np.zeros((len(tables), *shape), np.float32)
     for side in np.unique(sides):
         channels = np.flatnonzero(sides == side)
-        share = None if valid is None else np.maximum(cv2.blur(valid, (side, side)), 1e-6)
+        share = None if valid is None else np.maximum(_mean(valid, side), 1e-6)
         for k, table in enumerate(tables):
             field = table[channels[0]][bins[channels[0]]]
             for c in channels[1:]:
                 field += table[c][bins[c]]
             if valid is None:
-                scores[k] += cv2.blur(field, (side, side), borderType=cv2.BORDER_REFLECT)
+                scores[k] += _mean(field, side)
             else:
-                scores[k] += cv2.blur(field * valid, (side, side)) / share
+                scores[k] += _mean(field * valid, side) / share
     return scores
+
+
+def _mean(field: Floats, side: int) -> NDArray:
+    return cv2.blur(field, (int(side), int(side)), borderType=cv2.BORDER_REFLECT)
 
 
 def scale_votes(wavelengths: NDArray[np.float64]) -> Floats:
@@ -145,10 +149,11 @@ def _soft_max_rows(logits: Floats) -> Floats:
     return logits
 
 
-def merge_small(
-    labels: NDArray[np.int32], scores: Floats, min_size: int
-) -> NDArray[np.int32]:
+def merge_small(labels: NDArray[np.int32], scores: Floats, min_size: int) -> NDArray[np.int32]:
     """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
+
+    The smallest part goes first (of equals, that with the first pixel), and joins all neighbours of its new
+    label, until no part that has a neighbour is small.
 
     Parameters
     ----------
@@ -162,24 +167,68 @@ def merge_small(
     -------
     int32 array of shape (H, W)
     """
-    labels = labels.copy()
     if min_size <= 1:
-        return labels
-    for _ in range(len(scores)):  # a merged part can make another one small no more, or come to touch one
-        parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
-        sizes = np.bincount(parts.ravel(), minlength=n_parts + 1)
-        small = [p for p in np.argsort(sizes, kind="stable") if p and sizes[p] < min_size]
-        changed = [_merge_part(labels, scores, parts == p) for p in small]
-        if not any(changed):
-            break
-    return labels
+        return labels.copy()
+    parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
+    flat = parts.ravel()
+    sizes = np.bincount(flat, minlength=n_parts + 1)
+    if (sizes[1:] >= min_size).all():
+        return labels.copy()
+    own = np.full(n_parts + 1, -1, np.int32)
+    own[flat] = labels.ravel()
+    sums: Floats = np.stack(
+        [np.bincount(flat, plane.ravel(), n_parts + 1).astype(np.float64) for plane in scores], axis=1
+    )
+    _merge_parts(own, sizes, sums, _neighbours(parts, n_parts), min_size)
+    return own[parts]
 
 
-def _merge_part(labels: NDArray[np.int32], scores: Floats, part: NDArray[np.bool_]) -> bool:
-    ring = cv2.dilate(part.astype(np.uint8), np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]], np.uint8)) > part
-    own = labels[part][0]
-    neighbours: Sequence[int] = [k for k in np.unique(labels[ring]) if k not in (-1, own)]
-    if not neighbours:
-        return False
-    labels[part] = max(neighbours, key=lambda k: float(scores[k][part].sum()))
-    return True
+def _neighbours(parts: NDArray[np.intp], n_parts: int) -> list[set[int]]:
+    """Parts that touch along an edge of a pixel; the background, 0, is nobody's neighbour."""
+    across = np.stack([parts[:, :-1].ravel(), parts[:, 1:].ravel()])
+    down = np.stack([parts[:-1].ravel(), parts[1:].ravel()])
+    pairs = np.concatenate([across, down], axis=1)
+    pairs = np.unique(pairs[:, (pairs[0] != pairs[1]) & (pairs.min(axis=0) > 0)], axis=1)
+    near: list[set[int]] = [set() for _ in range(n_parts + 1)]
+    for p, q in pairs.T.tolist():
+        near[p].add(q)
+        near[q].add(p)
+    return near
+
+
+def _merge_parts(
+    own: NDArray[np.int32], sizes: NDArray[np.intp], sums: Floats, near: list[set[int]], min_size: int
+) -> None:
+    """Relabel small parts in place; parts of one label that touch become one, under the largest's name."""
+    into = np.arange(len(own))
+    first = into.copy()
+    queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < min_size]
+    heapq.heapify(queue)
+    while queue:
+        size, _, p = heapq.heappop(queue)
+        if into[p] != p or sizes[p] != size or not near[p]:
+            continue
+        choices = sorted({int(own[q]) for q in near[p]})
+        own[p] = max(choices, key=lambda k: sums[p, k])
+        group = [p, *(q for q in near[p] if own[q] == own[p])]
+        keep = max(group, key=lambda q: sizes[q])
+        for q in group:
+            if q == keep:
+                continue
+            into[q] = keep
+            sizes[keep] += sizes[q]
+            sums[keep] += sums[q]
+            first[keep] = min(first[keep], first[q])
+            for r in near[q]:
+                near[r].discard(q)
+                if r != keep:
+                    near[r].add(keep)
+                    near[keep].add(r)
+            near[q] = set()
+        if sizes[keep] < min_size:
+            heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
+    for p in range(len(own)):  # a part may have been merged into one that was merged itself
+        end = p
+        while into[end] != end:
+            end = into[end]
+        own[p] = own[end]

@@ -143,8 +143,8 @@ def split_planes(
     return Planes([band[source] for band in bands], valid)
 
 
-def non_finite(image: NDArray[Any], channel_axis: int | None = None) -> int:
-    """Count the pixels with a NaN or an infinity in any band.
+def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) -> int:
+    """Count the pixels with a NaN or an infinity in any band; of those that ``mask`` has, when it is given.
 
     Examples
     --------
@@ -155,7 +155,16 @@ def non_finite(image: NDArray[Any], channel_axis: int | None = None) -> int:
     if array.dtype.kind != "f":
         return 0
     bad = ~np.isfinite(array)
-    return int(np.count_nonzero(bad if channel_axis is None else bad.any(axis=channel_axis)))
+    bad = bad if channel_axis is None else bad.any(axis=channel_axis)
+    if mask is not None:
+        bad &= np.asarray(mask) != 0
+    return int(np.count_nonzero(bad & ~_hidden(image, channel_axis)))
+
+
+def _hidden(image: Any, channel_axis: int | None) -> Any:
+    """Pixels that a masked array hides in any band."""
+    hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else np.zeros((), bool)
+    return hidden.any(axis=channel_axis) if hidden.ndim == 3 else hidden
 
 
 def _valid_pixels(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from texseg.starts import PottsSettings
 
 __all__ = ["PRESETS", "Settings", "settings_for"]
 
 _REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose shorter side is this
 _SMALLEST_SCALE = 0.5
+_MOST_BINS = 256
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,9 @@ class Settings:
     coarsest: int = 32
     """Plain path: side of the cells that the annealing begins on."""
 
-    def scaled(self, shape: tuple[int, int]) -> Settings:
+    def scaled(self, shorter_side: int) -> Settings:
         """Adapt cells, windows and smoothing to an image's shorter side, within limits; filters never."""
-        scale = min(1.0, max(_SMALLEST_SCALE, min(shape) / _REFERENCE_SIDE))
+        scale = min(1.0, max(_SMALLEST_SCALE, shorter_side / _REFERENCE_SIDE))
         small, large = self.windows
         return replace(
             self,
@@ -79,7 +82,21 @@ def settings_for(preset: str, **changes: Any) -> Settings:
     given = {name: value for name, value in changes.items() if value is not None}
     for name, value in given.items():
         if name == "wavelengths":
-            given[name] = tuple(float(w) for w in value)
-        elif not value >= (least := 0 if name.endswith("weight") else 1):
-            raise ValueError(f"{name} must be at least {least}, got {value!r}")
+            given[name] = _check_wavelengths(value)
+        elif name.endswith("weight"):
+            if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}")
+        else:
+            most = _MOST_BINS if name == "n_bins" else None
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if not whole or value < 1 or (most is not None and value > most):
+                limits = f"of at least 1, at most {most}" if most else "of at least 1"
+                raise ValueError(f"{name} must be a whole number {limits}, got {value!r}")
     return replace(PRESETS[preset], **given)
+
+
+def _check_wavelengths(value: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(w) for w in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"wavelengths must be a sequence of numbers in pixels, got {value!r}") from None

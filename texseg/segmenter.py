@@ -19,10 +19,11 @@ from texseg.channels import Planes, non_finite, split_planes
 from texseg.features import Features, encode, learn_features
 from texseg.gabor import GaborBank
 from texseg.hierarchy import Hierarchy, critical_temperatures
-from texseg.modelfile import load_model, save_model
+from texseg.modelfile import ModelFileError, load_model, save_model
+from texseg.models.sites import site_labels
 from texseg.presets import Settings, settings_for
 from texseg.search import WINDOW_STEP, Search
-from texseg.selection import choose_number
+from texseg.selection import Selection, choose_number
 from texseg.textures import (
     CellTextures,
     Scene,
@@ -38,6 +39,7 @@ from texseg.textures import (
 __all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
+_MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 
 
 
@@ -45,7 +47,7 @@ class Record(NamedTuple):
     """One entry of ``history_``."""
 
     phase: str
-    """"candidate" on the default path, "anneal" on the plain one."""
+    """"candidate" on the default path, "anneal" on the plain one, else the name of the model."""
     step: int
     beta: float
     free_energy: float
@@ -63,6 +65,15 @@ class Progress(NamedTuple):
     total: int
 
 
+class _Fit(NamedTuple):
+    """What a fit hands over before anything is published."""
+
+    textures: CellTextures | WindowTextures
+    history: list[Record]
+    search: Search | None = None
+    selection: Selection | None = None
+
+
 class TextureSegmenter(ClusterMixin, BaseEstimator):
     """Divide images by their textures.
 
@@ -73,6 +84,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     ----------
     n_segments : int, optional
         Number of textures, K; None chooses it, see :mod:`texseg.selection`.
+    model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
+        The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
+        others cluster the windowed histograms as they are, for comparison, and are not refined.
     preset : {"default", "accurate", "plain"}, default="default"
         ``accurate`` spends more time; ``plain`` is the path of [1]_: annealed on windowed counts, coarse to
         fine down to single pixels, without any prior on the labels.
@@ -128,6 +142,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self,
         n_segments: int | None = None,
         *,
+        model: str = "acm",
         preset: str = "default",
         channel_axis: int | None = None,
         nodata: float | None = None,
@@ -144,6 +159,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         n_starts: int | None = None,
     ) -> None:
         self.n_segments = n_segments
+        self.model = model
         self.preset = preset
         self.channel_axis = channel_axis
         self.nodata = nodata
@@ -176,12 +192,26 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         """
         settings = self._check_parameters()
         images = self._planes(X, mask)
-        settings = settings.scaled(images[0].bands[0].shape)
+        images = _same_bands(images, max(len(planes.bands) for planes in images))
+        if len({len(planes.bands) for planes in images}) > 1:
+            counts = sorted({len(planes.bands) for planes in images})
+            raise ValueError(f"all images must have the same number of bands, got {counts}")
+        if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
+            raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
+        sides = [min(planes.bands[0].shape) for planes in images]
+        settings = settings.scaled(min(sides))
+        bank = GaborBank(settings.wavelengths, settings.n_orientations)
+        if min(sides) < bank.halo:
+            warnings.warn(
+                f"an image with a side of {min(sides)} pixels is smaller than the filters, which look "
+                f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
+                stacklevel=2,
+            )
         rng = check_random_state(self.random_state)
         self._tell("filters", 0, 1)
         features, bins = learn_features(
             images,
-            bank=GaborBank(settings.wavelengths, settings.n_orientations),
+            bank=bank,
             sigma=settings.illumination_sigma,
             n_bins=settings.n_bins,
             patch_weight=settings.patch_weight,
@@ -189,19 +219,17 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             random_state=rng.randint(2**31),
         )
         scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
-        self.history_: list[Record] = []
-        self._fitted = scenes
-        for old in ("_search", "_hierarchy", "selection_"):
-            self.__dict__.pop(old, None)
-        find = self._find_plain if self.preset == "plain" else self._find
-        textures = find(scenes, features, settings, rng, self.n_segments)
-        self.textures_ = textures.take(_energy_order(textures, len(features.bank.filters)))
-        results = []
-        for index, scene in enumerate(scenes):
-            self._tell("boundaries", index, len(scenes))
-            results.append(self._label(scene))
-        self._drop_unused(results)
-        self._publish(results, is_list=isinstance(X, (list, tuple)))
+        found = self._find_plain if self.preset == "plain" else self._find
+        fit = found(scenes, features, settings, rng)
+        textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
+        textures, results = self._label_all(scenes, textures)
+        if self.n_segments is not None and len(textures.profiles) < self.n_segments:
+            warnings.warn(
+                f"{self.n_segments} segments asked, {len(textures.profiles)} found: the image does not hold "
+                "more textures that can be told apart",
+                stacklevel=2,
+            )
+        self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
         return self
 
     def predict(self, X: Any, *, mask: Any = None) -> Any:
@@ -272,7 +300,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             The file is missing, broken, foreign, or written by a newer version.
         """
         values = load_model(path)
-        textures = from_plain_data(values)
+        try:
+            textures = from_plain_data(values)
+        except KeyError as missing:
+            raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
         model = cls(len(textures.profiles), **values["parameters"])
         model.textures_ = textures
         model._describe()
@@ -282,10 +313,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted."""
         check_is_fitted(self)
-        if not hasattr(self, "_search"):
+        search: Search | None = getattr(self, "_search", None)
+        if search is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session, not by preset='plain'")
         if not hasattr(self, "_hierarchy"):
-            search, features = self._search, self.textures_.features
+            features = self.textures_.features
             tree = search.tree(self.k_max)
             textures = search.textures(search.merged(self.k_max, tree.n_clusters)[0], features)
             finest = [self._label(scene, textures)[0] for scene in self._fitted]
@@ -301,10 +333,14 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if k is not None:
             _check_number("n_segments", k)
         _check_number("k_max", self.k_max)
-        if not self.smoothness >= 0:
-            raise ValueError(f"smoothness must be at least 0, got {self.smoothness!r}")
-        if not self.min_size >= 0:
-            raise ValueError(f"min_size must be at least 0 pixels, got {self.min_size!r}")
+        if self.model not in _MODELS:
+            raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
+        if self.model != "acm" and self.preset == "plain":
+            raise ValueError(f"preset='plain' is the path of model='acm', got model={self.model!r}")
+        for name, unit in (("smoothness", ""), ("min_size", " pixels")):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number, at least 0{unit}, got {value!r}")
         return settings_for(
             self.preset,
             wavelengths=self.wavelengths,
@@ -322,23 +358,22 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         masks = list(mask) if several and mask is not None else [mask] * len(images)
         if not images or len(masks) != len(images):
             raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
-        out = []
-        for image, one in zip(images, masks, strict=True):
-            array = np.asarray(image)
-            planes = split_planes(array, channel_axis=self.channel_axis, mask=one, nodata=self.nodata)
-            if bad := non_finite(array, self.channel_axis):
-                warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=3)
-            out.append(planes)
-        bands = {len(planes.bands) for planes in out}
-        if len(bands) > 1:
-            raise ValueError(f"all images must have the same number of bands, got {sorted(bands)}")
+        out = [
+            split_planes(image, channel_axis=self.channel_axis, mask=one, nodata=self.nodata)
+            for image, one in zip(images, masks, strict=True)
+        ]
+        bad = sum(
+            non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True)
+        )
+        if bad:
+            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=3)
         return out
 
     def _scenes(self, X: Any, mask: Any) -> list[Scene]:
         check_is_fitted(self)
         features = self.textures_.features
         scenes = []
-        for planes in self._planes(X, mask):
+        for planes in _same_bands(self._planes(X, mask), features.n_bands):
             if len(planes.bands) != features.n_bands:
                 raise ValueError(
                     f"the model was fitted on images with {features.n_bands} band(s), "
@@ -353,30 +388,43 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
-        n_segments: int | None,
-    ) -> CellTextures:
+    ) -> _Fit:
         """Default path: starts on windows, candidates on bare cells, and the best of them."""
         cells, grids = cell_sites(scenes, features, settings.cell)
         windows = window_sites(cells, grids, features, settings, WINDOW_STEP)
         generator = np.random.default_rng(rng.randint(2**31))
         search = Search(cells, windows, settings, self.smoothness, generator)
-        self._search = search
-        extra = None
+        n_segments, selection, extra = self.n_segments, None, None
         if n_segments is None:
             self._tell("number", 0, 1)
-            self.selection_ = choose_number(search.tree(self.k_max))
-            extra = search.merged(self.k_max, self.selection_.chosen)
-            n_segments = self.selection_.chosen
+            selection = choose_number(search.tree(self.k_max))
+            n_segments = selection.chosen
+            extra = search.merged(self.k_max, n_segments)
+        if self.model != "acm":
+            return self._find_by_model(search, features, n_segments, rng)._replace(selection=selection)
         self._tell("starts", 0, 1)
         starts = search.starts(n_segments, extra)
         self._tell("clusters", 0, 1)
         candidates = search.candidates(starts)
         best = max(candidates, key=lambda candidate: candidate.gain)
-        self.history_ = [
+        history = [
             Record("candidate", step, settings.potts.beta, -c.gain, len(c.profiles), 0)
             for step, c in enumerate(candidates)
         ]
-        return search.textures(best.profiles, features)
+        return _Fit(search.textures(best.profiles, features), history, search, selection)
+
+    def _find_by_model(
+        self, search: Search, features: Features, n_segments: int, rng: np.random.RandomState
+    ) -> _Fit:
+        """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
+        self._tell("clusters", 0, 1)
+        windows = search.windows
+        n = windows.counts * windows.weights
+        result = site_labels(self.model, n, min(n_segments, len(n)), random_state=rng)
+        K = result.posteriors.shape[1]
+        history = [Record(self.model, 0, 1.0, result.free_energy, K, 0)]
+        members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
+        return _Fit(search.textures(windows.profiles(members), features), history, search)
 
     def _find_plain(
         self,
@@ -384,26 +432,23 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
-        n_segments: int | None,
-    ) -> WindowTextures:
+    ) -> _Fit:
         """Plain path, of the paper: annealed on windowed counts from coarse to fine."""
-        if len(scenes) > 1:
-            raise ValueError(f"preset='plain' is fitted to one image, got {len(scenes)}; use another preset")
-        if n_segments is None:
-            raise ValueError("preset='plain' does not choose n_segments; pass a number or another preset")
         n = plain_counts(scenes[0], features, settings)
-        for state in plain_run(n, n_segments, features.bank, settings, rng):
+        history = []
+        for state in plain_run(n, self.n_segments or 1, features.bank, settings, rng):
             self._tell(f"annealing, level {state.level + 1}", state.step, 0)
-            self.history_.append(
+            history.append(
                 Record("anneal", state.step, state.beta, state.free_energy, state.n_distinct, state.level)
             )
-        return WindowTextures(
+        textures = WindowTextures(
             features,
             state.params.profiles.astype(np.float32),
             state.params.weights.astype(np.float32),
             tuple(n.windows.tolist()),
             state.beta,
         )
+        return _Fit(textures, history)
 
     def _label(
         self, scene: Scene, textures: CellTextures | WindowTextures | None = None
@@ -418,26 +463,37 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         confidence[labels < 0] = 0
         return labels + 1, confidence
 
-    def _drop_unused(self, results: list[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> None:
-        """Forget clusters without any pixel, and say so."""
-        K = len(self.textures_.profiles)
-        sizes = np.sum([np.bincount(labels.ravel(), minlength=K + 1) for labels, _ in results], axis=0)
-        kept = np.flatnonzero(sizes[1:])
-        if self.n_segments is not None and len(kept) < self.n_segments:
-            warnings.warn(
-                f"{self.n_segments} segments asked, {len(kept)} found: the image does not hold more "
-                "textures that can be told apart",
-                stacklevel=3,
-            )
-        if len(kept) < K:
-            renumber = np.zeros(K + 1, np.int32)
-            renumber[kept + 1] = np.arange(1, len(kept) + 1)
-            results[:] = [(renumber[labels], confidence) for labels, confidence in results]
-            self.textures_ = self.textures_.take(kept)
+    def _label_all(
+        self, scenes: list[Scene], textures: CellTextures | WindowTextures
+    ) -> tuple[CellTextures | WindowTextures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
+        """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
+        while True:
+            results = []
+            for index, scene in enumerate(scenes):
+                self._tell("boundaries", index, len(scenes))
+                results.append(self._label(scene, textures))
+            K = len(textures.profiles)
+            used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
+            kept = used[used > 0] - 1
+            if len(kept) == K:
+                return textures, results
+            textures = textures.take(kept)
 
     def _publish(
-        self, results: list[tuple[NDArray[np.int32], NDArray[np.float32]]], is_list: bool
+        self,
+        fit: _Fit,
+        scenes: list[Scene],
+        results: list[tuple[NDArray[np.int32], NDArray[np.floating]]],
+        is_list: bool,
     ) -> None:
+        """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
+        for old in ("selection_", "_hierarchy"):
+            self.__dict__.pop(old, None)
+        self.textures_ = fit.textures
+        self.history_ = fit.history
+        self._search, self._fitted = fit.search, scenes
+        if fit.selection is not None:
+            self.selection_ = fit.selection
         labels, confidence = [r[0] for r in results], [r[1] for r in results]
         self.labels_ = labels if is_list else labels[0]
         self.confidence_ = confidence if is_list else confidence[0]
@@ -453,6 +509,14 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def _tell(self, phase: str, done: int, total: int) -> None:
         if self.callback is not None:
             self.callback(Progress(phase, done, total))
+
+
+def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
+    """Give images whose bands are all equal, which came back as one, as many bands as the others."""
+    return [
+        planes._replace(bands=planes.bands * n_bands) if len(planes.bands) == 1 else planes
+        for planes in images
+    ]
 
 
 def _check_number(name: str, value: Any) -> None:

@@ -13,8 +13,8 @@ holds over a large area count for more; it is between an effect size (0) and a t
 
 The closest pair is merged again and again (average linkage). The number is where the closest pair leaps: the
 largest ratio of the separation at K to the one at K + 1, where separations below :data:`NOISE`, which parts
-of homogeneous texture reach, and above :data:`CLEAR` are taken as equal. One segment stands against
-:data:`ALONE`. Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real
+of a homogeneous texture reach, count as that, and those above :data:`CLEAR`, which only different textures
+reach, as this; so that one segment is chosen when no merge comes near it. Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real
 textures are never homogeneous; so does the held-out likelihood alone, which gains by every split.
 """
 
@@ -29,9 +29,8 @@ from texseg.starts import Candidate, Sites, interior_cells
 
 __all__ = ["MergeTree", "Selection", "choose_number", "merge_tree"]
 
-NOISE = 5.0
-ALONE = 24.0
-CLEAR = 36.0
+NOISE = 6.0
+CLEAR = 40.0
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
@@ -129,7 +128,7 @@ def choose_number(tree: MergeTree) -> Selection:
     heights = np.full(K + 2, NOISE)
     for k in range(K, 1, -1):
         heights[k] = max(heights[k + 1], min(closest[k], CLEAR))
-    heights[1] = max(heights[2], ALONE) if K > 1 else ALONE
+    heights[1] = CLEAR
     scores = np.log(heights[1 : K + 1] / heights[2 : K + 2])
     return Selection(np.arange(1, K + 1), closest[1:], scores, int(scores.argmax()) + 1)
 

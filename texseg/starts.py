@@ -16,7 +16,7 @@ References
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import cv2
@@ -351,7 +351,7 @@ def _blur(planes: Floats, sigma: float) -> Floats:
     return np.matmul(_gaussian_matrix(w, sigma), down.reshape(h, w, -1)).reshape(h * w, -1)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _gaussian_matrix(length: int, sigma: float) -> Floats:
     """Gaussian filter of a line as a matrix; nothing lies beyond its ends."""
     distance = np.arange(length)[:, None] - np.arange(length)
