@@ -79,6 +79,16 @@ def test_masked_pixels_have_no_say_in_scores():
     )
 
 
+def test_a_far_hole_does_not_change_scores_at_the_image_border():
+    bins, log_profiles, _ = scene()
+    mask = np.ones(bins.shape[1:], bool)
+    mask[30, 30] = False
+    far = np.ones_like(mask)
+    far[20:40, 20:40] = False
+    whole, holed = scores_of(bins, log_profiles), scores_of(bins, log_profiles, mask)
+    np.testing.assert_allclose(holed[:, far], whole[:, far], rtol=1e-4, atol=1e-4)
+
+
 # ---- posteriors --------------------------------------------------------------------------------------------
 
 
@@ -218,3 +228,33 @@ def test_large_parts_and_missing_pixels_stay_whatever_is_merged(seed, min_size, 
     np.testing.assert_array_equal(merged == -1, labels == -1)
     np.testing.assert_array_equal(labels, before)
     assert merged.dtype == np.int32
+
+
+def merged_by_hand(labels, scores, min_size):
+    """Merge the smallest part first, of equals that with the first pixel; find the parts anew after each."""
+    labels = labels.copy()
+    while True:
+        parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
+        sizes = np.bincount(parts.ravel())
+        for part in sorted(range(1, n_parts + 1), key=lambda p: (sizes[p], p)):
+            neighbours = labels[ndimage.binary_dilation(parts == part) & (parts != part) & (labels >= 0)]
+            if sizes[part] < min_size and neighbours.size:
+                own = {k: scores[k][parts == part].sum(dtype=float) for k in np.unique(neighbours)}
+                labels[parts == part] = max(own, key=own.get)
+                break
+        else:
+            return labels
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**16), st.integers(2, 20), st.integers(2, 4), st.integers(-1, 0))
+def test_small_parts_are_merged_one_by_one_until_none_with_a_neighbour_is_left(seed, min_size, K, lowest):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(lowest, K, (9, 10)).astype(np.int32)
+    scores = rng.standard_normal((K, 9, 10)).astype(np.float32)
+    merged = merge_small(labels, scores, min_size)
+    np.testing.assert_array_equal(merged, merged_by_hand(labels, scores, min_size))
+    parts = connected_components(merged + 1, connectivity=1, background=0)
+    for part in np.unique(parts[parts > 0]):
+        edge = ndimage.binary_dilation(parts == part) & (parts != part) & (merged >= 0)
+        assert (parts == part).sum() >= min_size or not edge.any()

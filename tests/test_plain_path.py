@@ -124,8 +124,3 @@ def test_a_callback_is_told_every_level_and_can_end_the_fit(mosaic, fitted):
 
     with pytest.raises(KeyboardInterrupt):
         TextureSegmenter(K, preset="plain", callback=stop).fit(mosaic[0])
-
-
-def test_it_is_fitted_to_one_image(mosaic):
-    with pytest.raises(ValueError, match="preset='plain' is fitted to one image, got 2"):
-        TextureSegmenter(K, preset="plain").fit([mosaic[0], mosaic[0]])

@@ -161,9 +161,7 @@ def test_starts_find_planted_textures_and_repeat_none():
     labels = [sites.scores(start).argmax(axis=1) for start in starts]
     assert any(agree(each, region) for each in labels)
     assert sum(agree(each, region) for each in labels) == 1
-    np.testing.assert_allclose(
-        starts.reshape(len(starts), 4, N_CHANNELS, N_BINS).sum(axis=3), 1, rtol=1e-4
-    )
+    np.testing.assert_allclose(starts.reshape(len(starts), 4, N_CHANNELS, N_BINS).sum(axis=3), 1, rtol=1e-4)
 
 
 def test_missing_sites_found_no_cluster():
