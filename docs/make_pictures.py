@@ -14,16 +14,16 @@ import texseg
 from texseg import plot
 
 ROOT = Path(__file__).resolve().parents[1]
+SCENES = {"colour_textures.png": "a mosaic", "tissue.png": "stained tissue"}
 
-image = texseg.read_image(ROOT / "sample_images" / "five_textures.png").pixels
-model = texseg.TextureSegmenter(n_segments=5).fit(image)
-figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.6), dpi=80, layout="constrained")
-axes[0].imshow(image, cmap="gray")
-axes[0].set_axis_off()
-plot.overlay(image, model.labels_, legend=False, ax=axes[1])
-plot.confidence(model.confidence_, colorbar=False, ax=axes[2])
-for ax, title in zip(axes, ("the image", "its five textures", "confidence"), strict=True):
-    ax.set_title(title)
+figure, axes = plt.subplots(1, 4, figsize=(12.4, 3.4), dpi=80, layout="constrained")
+for (file, title), (left, right) in zip(SCENES.items(), axes.reshape(2, 2), strict=True):
+    image = texseg.read_image(ROOT / "sample_images" / file).pixels
+    model = texseg.TextureSegmenter(channel_axis=-1, min_size=100).fit(image)
+    left.imshow(image)
+    left.set_axis_off()
+    left.set_title(title)
+    plot.overlay(image, model.labels_, legend=False, ax=right).set_title(f"{model.n_segments_} segments")
 figure.canvas.draw()
 picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3])
-picture.quantize(64).save(ROOT / "docs" / "segments.png", optimize=True)
+picture.quantize(256).save(ROOT / "docs" / "segments.png", optimize=True)

@@ -1,0 +1,68 @@
+"""What the README says can be done."""
+
+import re
+import shlex
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+
+
+def test_the_python_example_runs(monkeypatch):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(ROOT)
+    (example,) = blocks("python")
+    names = {}
+    exec(example, names)
+    plt.close("all")
+    assert names["labels"].dtype == np.int32 and set(np.unique(names["labels"])) == {1, 2, 3, 4, 5}
+    assert set(np.unique(names["coarse"])) == {1, 2}
+
+
+def test_the_first_command_writes_what_is_promised(monkeypatch, tmp_path):
+    from click.testing import CliRunner
+
+    from texseg.cli import main
+
+    command = blocks("sh")[0].splitlines()[0].split("&&")[-1].strip()
+    program, *arguments = shlex.split(command.replace("-o out/", f"-o {tmp_path}"))
+    assert program.endswith("texseg")
+    monkeypatch.chdir(ROOT)
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    promised = {"five_textures_labels.png", "five_textures_overlay.png", "five_textures_segments.csv"}
+    assert names == promised
+
+
+@pytest.mark.parametrize("verb", ["fit", "name", "apply", "completion", "info", "report"])
+def test_the_verbs_it_names_exist(verb):
+    from texseg.cli import main
+
+    assert f"texseg {verb}" in README and verb in main.commands
+
+
+def test_its_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_parameters_it_names_exist():
+    import inspect
+
+    from texseg import TextureSegmenter
+
+    table = README.split("## What to change")[1].split("## Outputs")[0]
+    changes = " ".join(line.split("|")[2] for line in table.splitlines() if line.count("|") > 3)
+    named = set(re.findall(r"`(\w+)(?:=[^`]*)?`", changes)) - {"predict", "fit", "mask"}
+    assert named and named <= set(inspect.signature(TextureSegmenter).parameters)
