@@ -51,7 +51,7 @@ class TestSegment:
             "scene_labels.png", "scene_overlay.png", "scene_segments.csv",
         ]  # fmt: skip
         labels = read_labels(out / "scene_labels.png")
-        assert np.array_equal(labels, texseg.segmenter.segment(PIXELS, 4))
+        assert np.array_equal(labels, texseg.segment(PIXELS, 4))
         with Image.open(out / "scene_labels.png") as image:
             colours = np.asarray(image.convert("RGB"))
         assert np.array_equal(colours, palette(4)[labels])
@@ -98,7 +98,17 @@ class TestSegment:
             tmp_path,
             "-q",
         )
-        expected = texseg.segmenter.segment(PIXELS, 3, smoothness=0.5, min_size=50, random_state=3)
+        expected = texseg.segment(PIXELS, 3, smoothness=0.5, min_size=50, random_state=3)
+        assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_number_is_chosen(self, scene_file, tmp_path):
+        run("segment", scene_file, "--k-max", 6, "-o", tmp_path, "-q")
+        expected = texseg.segment(PIXELS, k_max=6)
+        assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_another_model_of_the_family(self, scene_file, tmp_path):
+        run("segment", scene_file, "-k", 4, "--model", "acm-hard", "-o", tmp_path, "-q")
+        expected = texseg.segment(PIXELS, 4, model="acm-hard")
         assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
 
     def test_quiet(self, scene_file, tmp_path):
@@ -169,6 +179,21 @@ class TestFitApplyName:
         assert np.mean(labels == same) > 0.97
         with Image.open(tmp_path / "other_confidence.png") as image:
             assert np.asarray(image).mean() > 128
+
+    def test_unknown_textures_get_a_label_of_their_own(self, model_file, tmp_path):
+        strange = np.random.default_rng(0).integers(0, 256, (160, 384)).astype(np.uint8)
+        strange[:, :192] = PIXELS
+        path = io_scenes.write(tmp_path / "strange.png", strange)
+        run("apply", model_file, path, "-o", tmp_path, "--unknown", "--all", "-q")
+        labels = read_labels(tmp_path / "strange_labels.png")
+        assert np.mean(labels[:, 240:] == 5) > 0.8
+        assert np.mean(labels[:, :150] == 5) < 0.05
+        last = (tmp_path / "strange_segments.csv").read_text().splitlines()[-1]
+        assert last.startswith("5,unknown,")
+        with Image.open(tmp_path / "strange_confidence.png") as image:
+            assert not np.asarray(image)[labels == 5].any()
+        run("apply", model_file, path, "-o", tmp_path, "-q")
+        assert read_labels(tmp_path / "strange_labels.png").max() == 4
 
     def test_names_and_colours(self, model_file, scene_file, tmp_path):
         path = tmp_path / "named.texseg"

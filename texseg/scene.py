@@ -47,7 +47,9 @@ class Work:
     model: TextureSegmenter | None = None
     """Textures to be found again; None: every image has its own."""
     names: tuple[str, ...] = ()
-    """Names of the textures of `model`."""
+    """Names of the labels that `model` gives."""
+    unknown: bool = False
+    """Give what no texture of `model` explains a label of its own, behind those of the textures."""
     allow_empty: bool = False
     """Write labels 0 for an image without valid pixels, instead of failing."""
     skip_existing: bool = False
@@ -161,7 +163,7 @@ def _label_images(images: Sequence[Image], work: Work, callback: Any) -> Labelli
     model = copy.copy(work.model)
     model.channel_axis = images[0].channel_axis
     pixels, masks = [image.pixels for image in images], [image.mask for image in images]
-    labels = model.predict(pixels, mask=masks)
+    labels = model.predict(pixels, mask=masks, unknown=work.unknown)
     if not work.writing.kinds & {"confidence", "report"}:
         return Labelling([Labelled(one, None) for one in labels], model)
     confidence = [_confidence(model, *args) for args in zip(pixels, masks, labels, strict=True)]
@@ -169,9 +171,11 @@ def _label_images(images: Sequence[Image], work: Work, callback: Any) -> Labelli
 
 
 def _confidence(model: TextureSegmenter, pixels: NDArray, mask: NDArray | None, labels: NDArray) -> NDArray:
-    posterior = model.predict_proba(pixels, mask=mask)
-    own = np.take_along_axis(posterior, np.maximum(labels - 1, 0)[..., None], axis=-1)[..., 0]
-    return np.where(labels > 0, own, 0).astype(np.float32)
+    """Probability (H, W) of each pixel's label; 0 for no data and for unknown textures."""
+    probabilities = model.predict_proba(pixels, mask=mask)
+    n_known = probabilities.shape[-1]
+    own = np.take_along_axis(probabilities, np.clip(labels - 1, 0, n_known - 1)[..., None], axis=-1)[..., 0]
+    return np.where((labels > 0) & (labels <= n_known), own, 0).astype(np.float32)
 
 
 def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any = None) -> TextureSegmenter:

@@ -152,6 +152,11 @@ def fit(**options: Any) -> None:
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @paths_argument
+@click.option(
+    "--unknown",
+    is_flag=True,
+    help="Give what no learned texture explains a label of its own, behind those of the textures.",
+)
 @reading_options
 @writing_options
 @batch_options
@@ -177,7 +182,8 @@ def apply(**options: Any) -> None:
         reading_of(options),
         writing,
         model=model,
-        names=names,
+        names=(*names, "unknown") if options["unknown"] else names,
+        unknown=options["unknown"],
         allow_empty=options["allow_empty"],
         skip_existing=options["skip_existing"],
     )

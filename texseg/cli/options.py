@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 _PRESETS = ("default", "accurate", "plain")
+_MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _FORMATS = ("png", "tif", "npy")
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 
@@ -100,6 +101,20 @@ fitting_options = _group(
         default="auto",
         show_default=True,
         help="Number of textures; auto chooses it.",
+    ),
+    click.option(
+        "--k-max",
+        type=click.IntRange(min=1),
+        default=14,
+        show_default=True,
+        help="Largest number that auto considers.",
+    ),
+    click.option(
+        "--model",
+        type=click.Choice(_MODELS),
+        default="acm",
+        show_default=True,
+        help="Model that finds the clusters; those other than acm are there for comparison.",
     ),
     click.option(
         "--preset",

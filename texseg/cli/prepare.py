@@ -38,6 +38,8 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     """Pick the parameters of `TextureSegmenter`."""
     return {
         "n_segments": options["n_segments"],
+        "model": options["model"],
+        "k_max": options["k_max"],
         "preset": options["preset"],
         "smoothness": options["smoothness"],
         "min_size": options["min_size"],
