@@ -301,7 +301,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of clusters, K.
+        Number of clusters, K; at most the number of rows. Fewer are found when the rows do not differ enough.
     assignment : {"soft", "hard"}, default="soft"
         Posterior probabilities with mixing proportions, or the most probable cluster. Hard clusterings are
         grown by splits and merges, and have no temperature.

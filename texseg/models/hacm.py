@@ -380,7 +380,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of leaves, K.
+        Number of leaves, K; at most the number of rows.
     mixing : {"constant", "cluster", "object"}, default="cluster"
         Shares of the nodes along a path: all alike, of each cluster, or of each row in each cluster. Each is
         reached through those before ([1]_ section 4.2). "object" needs memory for (N, K, depth) numbers.

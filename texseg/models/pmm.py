@@ -149,7 +149,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_row_components, n_column_components : int, default=8
-        Numbers K and L of the groups.
+        Numbers K and L of the groups; K at most the number of rows.
     beta, validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
         See `SMM`.
 

@@ -170,7 +170,8 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_row_clusters, n_column_clusters : int, default=8
-        Numbers K and L of clusters.
+        Numbers K and L of clusters; K at most the number of rows. Of more column clusters than columns some
+        stay empty.
     assignment : {"soft", "hard"}, default="soft"
         Mean-field posteriors of both sides, or the largest.
     beta : float or "auto", default=1.0

@@ -196,7 +196,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_components : int, default=8
-        Number of aspects, K.
+        Number of aspects, K; at most the number of rows.
     beta : float or "auto", default=1.0
         Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, and the
         moment to stop, on held-out occurrences.
