@@ -16,7 +16,7 @@ from skimage.measure import label as connected_components
 
 from texseg.pyramid import CellGrid
 
-__all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
+__all__ = ["merge_small", "pixel_posteriors", "pixel_scores", "soft_max_planes"]
 
 Floats = NDArray[np.floating]
 
@@ -114,7 +114,7 @@ def pixel_posteriors(
     """
     K, H, W = scores.shape
     if smoothness <= 0:
-        return _soft_max_rows(scores.reshape(K, -1).copy()).reshape(scores.shape)
+        return soft_max_planes(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.ascontiguousarray(grid.to_pixels(cell_posteriors).transpose(2, 0, 1))
     band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
     flat = posteriors.reshape(K, -1)
@@ -129,7 +129,7 @@ def pixel_posteriors(
                 field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
                 field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
                 logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
-            flat[:, band] = _soft_max_rows(logits)
+            flat[:, band] = soft_max_planes(logits)
     return posteriors
 
 
@@ -141,7 +141,7 @@ def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     return cv2.dilate(border, square).astype(bool).ravel()
 
 
-def _soft_max_rows(logits: Floats) -> Floats:
+def soft_max_planes(logits: Floats) -> Floats:
     """Normalise exponentials over the first axis, in place."""
     logits -= logits.max(axis=0)
     np.exp(logits, out=logits)

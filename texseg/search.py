@@ -11,12 +11,9 @@ from texseg.features import Features
 from texseg.presets import Settings
 from texseg.selection import MergeTree, merge_tree
 from texseg.starts import Candidate, PottsSettings, Sites, exchange_starts, fit_potts, hard_starts
-from texseg.textures import CellTextures
+from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits
 
 __all__ = ["Search"]
-
-WINDOW_STEP = 2
-"""The windows of the starts overlap: every second row and column of cells is enough."""
 
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
@@ -71,7 +68,16 @@ class Search:
     def textures(self, profiles: NDArray[np.floating], features: Features) -> CellTextures:
         """Make profiles (K, M) into textures that images can be labelled with."""
         s = self.settings
-        return CellTextures(features, profiles, self.cells.background, s.cell, s.potts, s.boundary_sigma)
+        return CellTextures(
+            features,
+            profiles,
+            self.cells.background,
+            s.cell,
+            s.potts,
+            s.boundary_sigma,
+            s.windows,
+            divergence_limits(self.windows, profiles),
+        )
 
     def _hard(self, n_clusters: int, n_starts: int) -> NDArray[np.floating]:
         reach = max(1, round(self.settings.windows[0] / 2 / self.settings.cell / WINDOW_STEP))

@@ -22,9 +22,10 @@ from texseg.hierarchy import Hierarchy, critical_temperatures
 from texseg.modelfile import ModelFileError, load_model, save_model
 from texseg.models.sites import site_labels
 from texseg.presets import Settings, settings_for
-from texseg.search import WINDOW_STEP, Search
+from texseg.search import Search
 from texseg.selection import Selection, choose_number
 from texseg.textures import (
+    WINDOW_STEP,
     CellTextures,
     Scene,
     WindowTextures,
@@ -118,7 +119,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
-        Posterior of the label of every pixel; 0 where there is no data.
+        Calibrated probability of every pixel's label; 0 where there is no data.
     selection_ : texseg.selection.Selection
         Scores of all numbers of segments; when the number was chosen.
     hierarchy_ : texseg.hierarchy.Hierarchy
@@ -232,7 +233,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
         return self
 
-    def predict(self, X: Any, *, mask: Any = None) -> Any:
+    def predict(self, X: Any, *, mask: Any = None, unknown: bool = False) -> Any:
         """Find the learned textures again.
 
         Parameters
@@ -241,16 +242,26 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             As many bands as were learned from. The intensities are taken as they are: what was black when
             the model was fitted is black here.
         mask : array of shape (H, W), or a list of them, optional
+        unknown : bool, default=False
+            Give the label ``n_segments_ + 1`` to what no learned texture explains.
 
         Returns
         -------
         int32 array of shape (H, W), or a list of them
         """
-        results = [self._label(scene)[0] for scene in self._scenes(X, mask)]
+        results = []
+        for scene in self._scenes(X, mask):
+            labels, _ = self._label(scene)
+            if unknown:
+                labels[self.textures_.unfamiliar(scene) & (labels > 0)] = self.n_segments_ + 1
+            results.append(labels)
         return results if isinstance(X, (list, tuple)) else results[0]
 
     def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
-        """Posterior probability of every segment at every pixel.
+        """Probability of every segment at every pixel, calibrated against mosaics with known truth.
+
+        The labels follow the model's own posteriors, which are too sure of themselves; so that in rare cases
+        another segment than the label has the largest probability.
 
         Returns
         -------
@@ -260,10 +271,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         results = []
         for scene in self._scenes(X, mask):
-            posteriors, _ = self.textures_.posteriors(scene, self.smoothness)
+            probabilities = self.textures_.read(scene, self.smoothness).probabilities
             if scene.mask is not None:
-                posteriors = posteriors * scene.mask
-            results.append(np.moveaxis(posteriors, 0, -1))
+                probabilities = probabilities * scene.mask
+            results.append(np.moveaxis(probabilities, 0, -1))
         return results if isinstance(X, (list, tuple)) else results[0]
 
     def report(self, path: str | os.PathLike[str], image: Any, *, mask: Any = None, **options: Any) -> None:
@@ -391,7 +402,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     ) -> _Fit:
         """Default path: starts on windows, candidates on bare cells, and the best of them."""
         cells, grids = cell_sites(scenes, features, settings.cell)
-        windows = window_sites(cells, grids, features, settings, WINDOW_STEP)
+        windows = window_sites(cells, grids, features, settings.windows, WINDOW_STEP)
         generator = np.random.default_rng(rng.randint(2**31))
         search = Search(cells, windows, settings, self.smoothness, generator)
         n_segments, selection, extra = self.n_segments, None, None
@@ -454,12 +465,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self, scene: Scene, textures: CellTextures | WindowTextures | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
-        posteriors, scores = (textures or self.textures_).posteriors(scene, self.smoothness)
-        labels = posteriors.argmax(axis=0).astype(np.int32)
+        reading = (textures or self.textures_).read(scene, self.smoothness)
+        labels = reading.posteriors.argmax(axis=0).astype(np.int32)
         if scene.mask is not None:
             labels[~scene.mask] = -1
-        labels = merge_small(labels, scores, self.min_size)
-        confidence = np.take_along_axis(posteriors, np.maximum(labels, 0)[None], axis=0)[0]
+        labels = merge_small(labels, reading.scores, int(self.min_size))
+        confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
         confidence[labels < 0] = 0
         return labels + 1, confidence
 

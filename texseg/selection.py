@@ -14,8 +14,10 @@ holds over a large area count for more; it is between an effect size (0) and a t
 The closest pair is merged again and again (average linkage). The number is where the closest pair leaps: the
 largest ratio of the separation at K to the one at K + 1, where separations below :data:`NOISE`, which parts
 of a homogeneous texture reach, count as that, and those above :data:`CLEAR`, which only different textures
-reach, as this; so that one segment is chosen when no merge comes near it. Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real
-textures are never homogeneous; so does the held-out likelihood alone, which gains by every split.
+reach, as this; so that one segment is chosen when no merge comes near it.
+
+Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
+never homogeneous; so does the held-out likelihood alone, which gains by every split.
 """
 
 from __future__ import annotations

@@ -6,24 +6,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import pixel_posteriors, pixel_scores
+from texseg.boundary import pixel_posteriors, pixel_scores, soft_max_planes
 from texseg.channels import Intensity
 from texseg.counts import WindowedCounts
 from texseg.features import Features
 from texseg.gabor import GaborBank
 from texseg.models.acm import HistogramClustering, Profiles
-from texseg.posteriors import soft_max
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
-from texseg.starts import BACKGROUND, PottsSettings, Sites, potts_sweeps
+from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
 
+WINDOW_STEP = 2
+"""Windows overlap: every second row and column of cells is enough."""
+
+_WINDOW_SAY, _FIELD_SAY = 0.5, 0.5  # of window scores and of log posteriors in calibrated probabilities
+_ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
+_PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
 _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
@@ -44,6 +50,17 @@ class Scene(NamedTuple):
         return self.bins.shape[1], self.bins.shape[2]
 
 
+class Reading(NamedTuple):
+    """What textures say about every pixel of a scene; all float32 of shape (K, H, W)."""
+
+    posteriors: NDArray[np.floating]
+    """Of the model with its prior on the map: these decide the labels."""
+    probabilities: NDArray[np.floating]
+    """Calibrated: of pixels that get a label with probability p, about the share p is right."""
+    scores: NDArray[np.floating]
+    """Log-likelihoods without prior."""
+
+
 @dataclass(frozen=True)
 class CellTextures:
     """Textures of the default path: profiles, told apart on cells and then on pixels, under Potts priors."""
@@ -57,23 +74,50 @@ class CellTextures:
     cell: int
     potts: PottsSettings
     boundary_sigma: float
+    windows: tuple[float, float]
+    """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
+    limits: NDArray[np.floating]
+    """(K,), divergence of a window from its texture's profile above which it is something else, nats."""
 
     def take(self, order: NDArray[np.intp]) -> CellTextures:
         """Keep some of the textures, in this order."""
-        return replace(self, profiles=self.profiles[order])
+        return replace(self, profiles=self.profiles[order], limits=self.limits[order])
 
-    def posteriors(self, scene: Scene, smoothness: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Posteriors and scores of every pixel, both float32 of shape (K, H, W)."""
+    def read(self, scene: Scene, smoothness: float) -> Reading:
+        """Tell the textures apart at every pixel of a scene."""
         K = len(self.profiles)
-        sites, grids = cell_sites([scene], self.features, self.cell, self.background)
+        sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         potts = self.potts._replace(strength=self.potts.strength * smoothness)
-        cells = potts_sweeps(sites.scores(self.profiles)[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
+        local = sites.scores(self.profiles)
+        cells = potts_sweeps(local[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
         mixed = (1 - BACKGROUND) * self.profiles + BACKGROUND * self.background
         logs = np.log(mixed + 1e-7).reshape(K, len(scene.bins), -1)
-        scores = pixel_scores(
-            scene.bins, logs, self.features.wavelengths, self.features.weights, scene.mask
-        )
-        return pixel_posteriors(scores, cells, grids[0], smoothness, self.boundary_sigma, scene.mask), scores
+        weights = self.features.weights
+        scores = pixel_scores(scene.bins, logs, self.features.wavelengths, weights, scene.mask)
+        posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
+        around = sites.window_mean(local, self.windows[0] / self.cell)
+        share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
+        wide = _WINDOW_SAY * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
+        probabilities = np.log(np.maximum(posteriors, 1e-12))
+        probabilities *= _FIELD_SAY
+        for plane, window in zip(probabilities, wide, strict=True):
+            plane += grid.to_pixels(window)
+        return Reading(posteriors, soft_max_planes(probabilities), scores)
+
+    def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
+        """Pixels, (H, W), that none of the textures explains.
+
+        A window is strange when its divergence from the profile that fits it best exceeds that texture's
+        limit. Windows across a border are strange too, so that only wide patches of strange windows count.
+        """
+        sites, grids = cell_sites([scene], self.features, self.cell, self.background)
+        windows = window_sites(sites, grids, self.features, self.windows, WINDOW_STEP)
+        labels, divergences = divergence(windows, self.profiles)
+        strange = (divergences / self.limits[labels]).reshape(windows.grids[0]).astype(np.float32)
+        opened = cv2.morphologyEx(strange, cv2.MORPH_OPEN, np.ones((_PATCH, _PATCH), np.uint8))
+        H, W = scene.shape
+        coarse = opened.repeat(WINDOW_STEP * self.cell, 0).repeat(WINDOW_STEP * self.cell, 1)[:H, :W]
+        return coarse > 1
 
 
 @dataclass(frozen=True)
@@ -98,14 +142,42 @@ class WindowTextures:
         """Give the scene's implicit count matrix."""
         return WindowedCounts(scene.bins, self.windows, n_bins=self.features.n_bins, mask=scene.mask)
 
-    def posteriors(self, scene: Scene, smoothness: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Posteriors and scores of every pixel, float32 (K, H, W); ``smoothness`` has no say."""
+    def read(self, scene: Scene, smoothness: float) -> Reading:
+        """Tell the textures apart at every pixel of a scene; ``smoothness`` has no say."""
         params = Profiles(self.profiles, self.proportions)
         scores = self.beta * HistogramClustering().scores(self.counts(scene), params)
         prior = np.log(np.maximum(self.proportions, 1e-30)).astype(scores.dtype)
-        posteriors, _ = soft_max(scores + prior)
         shape = (len(self.profiles), *scene.shape)
-        return np.ascontiguousarray(posteriors.T).reshape(shape), scores.T.reshape(shape)
+        planes = np.ascontiguousarray(scores.T).reshape(shape)
+        posteriors = soft_max_planes(planes + prior[:, None, None])
+        return Reading(posteriors, posteriors, planes)
+
+    def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
+        """Raise: the plain path learns no limits of its textures."""
+        raise ValueError("unknown textures cannot be told on preset='plain'; fit with another preset")
+
+
+def divergence(
+    windows: Sites, profiles: NDArray[np.floating]
+) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
+    """Best profile of every window (N,), and the Kullback-Leibler divergence from it (N,), weighted nats."""
+    own = np.einsum("nm,nm->n", windows.counts * windows.weights, np.log(windows.counts + np.float32(1e-12)))
+    scores = windows.scores(profiles)
+    return scores.argmax(axis=1), np.maximum(own - scores.max(axis=1), 0)
+
+
+def divergence_limits(windows: Sites, profiles: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Divergence (K,) that windows of each texture's own rarely reach, with room for parts not seen."""
+    labels, divergences = divergence(windows, profiles)
+    inside = interior_cells(labels, windows) & (windows.sizes > 0)
+    limits = np.empty(len(profiles), np.float32)
+    for k in range(len(profiles)):
+        members = divergences[inside & (labels == k)]
+        if not len(members):
+            members = divergences[labels == k] if (labels == k).any() else divergences
+        middle, high = np.quantile(members, [0.5, 0.95])
+        limits[k] = middle + _ROOM * (high - middle) + 1e-3
+    return limits
 
 
 def cell_sites(
@@ -130,14 +202,17 @@ def cell_sites(
 
 
 def window_sites(
-    sites: Sites, grids: Sequence[CellGrid], features: Features, settings: Settings, step: int
+    sites: Sites,
+    grids: Sequence[CellGrid],
+    features: Features,
+    sides: tuple[float, float],
+    step: int,
 ) -> Sites:
     """Histograms of the windows round every ``step``-th cell."""
-    small, large = settings.windows
-    sides = np.where(features.wavelengths > _FAR, large, small)
+    side = np.where(features.wavelengths > _FAR, sides[1], sides[0])
     ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
     means = [
-        window_means(table, grid, sides.tolist(), step)
+        window_means(table, grid, side.tolist(), step)
         for table, grid in zip(np.split(sites.counts, ends), grids, strict=True)
     ]
     counts = np.concatenate([mean for mean, _, _ in means])
@@ -223,6 +298,8 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
             "cell": textures.cell,
             "potts": list(textures.potts),
             "boundary_sigma": textures.boundary_sigma,
+            "windows": list(textures.windows),
+            "limits": textures.limits,
         }
     else:
         values |= {
@@ -262,6 +339,8 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
             values["cell"],
             PottsSettings(*values["potts"]),
             values["boundary_sigma"],
+            tuple(values["windows"]),
+            values["limits"],
         )
     return WindowTextures(
         features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
