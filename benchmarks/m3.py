@@ -1,6 +1,6 @@
 """The comparisons of the paper on multidimensional membership mixtures, on what can be had.
 
-Usage: python benchmarks/m3.py DATA [--parts toy iris topics bounds arrangement speed] [--folds 5] [--seeds 20]
+Usage: python benchmarks/m3.py DATA [--parts toy iris topics ...] [--folds 5] [--seeds 20]
 
 DATA is a folder with the count matrix ``text/cran.npz`` (or the folder ``text`` itself); only the parts
 "topics" and "bounds" need it. tomotopy's HDP joins the topics when it is installed.
@@ -253,7 +253,7 @@ def part_topics(args):
 
 
 def part_bounds(args):
-    print("\nThe two bounds and M-steps on 300 documents of cran, maximum likelihood, K = 8 + 3, 40 iterations.")
+    print("\nBounds and M-steps on 300 documents of cran, maximum likelihood, K = 8 + 3, 40 iterations.")
     n = sp.csr_array(read_cran(args.data)[:300])
     table = Table([("algorithm", -10), ("bound", 12), ("by switch", 12), ("omega", 6), ("s", 7)])
     for algorithm in ("switch", "pairs", "penalty"):

@@ -29,6 +29,9 @@ class Flat(NamedTuple):
     def prepare(self, X):
         return self
 
+    def invariant(self, X):
+        return X
+
     def draw_first(self, rng, size):
         return (np.zeros(size),)
 

@@ -57,6 +57,9 @@ class Family(Components, Protocol):
     def prepare(self, X: Array) -> Self:
         """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
 
+    def invariant(self, X: Array) -> Array:
+        """What the second side cannot change in the data, (N, any); the first side starts from it."""
+
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
     ) -> Params:
@@ -125,6 +128,10 @@ class SharedGaussians:
             degrees=degrees,
             scale=_matrix(self.scale, spread, "scale", "SharedGaussians"),
         )
+
+    def invariant(self, X: Array) -> Array:
+        """Give the points themselves, whose centres do not depend on covariances."""
+        return X
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Means, (size, D)."""
@@ -212,6 +219,11 @@ class OffsetGaussians:
             degrees=_check_degrees(self.degrees, D, owner),
             scale=_matrix(self.scale, spread, "scale", owner),
         )
+
+    def invariant(self, X: Array) -> Array:
+        """Give the points without their part along B, or as they are where B spans everything."""
+        B = np.asarray(self.directions)
+        return X if B.shape[1] == B.shape[0] else X - X @ np.linalg.pinv(B).T @ B.T
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Places, (size, D)."""

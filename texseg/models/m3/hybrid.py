@@ -210,7 +210,7 @@ class _Given(NamedTuple):
 
 def _start(rng: np.random.Generator, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid:
     """Begin with k-means for the first side, and k-means on what it leaves for the second."""
-    z1 = start_labels(X, n_start, rng)
+    z1 = start_labels(family.invariant(X), n_start, rng)
     centres = np.stack([X[z1 == c].mean(axis=0) for c in range(z1.max() + 1)])
     z2 = start_labels(X - centres[z1], K2, rng)
     second = family.draw_second(rng, K2)

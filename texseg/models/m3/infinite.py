@@ -177,7 +177,7 @@ class InfiniteM3(SampledM3):
         self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing
     ) -> Iterator[State]:
         """Yield the state after every sweep."""
-        start = start_labels(X, self.n_start, rng)
+        start = start_labels(family.invariant(X), self.n_start, rng)
         second = start if sharing.omega == 1 else np.zeros_like(start)
         state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")
         for _ in range(self.n_sweeps):
