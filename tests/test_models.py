@@ -170,6 +170,18 @@ def test_empty_rows_columns_and_fractions_are_allowed(name):
 
 
 @each_model
+@pytest.mark.parametrize("different", [1, 2])
+def test_more_clusters_than_different_rows(name, different):
+    n = np.repeat([[5.0, 1.0, 0.0], [0.0, 1.0, 5.0]][:different], 3, axis=0)
+    model = LAWS[name]().fit(n)
+    assert np.isfinite(model.components_).all()
+    np.testing.assert_allclose(model.mixing_.sum(axis=1), 1)
+    if name != "hacm-constant":  # whose inner nodes always have their share
+        expected = n / n.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(model.mixing_ @ model.components_, expected, atol=0.02)
+
+
+@each_model
 def test_new_rows_are_recognised(name):
     n, truth = planted(per_cluster=20)
     model = LAWS[name]().fit(n[::2])

@@ -515,7 +515,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         """Cool from the first phase transition until there are enough clusters."""
         first = critical_beta(flat, n, rng)
         coldest = 1.0 if self.beta == "auto" else float(self.beta)
-        schedule = geometric_schedule(min(first, coldest), max(first, coldest), 0.9)
+        schedule = geometric_schedule(min(first, coldest), coldest, 0.9)
         for state in anneal(flat, n, schedule, n_clusters=self.n_clusters, growth="split", rng=rng):
             if len(state.params.weights) == self.n_clusters:
                 break
