@@ -30,7 +30,7 @@ def planted(shape=(128, 144), seed=0):
 
 
 def planted_in_number(n_textures, shape, seed=0):
-    """Return an image of 1 to 5 homogeneous textures of equal mean and contrast, uint8, and its truth 1 .. 5."""
+    """Return an image of 1 to 5 homogeneous textures of equal mean and contrast, uint8, and its truth."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[: shape[0], : shape[1]] / np.array(shape)[:, None, None]
     top = rows < 0.5 + 0.03 * np.sin(columns * 10)
