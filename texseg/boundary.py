@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
 from texseg.pyramid import CellGrid
+from texseg.starts import soft_max_over
 
-__all__ = ["merge_small", "pixel_posteriors", "pixel_scores", "soft_max_planes"]
+__all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
 
 Floats = NDArray[np.floating]
 
@@ -52,16 +53,17 @@ def pixel_scores(
     shape = bins.shape[1:]
     sides = np.array(_SIDES)[np.searchsorted([4.0, 8.0], wavelengths)]
     votes = _LIKELIHOOD * weights * scale_votes(wavelengths)
-    tables = (log_profiles * votes[:, None]).astype(np.float32)
+    tables = np.zeros((*log_profiles.shape[:2], 256), np.float32)
+    tables[..., : log_profiles.shape[2]] = log_profiles * votes[:, None]
     valid = None if mask is None else mask.astype(np.float32)
     scores = np.zeros((len(tables), *shape), np.float32)
     for side in np.unique(sides):
         channels = np.flatnonzero(sides == side)
         share = None if valid is None else np.maximum(_mean(valid, side), 1e-6)
         for k, table in enumerate(tables):
-            field = table[channels[0]][bins[channels[0]]]
+            field = cv2.LUT(bins[channels[0]], table[channels[0]])
             for c in channels[1:]:
-                field += table[c][bins[c]]
+                cv2.add(field, cv2.LUT(bins[c], table[c]), dst=field)
             if valid is None:
                 scores[k] += _mean(field, side)
             else:
@@ -114,7 +116,7 @@ def pixel_posteriors(
     """
     K, H, W = scores.shape
     if smoothness <= 0:
-        return soft_max_planes(scores.reshape(K, -1).copy()).reshape(scores.shape)
+        return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.ascontiguousarray(grid.to_pixels(cell_posteriors).transpose(2, 0, 1))
     band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
     flat = posteriors.reshape(K, -1)
@@ -129,7 +131,7 @@ def pixel_posteriors(
                 field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
                 field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
                 logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
-            flat[:, band] = soft_max_planes(logits)
+            flat[:, band] = soft_max_over(logits)
     return posteriors
 
 
@@ -139,14 +141,6 @@ def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     square = np.ones((3, 3), np.uint8)
     border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
     return cv2.dilate(border, square).astype(bool).ravel()
-
-
-def soft_max_planes(logits: Floats) -> Floats:
-    """Normalise exponentials over the first axis, in place."""
-    logits -= logits.max(axis=0)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=0)
-    return logits
 
 
 def merge_small(labels: NDArray[np.int32], scores: Floats, min_size: int) -> NDArray[np.int32]:

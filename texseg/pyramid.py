@@ -100,7 +100,7 @@ def cell_counts(
     """
     H, W = grid.image_shape
     rows, columns = np.arange(H) // grid.cell, np.arange(W) // grid.cell
-    first = ((rows[:, None] * grid.shape[1] + columns) * n_bins).astype(np.int32)
+    first = (rows[:, None] * grid.shape[1] + columns) * n_bins
     table = np.empty((grid.n_cells, len(bins), n_bins), np.float32)
     for c, plane in enumerate(bins):
         index = (first + plane).ravel() if mask is None else (first + plane)[mask]

@@ -12,7 +12,7 @@ __all__ = ["Range", "quantize", "robust_range", "to_unit"]
 
 _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives the same bins to the last bit
 _OVERSHOOT = 0.25  # how far beyond the robust range values may go before they are clipped, in ranges
-_SAMPLES = 2**17  # values looked at per channel for its range
+_SAMPLES = 2**16  # values looked at per channel for its range
 
 
 class Range(NamedTuple):

@@ -15,6 +15,7 @@ from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits
 
 __all__ = ["Search"]
 
+_MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
 
@@ -42,7 +43,7 @@ class Search:
         best = max(candidates, key=_gain)
         for _ in range(self.settings.n_exchanges):
             moves = exchange_starts(self.windows, best.profiles, self.settings.n_moves, self.rng)
-            moved = fit_potts(self.cells, moves, potts) if len(moves) else []
+            moved = fit_potts(self.cells, moves, potts._replace(n_rounds=_MOVE_ROUNDS)) if len(moves) else []
             candidates += moved
             better = max([best, *moved], key=_gain)
             if better is best:

@@ -260,8 +260,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
-        The labels follow the model's own posteriors, which are too sure of themselves; so that in rare cases
-        another segment than the label has the largest probability.
+        The label of a pixel has the largest (before ``min_size`` merges parts).
 
         Returns
         -------

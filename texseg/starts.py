@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linear_sum_assignment
 
-from texseg.posteriors import soft_max
 from texseg.pyramid import window_matrix
 
 __all__ = [
@@ -86,7 +85,7 @@ class Sites(NamedTuple):
         """Log-likelihood of every site under profiles (..., M), shape (N, ...), in weighted nats."""
         mixed = (1 - BACKGROUND) * profiles + BACKGROUND * self.background
         logs = np.log(mixed.reshape(-1, len(self.weights)) + np.float32(1e-7)) * self.weights
-        return (self.counts @ logs.T).reshape(-1, *profiles.shape[:-1])
+        return (logs @ self.counts.T).T.reshape(-1, *profiles.shape[:-1])
 
     def profiles(self, posteriors: Floats) -> Floats:
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
@@ -331,24 +330,32 @@ def potts_sweeps(
     n_sweeps: int | None = None,
 ) -> Floats:
     """Mean-field sweeps of S runs at once; ``scores`` and the result have shape (N, S, K)."""
-    K = scores.shape[-1]
-    local = settings.beta * scores
-    if Q is None:
-        Q = soft_max(local.reshape(-1, K))[0].reshape(scores.shape)
+    local = settings.beta * np.ascontiguousarray(scores.transpose(1, 2, 0))  # (S, K, N): sites are adjacent
+    planes = soft_max_over(local.copy()) if Q is None else np.ascontiguousarray(Q.transpose(1, 2, 0))
+    ends = np.cumsum([h * w for h, w in cells.grids])[:-1]
     for _ in range(settings.n_sweeps if n_sweeps is None else n_sweeps):
-        field = np.concatenate(
-            [_blur(piece, settings.sigma) for piece in cells.pieces(Q * cells.sizes[:, None, None])]
-        )
-        logits = local + np.float32(settings.strength) * field.reshape(scores.shape)
-        Q = soft_max(logits.reshape(-1, K))[0].reshape(scores.shape)
-    return Q
+        pieces = zip(np.split(planes * cells.sizes, ends, axis=2), cells.grids, strict=True)
+        field = np.concatenate([_blur(piece, grid, settings.sigma) for piece, grid in pieces], axis=2)
+        field *= np.float32(settings.strength)
+        field += local
+        planes = soft_max_over(field)
+    return planes.transpose(2, 0, 1)
 
 
-def _blur(planes: Floats, sigma: float) -> Floats:
-    """Gaussian mean over an image's grid (h, w, S, K), nothing beyond its ends; shape (h * w, S * K)."""
-    h, w = planes.shape[:2]
-    down = _gaussian_matrix(h, sigma) @ np.ascontiguousarray(planes).reshape(h, -1)
-    return np.matmul(_gaussian_matrix(w, sigma), down.reshape(h, w, -1)).reshape(h * w, -1)
+def soft_max_over(logits: Floats) -> Floats:
+    """Normalise exponentials over the last axis but one, in place."""
+    logits -= logits.max(axis=-2, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-2, keepdims=True)
+    return logits
+
+
+def _blur(planes: Floats, grid: tuple[int, int], sigma: float) -> Floats:
+    """Gaussian mean over an image's grid of planes (S, K, h * w), nothing beyond its ends."""
+    h, w = grid
+    across = planes.reshape(-1, w) @ _gaussian_matrix(w, sigma)
+    down = np.matmul(_gaussian_matrix(h, sigma), across.reshape(-1, h, w))
+    return down.reshape(planes.shape)
 
 
 @lru_cache(maxsize=16)

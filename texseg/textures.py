@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import cv2
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import pixel_posteriors, pixel_scores, soft_max_planes
+from texseg.boundary import pixel_posteriors, pixel_scores
 from texseg.channels import Intensity
 from texseg.counts import WindowedCounts
 from texseg.features import Features
@@ -20,7 +20,7 @@ from texseg.models.acm import HistogramClustering, Profiles
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
-from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
+from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps, soft_max_over
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
 
@@ -36,18 +36,28 @@ _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independ
 _COOLING = 0.8  # each temperature of the plain path is this times the one before
 
 
-class Scene(NamedTuple):
+@dataclass(frozen=True)
+class Scene:
     """One encoded image."""
 
     bins: NDArray[np.uint8]
     """(C, H, W)."""
     mask: NDArray[np.bool_] | None
     """True where there is data; None when that is everywhere."""
+    _tables: dict[int, tuple[NDArray[np.floating], CellGrid]] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of pixels."""
         return self.bins.shape[1], self.bins.shape[2]
+
+    def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating], CellGrid]:
+        """Histograms of cells of ``side`` pixels (cells, C * n_bins), and their grid; counted once."""
+        if side not in self._tables:
+            grid = cell_grid(self.shape, side, self.mask)
+            ones = np.ones(len(self.bins), np.float32)
+            self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask), grid
+        return self._tables[side]
 
 
 class Reading(NamedTuple):
@@ -102,7 +112,9 @@ class CellTextures:
         probabilities *= _FIELD_SAY
         for plane, window in zip(probabilities, wide, strict=True):
             plane += grid.to_pixels(window)
-        return Reading(posteriors, soft_max_planes(probabilities), scores)
+        soft_max_over(probabilities.reshape(K, -1))
+        _agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
+        return Reading(posteriors, probabilities, scores)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Pixels, (H, W), that none of the textures explains.
@@ -149,12 +161,22 @@ class WindowTextures:
         prior = np.log(np.maximum(self.proportions, 1e-30)).astype(scores.dtype)
         shape = (len(self.profiles), *scene.shape)
         planes = np.ascontiguousarray(scores.T).reshape(shape)
-        posteriors = soft_max_planes(planes + prior[:, None, None])
+        posteriors = soft_max_over((planes + prior[:, None, None]).reshape(len(prior), -1)).reshape(shape)
         return Reading(posteriors, posteriors, planes)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Raise: the plain path learns no limits of its textures."""
         raise ValueError("unknown textures cannot be told on preset='plain'; fit with another preset")
+
+
+def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
+    """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place."""
+    first = probabilities.argmax(axis=0)
+    pixels = np.flatnonzero(first != labels)
+    ours, theirs = labels[pixels], first[pixels]
+    swapped = probabilities[ours, pixels]
+    probabilities[ours, pixels] = probabilities[theirs, pixels]
+    probabilities[theirs, pixels] = swapped
 
 
 def divergence(
@@ -187,18 +209,13 @@ def cell_sites(
     background: NDArray[np.floating] | None = None,
 ) -> tuple[Sites, list[CellGrid]]:
     """Bare histograms of the cells of all scenes."""
-    ones = np.ones(len(features.names), np.float32)
-    grids = [cell_grid(scene.shape, cell, scene.mask) for scene in scenes]
-    tables = [
-        cell_counts(scene.bins, grid, features.n_bins, ones, scene.mask)
-        for scene, grid in zip(scenes, grids, strict=True)
-    ]
-    counts = np.concatenate(tables)
+    tables, grids = zip(*(scene.cells(cell, features.n_bins) for scene in scenes), strict=True)
+    counts = tables[0] if len(tables) == 1 else np.concatenate(tables)
     sizes = np.concatenate([grid.sizes for grid in grids])
     if background is None:
         background = (counts.sum(axis=0, dtype=np.float64) / sizes.sum(dtype=np.float64)).astype(np.float32)
     weights = np.repeat(features.weights, features.n_bins)
-    return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), grids
+    return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), list(grids)
 
 
 def window_sites(
