@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
+from texseg.posteriors import soft_max_over
 from texseg.pyramid import CellGrid
-from texseg.starts import soft_max_over
 
 __all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
 

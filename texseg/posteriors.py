@@ -29,7 +29,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ArgMax", "Assignment", "Posterior", "PottsField", "SoftMax", "soft_max"]
+__all__ = ["ArgMax", "Assignment", "Posterior", "PottsField", "SoftMax", "soft_max", "soft_max_over"]
 
 Floats = NDArray[np.floating]
 
@@ -86,6 +86,29 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     total = p.sum(axis=1, keepdims=True)
     p /= total
     return p, (top + np.log(total))[:, 0]
+
+
+def soft_max_over(logits: Floats) -> Floats:
+    """Normalise exponentials over the last axis but one, in place: the layout in which sites are adjacent.
+
+    Parameters
+    ----------
+    logits : float array of shape (..., K, N)
+
+    Returns
+    -------
+    the same array, with columns that sum to one over K
+
+    Examples
+    --------
+    >>> soft_max_over(np.log([[1.0, 2.0], [3.0, 2.0]]))
+    array([[0.25, 0.5 ],
+           [0.75, 0.5 ]])
+    """
+    logits -= logits.max(axis=-2, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-2, keepdims=True)
+    return logits
 
 
 class SoftMax:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linear_sum_assignment
 
+from texseg.posteriors import soft_max_over
 from texseg.pyramid import window_matrix
 
 __all__ = [
@@ -340,14 +341,6 @@ def potts_sweeps(
         field += local
         planes = soft_max_over(field)
     return planes.transpose(2, 0, 1)
-
-
-def soft_max_over(logits: Floats) -> Floats:
-    """Normalise exponentials over the last axis but one, in place."""
-    logits -= logits.max(axis=-2, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-2, keepdims=True)
-    return logits
 
 
 def _blur(planes: Floats, grid: tuple[int, int], sigma: float) -> Floats:

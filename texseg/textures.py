@@ -17,10 +17,11 @@ from texseg.counts import WindowedCounts
 from texseg.features import Features
 from texseg.gabor import GaborBank
 from texseg.models.acm import HistogramClustering, Profiles
+from texseg.posteriors import soft_max_over
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
-from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps, soft_max_over
+from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
 
