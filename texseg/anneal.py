@@ -77,7 +77,7 @@ class State(NamedTuple):
     level: int
     """0 is the first (coarsest) level."""
     step: int
-    """EM steps so far, those taken back included."""
+    """EM steps so far, those taken back included, those made while growing not."""
     converged: bool
     """Whether this is the last step at its temperature."""
     transitions: tuple[Transition, ...] = ()
@@ -189,7 +189,8 @@ def anneal(
     row_weights : array of shape (N,), optional
         Sites each row stands for, when ``n`` is a single matrix.
     over_relax : bool, default=True
-        Lengthen M-steps as long as that lowers F ([1]_ Eq. 63), back to plain ones when it does not.
+        Lengthen M-steps as long as that lowers F ([1]_ Eq. 63), back to plain ones when it does not; not for
+        models whose F may rise.
     perturbation : float, default=0.01
         Relative noise put on the parameters before each temperature, so that identical clusters can part.
     tol : float, default=1e-5
@@ -387,7 +388,7 @@ def _descend(problem: _Problem, params: Any, posteriors: Any, settings: _Setting
         yield _Move(params, result, heldout, cost, False)
         params, result, cost = proposal, trial, trial_cost
         heldout = watch(params, result.posteriors)
-        eta = eta * ETA_GROWTH if settings.over_relax else 1.0
+        eta = eta * ETA_GROWTH if settings.over_relax and model.monotone else 1.0
         calm = calm + 1 if abs(drop) < settings.tol * abs(result.free_energy) else 0
         if calm >= settings.calm_steps:
             break

@@ -211,7 +211,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     tol : float, default=1e-5
         A run ends when three steps in a row lower the free energy by less than this fraction.
     over_relaxation : bool, default=True
-        Lengthen M-steps while that lowers the free energy ([1]_ section 5.3).
+        Lengthen M-steps while that lowers the free energy ([1]_ section 5.3); not in predictive EM.
     random_state : int, RandomState or None
 
     Attributes
