@@ -53,6 +53,17 @@ def test_segments_are_described(report):
     assert all(row["confidence"] is None and row["name"] == "" for row in others)
 
 
+def test_parts_are_listed_largest_first_and_specks_only_counted(fitted, tmp_path):
+    image, model = fitted
+    labels = np.ones(SHAPE, int)
+    labels[2:22, 2:12] = labels[40:60, 50:90] = 2
+    labels[80, 80] = 2
+    write_report(model, image, tmp_path / "a.html", labels=labels)
+    segment = content_of(tmp_path / "a.html")["levels"][0]["segments"][1]
+    assert segment["n_parts"] == 3
+    assert segment["parts"] == [[800, 40, 50, 60, 90], [200, 2, 2, 22, 12]]
+
+
 def test_histograms_are_those_of_the_encoded_image(fitted, report):
     from texseg.channels import split_planes
     from texseg.features import encode

@@ -17,6 +17,7 @@ from texseg.report.pictures import labels_uri, reduced_labels
 __all__ = ["level_content", "palette_of", "steady_levels"]
 
 _MOST_REGIONS = 12  # listed for each segment, the largest ones
+_SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, and only counted
 
 
 def steady_levels(
@@ -62,6 +63,9 @@ def level_content(
     rows = segment_table(labels, confidence, names)
     for row in rows:
         parts = sorted(regions[row.label], key=lambda region: -region.pixels)
+        listed = [
+            p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
+        ]
         segments.append(
             {
                 "label": row.label,
@@ -70,7 +74,7 @@ def level_content(
                 "fraction": row.fraction,
                 "confidence": row.mean_confidence,
                 "n_parts": len(parts),
-                "parts": [[p.pixels, p.top, p.left, p.bottom, p.right] for p in parts[:_MOST_REGIONS]],
+                "parts": [[p.pixels, p.top, p.left, p.bottom, p.right] for p in listed],
             }
         )
     numbers = [row.label for row in rows]

@@ -142,7 +142,7 @@ def write_report(
     page = _filled(
         "report.html",
         TITLE=escape(title),
-        FACTS="".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items()),
+        FACTS="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items()),
         IMAGE=picture_uri(reduced(picture, shown)),
         CONTENT=json.dumps(content).replace("<", "\\u003c"),
     )
