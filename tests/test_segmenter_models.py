@@ -1,0 +1,172 @@
+"""Any model of the family on images, and the number of segments chosen, through the public door."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter, match_labels, segment
+
+MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
+K = 3
+
+
+def accuracy(labels, truth):
+    valid = labels > 0
+    return (match_labels(labels, truth, ignore_label=0)[valid] == truth[valid]).mean()
+
+
+# ---- models ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request, mosaic):
+    return TextureSegmenter(K, model=request.param).fit(mosaic[0])
+
+
+def test_every_model_finds_planted_textures(mosaic, fitted):
+    assert fitted.labels_.dtype == np.int32
+    assert np.unique(fitted.labels_).tolist() == [1, 2, 3]
+    assert accuracy(fitted.labels_, mosaic[1]) > 0.97
+
+
+def test_every_model_is_a_full_model_afterwards(mosaic, fitted):
+    image = mosaic[0]
+    np.testing.assert_array_equal(fitted.predict(image), fitted.labels_)
+    np.testing.assert_allclose(fitted.profiles_.sum(axis=-1), 1, rtol=1e-4)
+    assert fitted.history_[-1].phase == ("candidate" if fitted.model == "acm" else fitted.model)
+    assert fitted.history_[-1].n_distinct == K
+    assert np.isfinite(fitted.history_[-1].free_energy)
+    assert fitted.hierarchy_.labels(K).shape == image.shape
+
+
+@pytest.mark.parametrize("model", MODELS[1:])
+def test_every_model_leaves_pixels_without_data_out(mosaic, model):
+    image, truth = mosaic
+    mask = np.ones(image.shape, bool)
+    mask[30:75, 50:100] = False
+    labels = segment(image, K, model=model, mask=mask)
+    np.testing.assert_array_equal(labels == 0, ~mask)
+    assert accuracy(labels, truth) > 0.96
+    other = np.where(mask, image, 255 - image)
+    np.testing.assert_array_equal(segment(other, K, model=model, mask=mask), labels)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_takes_one_segment_and_an_image_of_nothing(mosaic, model):
+    assert (segment(mosaic[0], 1, model=model) == 1).all()
+    with pytest.warns(UserWarning, match="3 segments asked, 1 found"):
+        labels = segment(np.full((64, 80), 7.0), K, model=model)
+    assert (labels == 1).all()
+
+
+def test_acm_is_the_default_model(mosaic):
+    np.testing.assert_array_equal(segment(mosaic[0], K), segment(mosaic[0], K, model="acm"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"model": "lda"}, "model must be one of acm, acm-hard, smm, pmm, scm, hacm, got 'lda'"),
+        ({"model": None}, "model must be one of .*, got None"),
+        ({"model": "smm", "preset": "plain"}, "preset='plain' is the path of model='acm', got model='smm'"),
+    ],
+)
+def test_other_models_are_refused_before_anything_is_computed(mosaic, parameters, message):
+    told = []
+    with pytest.raises(ValueError, match=message):
+        TextureSegmenter(K, callback=told.append, **parameters).fit(mosaic[0])
+    assert not told
+
+
+# ---- the number is chosen ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def three(make_number):
+    return make_number(K, (160, 176))
+
+
+@pytest.fixture(scope="module")
+def chosen(three):
+    """A model that chose the number itself."""
+    return TextureSegmenter().fit(three[0])
+
+
+def test_the_number_is_chosen_when_none_is_given(three, chosen):
+    image, truth = three
+    assert chosen.n_segments is None
+    assert chosen.n_segments_ == chosen.selection_.chosen == K
+    assert accuracy(chosen.labels_, truth) > 0.97
+    np.testing.assert_array_equal(segment(image), chosen.labels_)
+    np.testing.assert_array_equal(segment(image, random_state=0, k_max=14), chosen.labels_)
+
+
+@pytest.mark.parametrize("model", MODELS[1:])
+def test_the_number_is_chosen_for_every_model(three, chosen, model):
+    fitted = TextureSegmenter(model=model).fit(three[0])
+    assert fitted.n_segments_ == K
+    np.testing.assert_array_equal(fitted.selection_.scores, chosen.selection_.scores)
+    assert accuracy(fitted.labels_, three[1]) > 0.97
+
+
+@pytest.mark.parametrize("k_max", [1, 2, 5])
+def test_no_number_above_k_max_is_considered(three, k_max):
+    model = TextureSegmenter(k_max=k_max).fit(three[0])
+    assert model.n_segments_ <= k_max
+    numbers = model.selection_.n_segments
+    assert numbers.tolist() == list(range(1, len(numbers) + 1))
+    assert len(numbers) <= k_max
+    assert model.hierarchy_.n_segments.tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize(
+    ("k_max", "got"), [(0, "0"), (-1, "-1"), (256, "256"), (4.0, "4.0"), (None, "None"), (True, "True")]
+)
+def test_k_max_is_checked_before_anything_is_computed(three, k_max, got):
+    told = []
+    with pytest.raises(ValueError, match=f"k_max must be a whole number from 1 to 255, got {got}"):
+        TextureSegmenter(k_max=k_max, callback=told.append).fit(three[0])
+    assert not told
+
+
+def test_the_callback_is_told_that_the_number_is_looked_for(three):
+    told = []
+    TextureSegmenter(callback=lambda progress: told.append(progress.phase)).fit(three[0])
+    phases = list(dict.fromkeys(told))
+    assert phases == ["filters", "number", "starts", "clusters", "boundaries"]
+
+
+def test_a_choice_is_forgotten_when_the_next_fit_is_told_the_number(three):
+    model = TextureSegmenter().fit(three[0])
+    assert model.selection_.chosen == K
+    model.set_params(n_segments=2).fit(three[0])
+    assert model.n_segments_ == 2
+    assert not hasattr(model, "selection_")
+
+
+def test_the_file_of_a_model_that_chose_its_number(tmp_path, three, chosen):
+    chosen.save(tmp_path / "model.texseg")
+    loaded = TextureSegmenter.load(tmp_path / "model.texseg")
+    assert loaded.n_segments_ == loaded.n_segments == K
+    np.testing.assert_array_equal(loaded.predict(three[0]), chosen.labels_)
+    assert not hasattr(loaded, "selection_")
+
+
+@pytest.mark.parametrize("image", [np.full((64, 80), 3), np.zeros((20, 30))])
+def test_an_image_of_nothing_is_one_segment_without_being_told(image):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "an image with a side of .* is smaller than the filters")
+        model = TextureSegmenter().fit(image)
+    assert (model.labels_ == 1).all()
+    assert model.selection_.chosen == 1
+
+
+def test_the_number_of_a_list_is_that_of_all_its_images(make_number):
+    image, truth = make_number(4, (192, 208))
+    halves, truths = [image[:96], image[96:]], [truth[:96], truth[96:]]
+    model = TextureSegmenter().fit(halves)
+    assert model.n_segments_ == 4
+    labels = np.concatenate(model.labels_)
+    assert accuracy(labels, np.concatenate(truths)) > 0.95
