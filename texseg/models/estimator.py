@@ -174,18 +174,25 @@ class CooccurrenceEstimator(BaseEstimator):
         start: Any,
         validation: CountMatrix | None,
         rng: np.random.RandomState,
+        coldest: float | None = None,
     ) -> Run:
-        """One run from ``start`` at the temperature asked for, or at the best one."""
+        """One run from ``start`` at the temperature asked for, or at the best one not below ``coldest``."""
         judge = None if validation is None else _judge(model, validation)
         if judge is not None and self.beta == "auto":
-            return self._choose_beta(model, n, start, judge, rng)
+            return self._choose_beta(model, n, start, judge, rng, coldest or self._first_beta)
         return self._descend(model, n, start, float(self.beta), judge, rng)
 
     def _choose_beta(
-        self, model: Any, n: CountMatrix, start: Any, judge: Callable, rng: np.random.RandomState
+        self,
+        model: Any,
+        n: CountMatrix,
+        start: Any,
+        judge: Callable,
+        rng: np.random.RandomState,
+        beta: float,
     ) -> Run:
-        """Heat up from the coldest temperature as long as held-out data gain; then look closer."""
-        beta, best, history, worse = self._first_beta, None, [], 0
+        """Heat up from ``beta``, the coldest, as long as held-out data gain; then look closer."""
+        best, history, worse = None, [], 0
         while worse < MAX_WORSE:
             run = self._descend(model, n, start, beta, judge, rng)
             history += run.history

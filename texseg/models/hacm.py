@@ -475,7 +475,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     ) -> tuple[Any, Run]:
         """Flat clusters, the tree, and the stages of the vertical mixing one after the other."""
         tree, profiles, weights, history = self._flat_start(n, validation, rng)
-        model = HierarchicalClustering(tree=tree, learn_vertical=False)
+        model, coldest = HierarchicalClustering(tree=tree, learn_vertical=False), self._first_beta
         params = model.start_from(profiles, weights, groups_of(n))
         for stage in STAGES[: STAGES.index(self.mixing) + 1]:
             if stage == "cluster":
@@ -483,8 +483,9 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             elif stage == "object":
                 model = ObjectHierarchy(tree=tree)
                 params = model.refine(params, n.shape[0])
-            run = self._tempered(model, n, params, validation, rng)
+            run = self._tempered(model, n, params, validation, rng, coldest)
             params, history = run.state.params, history + run.history
+            coldest = min(coldest, 2 * run.state.beta)
         return model, Run(run.state, history)
 
     def _flat_start(
