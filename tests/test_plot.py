@@ -17,6 +17,7 @@ from matplotlib.offsetbox import AnnotationBbox
 from texseg import plot
 from texseg.gabor import GaborBank
 from texseg.io.palette import palette
+from texseg.metrics import reliability
 from texseg.models.hacm import Tree
 
 LABELS = np.array([[0, 1, 1, 1], [1, 1, 2, 2], [2, 2, 2, 2]])
@@ -109,6 +110,16 @@ def test_confidence_has_a_fixed_scale_and_no_value_where_there_is_no_data(ax):
     assert any(isinstance(c, LineCollection) for c in ax.collections)
     assert [a.get_ylabel() for a in ax.figure.axes[1:]] == ["confidence"]
     assert len(plot.confidence(values, colorbar=False, ax=Figure().subplots()).figure.axes) == 1
+
+
+def test_reliability_shows_a_point_for_each_bin_with_pixels(ax):
+    table = reliability([0.55, 0.55, 0.95, 0.95, 0.95, 0.95], [True, False, True, True, True, False])
+    plot.reliability(table, ax=ax)
+    points = ax.collections[0]
+    np.testing.assert_allclose(points.get_offsets(), [[0.55, 0.5], [0.95, 0.75]])
+    small, large = points.get_sizes()
+    assert small < large
+    assert ax.get_title() == "calibration error 0.150"
 
 
 def test_comparison_matches_colours_and_tells_the_part_that_is_right():

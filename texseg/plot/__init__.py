@@ -17,7 +17,7 @@ Examples
 from texseg.plot.cooccurrence import association, tree_words, words
 from texseg.plot.filters import channel_histograms, filter_bank, filter_frequencies, responses
 from texseg.plot.runs import annealing, hierarchy, selection
-from texseg.plot.segments import Case, comparison, confidence, labels, overlay, worst_cases
+from texseg.plot.segments import Case, comparison, confidence, labels, overlay, reliability, worst_cases
 
 __all__ = [
     "Case",
@@ -31,6 +31,7 @@ __all__ = [
     "hierarchy",
     "labels",
     "overlay",
+    "reliability",
     "responses",
     "selection",
     "tree_words",

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from texseg.io.display import to_rgb
 from texseg.io.palette import palette
 from texseg.io.tables import segment_table
-from texseg.metrics import match_labels, pixel_accuracy
+from texseg.metrics import Reliability, match_labels, pixel_accuracy
 from texseg.plot.axes import bare, grid_of_axes, one_axes
 
-__all__ = ["Case", "comparison", "confidence", "labels", "overlay", "worst_cases"]
+__all__ = ["Case", "comparison", "confidence", "labels", "overlay", "reliability", "worst_cases"]
 
 _WRONG = (0.85, 0.1, 0.1)
 
@@ -122,6 +122,30 @@ def confidence(
     if colorbar:
         ax.figure.colorbar(shown, ax=ax, label="confidence")
     return bare(ax)
+
+
+def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
+    """Part of the pixels that is right against what was said about them.
+
+    Parameters
+    ----------
+    reliability : texseg.metrics.Reliability
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        One point a bin of confidence, the larger the more pixels it stands for; calibrated ones lie on the
+        diagonal.
+    """
+    ax = one_axes(ax, 4.0, 3.8)
+    used = reliability.n > 0
+    areas = 20 + 280 * reliability.n[used] / reliability.n.max()
+    ax.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=1)
+    ax.scatter(reliability.confidence[used], reliability.accuracy[used], areas, alpha=0.8, zorder=2)
+    ax.set(xlabel="confidence", ylabel="part that is right", xlim=(0, 1.03), ylim=(0, 1.03), aspect="equal")
+    ax.set_title(f"calibration error {reliability.calibration_error:.3f}")
+    return ax
 
 
 def comparison(

@@ -29,7 +29,7 @@ __all__ = ["ReportEntry", "write_index", "write_report"]
 _MOST_SEGMENTS = 255
 _THUMBNAIL_SIDE = 240
 _TINT = 0.45
-_PARAMETERS = ("preset", "smoothness", "min_size", "random_state")
+_PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
 
 
 class ReportEntry(NamedTuple):
