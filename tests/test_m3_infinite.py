@@ -221,7 +221,7 @@ def test_limits_are_chinese_restaurants(prior, sharing):
     start = np.zeros(N, int)
     state = first_state(rng, np.zeros((N, 1)), (start, start), Flat(), sharing, prior == "exchangeable")
     sizes = []
-    for _ in range(2500):
+    for _ in range(1500):
         state = step(rng, np.zeros((N, 1)), state, Flat(), 2)
         sizes.append(state.sizes)
         if omega == 1:
@@ -295,7 +295,7 @@ def summary(state, X):
 @pytest.mark.parametrize("omega", [1.0, None])
 def test_geweke_joint_distribution(omega):
     """Forward draws and (data | state, state | data) in turn have the same law (Geweke 2004)."""
-    rng, N, n = np.random.default_rng(5), 5, 900
+    rng, N, n = np.random.default_rng(5), 5, 600
 
     def sharing():
         return halves(1.3, float(rng.choice(OMEGA_GRID)) if omega is None else omega)

@@ -58,7 +58,7 @@ class Family(Components, Protocol):
         """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
 
     def invariant(self, X: Array) -> Array:
-        """What the second side cannot change in the data, (N, any); the first side starts from it."""
+        """Give what the second side cannot change in the data, (N, any); the first side starts there."""
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
