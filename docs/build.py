@@ -17,10 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def resolve_named_tuples() -> None:
     """Evaluate the annotations of NamedTuples, whose constructors do not know the module they are from."""
-    for found in pkgutil.walk_packages(texseg.__path__, "texseg."):
-        for value in vars(importlib.import_module(found.name)).values():
-            if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-                value.__new__.__annotations__ = typing.get_type_hints(value)
+    found = pkgutil.walk_packages(texseg.__path__, "texseg.")
+    modules = [importlib.import_module(m.name) for m in found if not m.name.startswith("texseg.napari")]
+    classes = [c for module in modules for c in vars(module).values() if isinstance(c, type)]
+    ours = [c for c in classes if c.__module__.startswith("texseg")]
+    names = {c.__name__: c for c in ours}  # for annotations that are imported for type checkers only
+    for c in ours:
+        if issubclass(c, tuple) and hasattr(c, "_fields"):
+            c.__new__.__annotations__ = typing.get_type_hints(c, localns=names)
 
 
 def build(folder: Path) -> None:
