@@ -20,7 +20,7 @@ def arrangement(seed=0, N=150):
 def test_planted_places_and_uses_are_found():
     X, z1, z2 = arrangement()
     family = OffsetGaussians(offset_covariance=0.1, scale=0.003)
-    model = HybridM3(3, family=family, n_sweeps=40, burn_in=20, n_start=6, n_init=6, random_state=0).fit(X)
+    model = HybridM3(3, family=family, n_sweeps=60, burn_in=30, n_start=8, n_init=8, random_state=0).fit(X)
     assert normalized_mutual_info_score(model.memberships_[:, 0], z1) > 0.9
     assert normalized_mutual_info_score(model.memberships_[:, 1], z2) > 0.9
     assert (model.predict(X) == model.labels_).mean() > 0.95
