@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from ipykernel.iostream import OutStream
 from sklearn.base import clone
 
 from texseg import TextureSegmenter
@@ -58,6 +59,13 @@ def test_nothing_is_shown_where_nobody_looks(stream, hidden):
         bar(Progress("filters", 0, 1))
         bar.step()
     assert bar.hidden and stream.getvalue() == ""
+
+
+def test_notebooks_show_it_although_they_are_no_terminals():
+    stream = type("OutStream", (io.StringIO,), {"__module__": OutStream.__module__})()
+    with ProgressBar(stream=stream) as bar:
+        bar(Progress("boundaries", 4, 8))
+    assert not stream.isatty() and "boundaries:  50%" in stream.getvalue()
 
 
 def test_estimators_with_a_bar_can_be_cloned():

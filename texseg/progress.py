@@ -34,7 +34,8 @@ class ProgressBar:
 
     def __init__(self, n_images: int = 1, *, stream: TextIO | None = None, hidden: bool = False) -> None:
         stream = sys.stderr if stream is None else stream
-        self.hidden = hidden or not stream.isatty()
+        in_notebook = type(stream).__module__.startswith("ipykernel")
+        self.hidden = hidden or not (stream.isatty() or in_notebook)
         self._n_images = n_images
         self._stream = stream
         self._bar: Any = None
