@@ -23,7 +23,7 @@ Floats = NDArray[np.floating]
 
 _SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
 _REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
-_LIKELIHOOD = 0.5  # inverse temperature of the pixel scores
+_LIKELIHOOD = 0.4  # inverse temperature of the pixel scores
 _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
 
 
@@ -41,7 +41,7 @@ def pixel_scores(
     bins : uint8 array of shape (C, H, W)
     log_profiles : float32 array of shape (K, C, n_bins)
     wavelengths : array of shape (C,)
-        Pixels; 0 for values and patches. Windows grow with it and its square root of a vote shrinks.
+        Pixels; 0 for plain values. Windows grow with it, and the vote shrinks.
     weights : array of shape (C,)
     mask : bool array of shape (H, W), optional
 
@@ -78,7 +78,7 @@ def _mean(field: Floats, side: int) -> NDArray:
 def scale_votes(wavelengths: NDArray[np.float64]) -> Floats:
     """How much a channel says about the place of a border: 2, 0.63, 0.2 for the three octaves.
 
-    Proportional to wavelength to the power -5/3, from 2 at the finest; values and patches count as finest.
+    Proportional to wavelength to the power -5/3, from 2 at the finest; plain values count as finest.
     """
     finest = 2 * 2**0.5
     return (2 * (finest / np.maximum(wavelengths, finest)) ** (5 / 3)).astype(np.float32)

@@ -30,6 +30,9 @@ _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
 _GREY_WEIGHT = 1.0
+PATCH_REACH = 6.5
+"""Wavelength of the filters that look as far as a patch of 5 pixels."""
+
 _PATCH_CONTRAST = 0.3  # share of the image's contrast that patches are levelled with, 1 for filters
 _LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
 
@@ -43,7 +46,7 @@ class Channel(NamedTuple):
     kind: str
     """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
     wavelength: float
-    """Scale in pixels; 0 for values and patches."""
+    """Scale in pixels; 0 for plain values, which have none."""
     weight: float
 
 
@@ -341,7 +344,7 @@ def responses(
         yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
     if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
         form = flatten_illumination(lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
-        yield Channel("patch", form, "patch", 0.0, patch_weight)
+        yield Channel("patch", form, "patch", PATCH_REACH, patch_weight)
     if len(values) == 1:
         names, shares = ["value"], [_GREY_WEIGHT]
     elif len(intensity.axes):

@@ -35,7 +35,7 @@ class Features(NamedTuple):
     """Words of the patch channel, shape (n_bins, side * side); empty without one."""
     names: tuple[str, ...]
     wavelengths: NDArray[np.float64]
-    """Scale of each channel in pixels; 0 for values and patches."""
+    """Scale of each channel in pixels; 0 for plain values."""
     weights: NDArray[np.floating]
 
     @property

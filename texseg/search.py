@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from texseg.features import Features
 from texseg.presets import Settings
-from texseg.selection import MergeTree, merge_tree
-from texseg.starts import Candidate, PottsSettings, Sites, exchange_starts, fit_potts, hard_starts
+from texseg.selection import MergeTree, closest_separation, merge_tree
+from texseg.starts import Candidate, PottsSettings, Sites, distinct, exchange_starts, fit_potts, hard_starts
 from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits
 
 __all__ = ["Search"]
 
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
+_NEAR_TIE = 0.8  # share of the largest gain that a rival has at least
+_MOST_RIVALS = 6
+_SEPARATION_SAY = 0.5
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
 
@@ -50,6 +53,29 @@ class Search:
                 break
             best = better
         return candidates
+
+    def best(self, candidates: list[Candidate]) -> Candidate:
+        """Choose by interior gain, and among near ties by how far apart the closest two clusters are.
+
+        The score is ``log(gain) + c log(separation)``, where ``c`` is 0.5 over the number of pairs, of which
+        the closest is one. A texture that was cut in two has a close pair, however much its parts gain.
+        """
+        top = max(candidates, key=_gain)
+        K = len(top.profiles)
+        rivals = [c for c in candidates if c.gain > _NEAR_TIE * top.gain > 0]
+        if K < 2 or len(rivals) < 2:
+            return top
+        rivals = sorted(rivals, key=_gain, reverse=True)
+        labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
+        rivals = [rivals[i] for i in distinct(labels, K)][:_MOST_RIVALS]
+        side = self.settings.windows[0] / self.settings.cell
+        say = _SEPARATION_SAY / (K * (K - 1) / 2)
+
+        def score(candidate: Candidate) -> float:
+            separation = closest_separation(candidate, self.cells, side)
+            return float(np.log(candidate.gain) + say * np.log(max(separation, 0.1)))
+
+        return max(rivals, key=score)
 
     def tree(self, k_max: int) -> MergeTree:
         """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""

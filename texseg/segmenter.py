@@ -40,6 +40,7 @@ from texseg.textures import (
 __all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
+_SPARE = 4  # clusters that an over-segmentation has at least beyond the number that is asked for
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 
 
@@ -410,13 +411,17 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             selection = choose_number(search.tree(self.k_max))
             n_segments = selection.chosen
             extra = search.merged(self.k_max, n_segments)
+        elif settings.merge_down:
+            k_max = max(self.k_max, n_segments + _SPARE)
+            if search.tree(k_max).n_clusters >= n_segments:
+                extra = search.merged(k_max, n_segments)
         if self.model != "acm":
             return self._find_by_model(search, features, n_segments, rng)._replace(selection=selection)
         self._tell("starts", 0, 1)
         starts = search.starts(n_segments, extra)
         self._tell("clusters", 0, 1)
         candidates = search.candidates(starts)
-        best = max(candidates, key=lambda candidate: candidate.gain)
+        best = search.best(candidates)
         history = [
             Record("candidate", step, settings.potts.beta, -c.gain, len(c.profiles), 0)
             for step, c in enumerate(candidates)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from texseg.starts import Candidate, Sites, interior_cells
 
-__all__ = ["MergeTree", "Selection", "choose_number", "merge_tree"]
+__all__ = ["MergeTree", "Selection", "choose_number", "closest_separation", "merge_tree", "separabilities"]
 
 NOISE = 6.0
 CLEAR = 40.0
@@ -93,7 +93,7 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         Clusters without interior are dissolved into the others before.
     """
     labels = _dissolve(candidate, cells)
-    distance = _separabilities(labels, cells, window)
+    distance = separabilities(labels, cells, window)
     sizes = np.bincount(labels, cells.sizes).astype(float)
     K = len(sizes)
     alive = np.ones(K, bool)
@@ -135,6 +135,17 @@ def choose_number(tree: MergeTree) -> Selection:
     return Selection(np.arange(1, K + 1), closest[1:], scores, int(scores.argmax()) + 1)
 
 
+def closest_separation(candidate: Candidate, cells: Sites, window: float) -> float:
+    """Separation of the two clusters of a run that are hardest to tell apart; 0 when a cluster is empty."""
+    labels = candidate.posteriors.argmax(axis=1)
+    sizes = np.bincount(labels, cells.sizes, candidate.posteriors.shape[1])
+    if len(sizes) < 2 or sizes.min() <= 0:
+        return 0.0
+    area = np.minimum(sizes[:, None], sizes) / window**2
+    separation = separabilities(labels, cells, window) * area**_AREA_POWER
+    return float(separation[~np.eye(len(sizes), dtype=bool)].min())
+
+
 def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
     """Labels without the clusters that have no interior; numbered from 0 without gaps."""
     scores = np.array(candidate.scores)
@@ -153,7 +164,7 @@ def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
     return np.searchsorted(alive, labels)
 
 
-def _separabilities(labels: NDArray[np.intp], cells: Sites, window: float) -> NDArray[np.float64]:
+def separabilities(labels: NDArray[np.intp], cells: Sites, window: float) -> NDArray[np.float64]:
     """``d'`` of every two clusters, shape (K, K)."""
     K = int(labels.max()) + 1
     held = _held_out_scores(labels, cells)

@@ -33,6 +33,7 @@ __all__ = [
     "PottsSettings",
     "Sites",
     "border_measure",
+    "distinct",
     "exchange_starts",
     "fit_potts",
     "hard_starts",
@@ -208,10 +209,10 @@ def hard_starts(
         members = ((labels[:, :, None] == clusters) & allowed[:, :, None]).astype(np.float32)
         empty = ~members.any(axis=0)
         profiles = np.where(empty[:, :, None], profiles, windows.profiles(members))
-    return profiles[_distinct(labels[present], n_clusters)]
+    return profiles[distinct(labels[present], n_clusters)]
 
 
-def _distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
+def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
     """Keep the runs (columns) whose partitions differ from all before."""
     kept: list[int] = []
     for s in range(labels.shape[1]):

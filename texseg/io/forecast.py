@@ -1,23 +1,35 @@
-"""What a run costs, told from the size of the image alone."""
+"""What a segmentation needs in memory, told from the size of the image alone.
+
+The constants are measured (``benchmarks/forecast.py``) with the default settings.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+_BASE = 25e6
+_PER_PIXEL = 110.0
+_PER_PIXEL_AND_SEGMENT = 12.0
+_PER_VALUE = 2.0
 
-_BYTES_PER_PIXEL = 200.0
-_BYTES_PER_VALUE = 8.0
-_BASE_BYTES = 60e6
-_SECONDS_PER_MEGAPIXEL = 4.0
-
-
-class Forecast(NamedTuple):
-    """Expected memory above the imported libraries, in bytes, and processor time in seconds."""
-
-    memory: float
-    seconds: float
+TYPICAL_SEGMENTS = 5
+"""Number of segments a forecast is made for when it is not known."""
 
 
-def forecast(n_pixels: int, n_channels: int = 1) -> Forecast:
-    """Forecast what it costs to segment an image of so many pixels and channels with the default settings."""
-    memory = _BASE_BYTES + n_pixels * (_BYTES_PER_PIXEL + _BYTES_PER_VALUE * n_channels)
-    return Forecast(memory, n_pixels * 1e-6 * _SECONDS_PER_MEGAPIXEL)
+def expected_memory(n_pixels: int, n_channels: int = 1, n_segments: int | None = None) -> float:
+    """Memory above the imported libraries that segmenting an image takes at its peak.
+
+    Parameters
+    ----------
+    n_pixels : int
+        Number of pixels, of all pages that are segmented together.
+    n_channels : int, default=1
+        Number of channels.
+    n_segments : int, optional
+        Number of segments; 5 where it is not known.
+
+    Returns
+    -------
+    float
+        Bytes.
+    """
+    per_pixel = _PER_PIXEL + _PER_PIXEL_AND_SEGMENT * (n_segments or TYPICAL_SEGMENTS)
+    return _BASE + n_pixels * (per_pixel + _PER_VALUE * n_channels)
