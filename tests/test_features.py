@@ -69,7 +69,7 @@ def test_a_codebook_is_nearly_optimal_and_knows_only_valid_pixels():
 def test_bins_stand_in_the_order_of_the_names():
     features, (bins,) = learn(picture(), patch_weight=2.0, n_bins=20)
     assert features.names == ("3 px, 0 deg", "3 px, 90 deg", "6 px, 0 deg", "6 px, 90 deg", "patch", "value")
-    assert features.wavelengths.tolist() == [3, 3, 6, 6, 0, 0]
+    assert features.wavelengths.tolist() == [3, 3, 6, 6, 6.5, 0]
     assert features.weights.tolist() == [1, 1, 1, 1, 2, 1]
     assert features.codebook.shape == (20, 25)
     assert features.n_bands == 1
