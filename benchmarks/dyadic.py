@@ -35,7 +35,7 @@ MEMO = {
     "SCM": {8: (0.67, 615), 16: (0.60, 543), 32: (0.53, 506), 64: (0.48, 477), 128: (0.45, 462)},
 }
 MODELS: dict[str, Callable[[int, int], Any]] = {
-    "SMM": lambda K, seed: SMM(K, beta="auto", n_init=2, random_state=seed),
+    "SMM": lambda K, seed: SMM(K, beta="auto", n_init=3, random_state=seed),
     "ACM": lambda K, seed: ACM(K, beta="auto", n_init=4, random_state=seed),
     "HACM": lambda K, seed: HACM(K, beta="auto", n_init=2, random_state=seed),
     "SCM": lambda K, seed: SCM(K, K, beta="auto", n_init=4, random_state=seed),
@@ -84,7 +84,7 @@ def tomotopy_lda(train: sp.csr_array, K: int, seed: int) -> tuple[NDArray, NDArr
     for i in rows:
         part = slice(train.indptr[i], train.indptr[i + 1])
         model.add_doc([str(j) for j in np.repeat(train.indices[part], train.data[part].astype(int))])
-    model.train(1000, workers=2)
+    model.train(1000, workers=1)
     mixing, profiles = np.full((train.shape[0], K), 1.0 / K), np.zeros((K, train.shape[1]))
     mixing[rows] = [document.get_topic_dist() for document in model.docs]
     words = np.array([int(word) for word in model.used_vocabs])
