@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from texseg.anneal import Level, anneal
-from texseg.counts import WindowedCounts, aggregate, column_totals, is_implicit
+from texseg.counts import ChannelCounts, WindowedCounts, aggregate, column_totals, is_implicit
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.posteriors import PottsField, soft_max
 from texseg.pyramid import cell_counts, cell_grid, pyramid, window_means
@@ -135,7 +135,8 @@ def test_levels_halve_down_to_the_pixels_and_hold_all_counts(coarsest, masked):
         assert level.sizes.shape == (level.counts.shape[0],)
         assert level.sizes.sum() == pytest.approx(valid)
         np.testing.assert_allclose(column_totals(level.counts), total, rtol=1e-4)
-        assert is_implicit(level.counts) == (side < 8)
+        assert isinstance(level.counts, ChannelCounts) == (side >= 8)
+        np.testing.assert_array_equal(level.counts.groups, n.groups)
         if above is not None:
             grouped = np.bincount(level.parent, level.sizes, len(above.sizes))
             np.testing.assert_allclose(grouped, above.sizes, rtol=1e-6)

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 
 __all__ = [
     "Aggregate",
+    "ChannelCounts",
     "WindowedCounts",
     "aggregate",
     "check_counts",
@@ -255,6 +256,37 @@ class WindowedCounts(_Implicit):
             out[:, :, channels] *= self._norms[window][top:bottom, :, None, None]
         out *= self.weights[:, None]
         return out.reshape(bottom - top, W, -1)
+
+
+class ChannelCounts(_Implicit):
+    """A table of counts that is written out, together with the channel of every column.
+
+    Parameters
+    ----------
+    table : float array of shape (N, M)
+    groups : intp array of shape (M,)
+        The channel of every column; profiles sum to one within each.
+
+    Examples
+    --------
+    >>> n = ChannelCounts(np.array([[1.0, 2.0, 4.0]]), np.array([0, 0, 1]))
+    >>> n @ np.ones(3)
+    array([7.])
+    """
+
+    def __init__(self, table: NDArray[Any], groups: NDArray[np.intp]) -> None:
+        self.table = table
+        self.groups = groups
+        self.shape = (table.shape[0], table.shape[1])
+
+    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
+        return self.table @ A
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        return self.table.T @ B
+
+    def _rows(self, wanted: range) -> sp.csr_array:
+        return sp.csr_array(self.table[wanted.start : wanted.stop : wanted.step])
 
 
 class Aggregate(NamedTuple):

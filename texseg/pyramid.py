@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts import CountMatrix, WindowedCounts, aggregate
+from texseg.counts import ChannelCounts, CountMatrix, WindowedCounts, aggregate
 
 __all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
 
@@ -210,7 +210,8 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
         parent = None if above is None else _cell_parent(grid, above)
         sizes = grid.sizes.astype(np.float64) * cell**2
         if cell >= base.cell:
-            counts = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
+            table = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
+            counts: CountMatrix = ChannelCounts(table, n.groups)
         else:
             counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
         yield PyramidLevel(counts, sizes, parent, grid.shape)
