@@ -6,7 +6,7 @@ from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, sites_of
 
 from texseg.presets import Settings
 from texseg.search import Search
-from texseg.starts import PottsSettings, fit_potts
+from texseg.starts import Candidate, PottsSettings, fit_potts
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
 
@@ -106,6 +106,41 @@ def test_a_seed_fixes_the_search():
     one, other = (search_of(regions(), seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.starts(4), other.starts(4))
     assert one.tree(8).merges == other.tree(8).merges
+
+
+# ---- near ties ---------------------------------------------------------------------------------------------
+
+
+def candidate_of(labels, sites, gain):
+    """Make labels of sites the clusters of a run, with the gain that is told."""
+    Q = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
+    profiles = sites.profiles(Q)
+    return Candidate(Q, profiles, sites.scores(profiles), gain)
+
+
+def test_the_greatest_gain_wins_unless_it_is_nearly_a_tie():
+    region = regions((24, 32))
+    search = search_of(region)
+    right = candidate_of(region, search.cells, 1.0)
+    far_ahead = candidate_of(spoilt(region), search.cells, 1.5)
+    assert search.best([right, far_ahead]) is far_ahead
+
+
+def test_among_near_ties_the_closest_two_clusters_are_far_apart():
+    region = regions((24, 32))
+    search = search_of(region)
+    right = candidate_of(region, search.cells, 1.0)
+    wrong = candidate_of(spoilt(region), search.cells, 1.02)
+    assert search.best([wrong, right]) is right
+    assert search.best([right, wrong]) is right
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2])
+def test_a_single_run_is_the_best(n_clusters):
+    region = regions((24, 32)) % n_clusters
+    search = search_of(regions((24, 32)))
+    only = candidate_of(region, search.cells, -1.0)
+    assert search.best([only]) is only
 
 
 # ---- the over-segmentation ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from site_scenes import regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
-from texseg.selection import CLEAR, NOISE, MergeTree, choose_number, merge_tree
+from texseg.selection import CLEAR, NOISE, MergeTree, choose_number, closest_separation, merge_tree
 from texseg.starts import Candidate, interior_gain
 
 GRID = (24, 32)
@@ -210,6 +210,21 @@ def test_the_separation_is_that_of_held_out_window_means():
     sites, _ = sites_of(labels, n_draws=20)
     (separation,) = merge_tree(candidate_of(labels, sites), sites, 3.0).separations
     assert separation == pytest.approx(separation_by_hand(labels, sites, 3), rel=1e-3)
+
+
+def test_the_closest_separation_is_that_of_the_first_merge(planted):
+    sites, region, clusters = planted
+    for labels in (region, clusters):
+        candidate = candidate_of(labels, sites)
+        first = merge_tree(candidate, sites, WINDOW).separations[0]
+        assert closest_separation(candidate, sites, WINDOW) == pytest.approx(first, rel=1e-6)
+
+
+def test_an_empty_cluster_and_a_single_one_are_separated_from_nothing(planted):
+    sites, region, _ = planted
+    empty = candidate_of(np.where(region == 2, 4, region), sites)
+    assert closest_separation(empty, sites, WINDOW) == 0
+    assert closest_separation(candidate_of(0 * region, sites), sites, WINDOW) == 0
 
 
 # ---- planted images ----------------------------------------------------------------------------------------
