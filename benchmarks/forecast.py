@@ -67,7 +67,8 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(options.measure, options.channels)))
         return
-    from texseg.io.forecast import forecast
+    from texseg.info import expected_seconds
+    from texseg.io.forecast import expected_memory
 
     print(machine(2))
     print(f"{'side':>5} {'MB':>7} {'forecast':>9} {'ratio':>6} {'CPU s':>7} {'forecast':>9} {'ratio':>6}")
@@ -75,11 +76,12 @@ def main() -> None:
     while side <= options.largest:
         command = [sys.executable, __file__, "--measure", str(side), "--channels", str(options.channels)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        expected = forecast(side * side, options.channels)
+        memory = expected_memory(side * side, options.channels, N_SEGMENTS)
+        seconds = expected_seconds((side, side), N_SEGMENTS)
         print(
-            f"{side:>5} {found['memory'] / 1e6:>7.0f} {expected.memory / 1e6:>9.0f} "
-            f"{expected.memory / found['memory']:>6.2f} {found['seconds']:>7.2f} {expected.seconds:>9.2f} "
-            f"{expected.seconds / found['seconds']:>6.2f}",
+            f"{side:>5} {found['memory'] / 1e6:>7.0f} {memory / 1e6:>9.0f} "
+            f"{memory / found['memory']:>6.2f} {found['seconds']:>7.2f} {seconds:>9.2f} "
+            f"{seconds / found['seconds']:>6.2f}",
             flush=True,
         )
         side *= 2

@@ -324,12 +324,21 @@ class TestInfo:
             "uint8",
         )
         assert found["memory_MB"] > 0
-        assert found["seconds"] >= 0
+        assert found["seconds"] > 0
         found = json.loads(second)
         assert found["nodata"] == 7
         assert found["georeference"] == "EPSG:32633, origin 500000 5.2e+06, pixel 0.5 -0.5"
         text = run("info", geo).stdout
         assert "format:        TIFF" in text
+
+    def test_cost_grows_with_pixels_and_segments(self, tmp_path):
+        costs = []
+        for side, number in ((512, 5), (512, 10), (1024, 10)):
+            io_scenes.write(tmp_path / "i.png", np.zeros((side, side), np.uint8))
+            costs.append(json.loads(run("info", tmp_path / "i.png", "-k", number, "--json").stdout))
+        memory = [cost["memory_MB"] for cost in costs]
+        assert memory[0] < memory[1] < memory[2] < 4.1 * memory[1]
+        assert costs[2]["seconds"] > costs[0]["seconds"]
 
     def test_broken_files(self, scene_file, tmp_path):
         (tmp_path / "text.png").write_text("no image")

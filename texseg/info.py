@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from statistics import median
 
-from texseg.io.forecast import forecast
+import numpy as np
+
+from texseg.io.forecast import expected_memory
+from texseg.io.header import Header
 from texseg.io.read import read_header
 
+_TRIALS = 7
+_TRIAL_SIDE = 512
+_PER_IMAGE, _PER_CELL, _PER_PIXEL = 200.0, 0.1, 5e-4  # in trials; measured by benchmarks/forecast.py
+_OF_CHOOSING = 1.3  # times as long when the number of segments is to be chosen
+_SEGMENTS = 5  # for which the constants hold
 
-def describe(path: str | os.PathLike[str]) -> dict[str, str | int | float | None]:
+
+def describe(
+    path: str | os.PathLike[str], n_segments: int | None = None
+) -> dict[str, str | int | float | None]:
     """Describe an image file from its header alone.
 
     Parameters
     ----------
     path : str or path-like
         Image file of any size.
+    n_segments : int, optional
+        Number of segments for the forecast; None: to be chosen.
 
     Returns
     -------
     dict
-        Format, size, type, channels, pages, orientation, no-data value, georeference, and the memory (MB) and
-        time (s) that one page is expected to cost with the default settings.
+        Format, size, type, channels, pages, orientation, no-data value, georeference, and what one page is
+        expected to cost with the default settings: memory in MB, processor time in seconds.
     """
     header = read_header(path)
-    cost = forecast(header.height * header.width, header.n_channels)
-    where = None
-    if header.geo is not None:
-        affine = header.geo.transform
-        system = "unknown coordinate system" if header.geo.epsg is None else f"EPSG:{header.geo.epsg}"
-        where = (
-            system
-            if affine is None
-            else f"{system}, origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"
-        )
+    memory = expected_memory(header.height * header.width, header.n_channels, n_segments)
+    seconds = expected_seconds((header.height, header.width), n_segments)
     return {
         "file": Path(path).name,
         "format": header.format,
@@ -46,7 +53,62 @@ def describe(path: str | os.PathLike[str]) -> dict[str, str | int | float | None
         "pages": header.n_pages,
         "orientation": header.orientation,
         "nodata": header.nodata,
-        "georeference": where,
-        "memory_MB": round(cost.memory / 1e6),
-        "seconds": round(cost.seconds, 1),
+        "georeference": _place(header),
+        "memory_MB": round(memory / 1e6),
+        "seconds": round(seconds, 1),
     }
+
+
+def _place(header: Header) -> str | None:
+    """Say where an image lies."""
+    if header.geo is None:
+        return None
+    affine, epsg = header.geo.transform, header.geo.epsg
+    system = "unknown coordinate system" if epsg is None else f"EPSG:{epsg}"
+    if affine is None:
+        return system
+    return f"{system}, origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"
+
+
+def expected_seconds(shape: tuple[int, int], n_segments: int | None = None) -> float:
+    """Processor time that segmenting an image takes on this machine with the default settings.
+
+    The costs of an image, of a cell and of a pixel were measured in units of a small trial, which is timed
+    here and now, so that the forecast follows the machine.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns.
+    n_segments : int, optional
+        Number of segments; None: to be chosen.
+
+    Returns
+    -------
+    float
+        Seconds, all threads together.
+    """
+    from texseg.presets import settings_for
+
+    n_pixels = shape[0] * shape[1]
+    n_cells = n_pixels / settings_for("default").scaled(min(shape)).cell ** 2
+    of_segments = _OF_CHOOSING if n_segments is None else n_segments / _SEGMENTS
+    trials = _PER_IMAGE + _PER_CELL * n_cells * of_segments + _PER_PIXEL * n_pixels
+    return trials * _seconds_of_a_trial()
+
+
+def _seconds_of_a_trial() -> float:
+    """Time the kinds of work a segmentation consists of: transforms, box filters, tables, histograms."""
+    import cv2
+    import scipy.fft
+
+    image = np.random.default_rng(0).standard_normal((_TRIAL_SIDE, _TRIAL_SIDE), np.float32)
+    seconds = []
+    for _ in range(_TRIALS):
+        start = time.process_time()
+        spectrum = scipy.fft.rfft2(image)
+        smooth = cv2.boxFilter(scipy.fft.irfft2(spectrum * spectrum, s=image.shape), -1, (33, 33))
+        np.exp(smooth * np.float32(1e-3)).sum()
+        np.bincount((np.abs(image) * 10).astype(np.intp).ravel())
+        seconds.append(time.process_time() - start)
+    return median(seconds)

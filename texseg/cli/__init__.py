@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from texseg.cli.options import (
+    SegmentCount,
     batch_options,
     fitting_options,
     folder_option,
@@ -226,8 +227,16 @@ def score(labels: Path, truth: Path, ignore_label: int | None, tolerance: float,
 
 @main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option(
+    "-k",
+    "--segments",
+    "n_segments",
+    type=SegmentCount(),
+    default="auto",
+    help="Number of textures it is asked for.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
-def info(files: Sequence[Path], as_json: bool) -> None:
+def info(files: Sequence[Path], n_segments: int | None, as_json: bool) -> None:
     """Say what would be read from image files, and what segmenting them would cost."""
     import json
 
@@ -236,7 +245,7 @@ def info(files: Sequence[Path], as_json: bool) -> None:
     n_failed = 0
     for file in files:
         try:
-            description = describe(file)
+            description = describe(file, n_segments)
         except (OSError, ValueError) as error:
             click.echo(f"failed: {error}", err=True)
             n_failed += 1

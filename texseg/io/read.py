@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import ImageReadError, ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.exif import upright
-from texseg.io.forecast import forecast
+from texseg.io.forecast import expected_memory
 from texseg.io.geo import Georeference, read_world_file
 from texseg.io.header import Header, ImageSource, both
 from texseg.io.jpeg import JpegSource
@@ -298,7 +298,7 @@ def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
         return
     pages = f" x {n_pages} pages" if n_pages > 1 else ""
     channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
-    memory = forecast(n_pixels, header.n_channels).memory
+    memory = expected_memory(n_pixels, header.n_channels)
     raise ImageTooLargeError(
         f"{header.width} x {header.height}{pages} = {n_pixels / 1e6:.0f} Mpx{channels}, "
         f"about {memory / 1e9:.0f} GB needed; {_remedy(max_pixels)}"
