@@ -1,7 +1,9 @@
 """What stands in a report, and that everything is inside of it."""
 
+import copy
 import re
 from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,8 +108,6 @@ def test_names_and_titles_cannot_break_the_page(fitted, tmp_path):
 
 
 def test_scores_of_a_choice_are_told(fitted, tmp_path):
-    from types import SimpleNamespace
-
     image, model = fitted
     model.selection_ = SimpleNamespace(n_segments=[1, 2, 3], scores=[0.0, 2.0, -np.inf], chosen=2)
     try:
@@ -165,6 +165,24 @@ def test_large_images_are_shown_reduced_with_the_numbers_of_the_full_size(fitted
     assert pixels(content["levels"][0]["labels"]).shape == (1024, 819)
     assert content["levels"][0]["segments"][0]["pixels"] == 1300 * 520
     assert entry.path.stat().st_size < 2e6
+
+
+def test_other_numbers_of_segments_of_a_large_image_are_estimated(fitted, tmp_path):
+    _, model = fitted
+    large = copy.copy(model)
+    large.labels_ = np.repeat(np.repeat(truth_level(2), 9, axis=0), 9, axis=1)
+    large.confidence_ = np.ones(large.labels_.shape, np.float32)
+    levels = {k: np.repeat(np.repeat(truth_level(k), 9, axis=0), 9, axis=1) for k in (1, 2, 3)}
+    large.hierarchy_ = SimpleNamespace(n_segments=(1, 2, 3), labels=levels.get)
+    image = np.random.default_rng(0).normal(size=large.labels_.shape)
+    write_report(large, image, tmp_path / "a.html")
+    content = content_of(tmp_path / "a.html")
+    assert [level["estimated"] for level in content["levels"]] == [True, False, True]
+    areas = {row["label"]: row["pixels"] for row in content["levels"][2]["segments"]}
+    true = 9 * 9 * 96 * 64
+    assert areas == pytest.approx({1: true, 2: true / 2, 3: true / 2}, rel=0.01)
+    (part,) = content["levels"][2]["segments"][0]["parts"]
+    assert part[1:] == pytest.approx([0, 0, 96 * 9, 64 * 9], abs=2)
 
 
 def test_pictures_that_do_not_compress_are_stored_with_loss():

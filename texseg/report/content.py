@@ -21,41 +21,46 @@ _SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, and o
 
 
 def steady_levels(
-    labels: NDArray[np.integer], hierarchy: Any | None
+    labels: NDArray[np.integer], hierarchy: Any, shown: tuple[int, int]
 ) -> Iterator[tuple[int, NDArray[np.integer]]]:
-    """Label images with all numbers of segments, numbered so that colours stay while the number changes.
+    """Label images with other numbers of segments, numbered so that colours stay while the number changes.
 
-    The segmentation itself keeps its numbers; a segment of a finer or coarser one has the number of the
-    segment that it shares most pixels with, seen from the segmentation step by step.
+    A segment of a finer or coarser segmentation has the number of the segment of ``labels`` that it shares
+    most pixels with, seen from there step by step.
 
     Yields
     ------
-    number of segments, int array of shape (H, W)
-        The segmentation itself first.
+    number of segments, int array of the shape ``shown``
     """
     own = len(np.unique(labels[labels > 0]))
-    yield own, labels
-    numbers = [] if hierarchy is None else sorted(int(k) for k in hierarchy.n_segments)
+    numbers = sorted(int(k) for k in hierarchy.n_segments)
     finer = [k for k in numbers if k > own]
     coarser = [k for k in reversed(numbers) if k < own]
     for way in (finer, coarser):
-        reference = labels
+        reference = reduced_labels(labels, shown)
         for k in way:
-            reference = match_labels(hierarchy.labels(k), reference, ignore_label=0)  # type: ignore[union-attr]
+            level = reduced_labels(hierarchy.labels(k), shown)
+            reference = match_labels(level, reference, ignore_label=0)
             yield k, reference
 
 
 def level_content(
     n_segments: int,
     labels: NDArray[np.integer],
-    *,
-    shown: tuple[int, int],
     bins: NDArray[np.uint8],
+    *,
+    shape: tuple[int, int],
+    shown: tuple[int, int],
     n_bins: int,
-    confidence: NDArray[np.floating] | None,
-    names: Sequence[str],
+    confidence: NDArray[np.floating] | None = None,
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Describe one label image: its picture, and of every segment areas, parts and histograms."""
+    """Describe one label image: its picture, and of every segment areas, parts and histograms.
+
+    The image has the size ``shape``; ``labels`` and ``bins`` may have been sampled, then numbers of pixels
+    are estimates.
+    """
+    down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
     regions: dict[int, list[Any]] = {}
     for region in region_table(labels, connected_regions(labels)):
         regions.setdefault(region.label, []).append(region)
@@ -70,20 +75,27 @@ def level_content(
             {
                 "label": row.label,
                 "name": row.name,
-                "pixels": row.pixels,
+                "pixels": round(row.pixels * down * across),
                 "fraction": row.fraction,
                 "confidence": row.mean_confidence,
                 "n_parts": len(parts),
-                "parts": [[p.pixels, p.top, p.left, p.bottom, p.right] for p in listed],
+                "parts": [_part(p, down, across) for p in listed],
             }
         )
     numbers = [row.label for row in rows]
     return {
         "n": n_segments,
+        "estimated": labels.shape != shape,
         "labels": labels_uri(reduced_labels(labels, shown)),
         "segments": segments,
         "histograms": _histograms(labels, numbers, bins, n_bins),
     }
+
+
+def _part(region: Any, down: float, across: float) -> list[int]:
+    """Pixels and box (top, left, bottom, right) of a region, in pixels of the image."""
+    box = (region.top * down, region.left * across, region.bottom * down, region.right * across)
+    return [round(region.pixels * down * across), *map(round, box)]
 
 
 def palette_of(largest: int) -> list[list[int]]:

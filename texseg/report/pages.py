@@ -65,7 +65,8 @@ def write_report(
         Fitted.
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
         What the model was fitted to, unless ``labels`` are given. Larger ones than 1024 pixels are shown
-        reduced; all numbers are those of the full size.
+        reduced; the numbers of the segmentation are those of the full size, those of finer and coarser
+        ones then estimates from the pixels shown.
     path : str or path-like
         File to write; it appears whole or not at all.
     mask : array of shape (H, W), optional
@@ -111,18 +112,14 @@ def write_report(
     picture = to_rgb(pixels, planes.mask)
     features = model.textures_.features
     bins = encode(planes, features)
+    settings = {"shape": own.shape, "shown": shown, "n_bins": features.n_bins}
     levels = [
-        level_content(
-            n,
-            level,
-            shown=shown,
-            bins=bins,
-            n_bins=features.n_bins,
-            confidence=sure if index == 0 else None,
-            names=names if index == 0 else (),
-        )
-        for index, (n, level) in enumerate(steady_levels(own, hierarchy))
+        level_content(len(np.unique(own[own > 0])), own, bins, confidence=sure, names=names, **settings)
     ]
+    if hierarchy is not None:
+        sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
+        others = steady_levels(own, hierarchy, shown)
+        levels += [level_content(k, level, sampled, **settings) for k, level in others]
     content = {
         "shape": list(own.shape),
         "shown": list(shown),
