@@ -15,13 +15,13 @@ __all__ = ["Hierarchy", "critical_temperatures"]
 
 
 class Hierarchy(NamedTuple):
-    """Segmentations into 1 .. k_max segments; each is a coarsening of the next."""
+    """Segmentations into 1 .. K segments, K at most ``k_max``; each is a coarsening of the next."""
 
     finest: list[NDArray[np.int32]]
     """Labels of each image in the over-segmentation, from 1; 0 where there is no data."""
     tree: MergeTree
     critical_temperatures: NDArray[np.float64]
-    """(k_max - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1);
+    """(K - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1);
     for histograms of cells whose channels count as many observations as their weights.
 
     .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
@@ -31,12 +31,12 @@ class Hierarchy(NamedTuple):
 
     @property
     def n_segments(self) -> NDArray[np.intp]:
-        """Numbers of segments there are label images for, 1 .. k_max."""
+        """Numbers of segments there are label images for, 1 .. K."""
         return np.arange(1, self.tree.n_clusters + 1)
 
     @property
     def merges(self) -> tuple[tuple[int, int], ...]:
-        """Clusters (kept, absorbed) that are merged on the way from k_max segments to one."""
+        """Clusters (kept, absorbed) that are merged on the way from K segments to one."""
         return self.tree.merges
 
     def labels(self, k: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -124,7 +125,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     selection_ : texseg.selection.Selection
         Scores of all numbers of segments; when the number was chosen.
     hierarchy_ : texseg.hierarchy.Hierarchy
-        Segmentations into 1 .. ``k_max`` segments; made when it is first asked for, not on the plain path.
+        Segmentations into 1 to at most ``k_max`` segments; made when it is first asked for, but not on the
+        plain path.
     history_ : list of :class:`Record`
 
     References
@@ -202,6 +204,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
         sides = [min(planes.bands[0].shape) for planes in images]
         settings = settings.scaled(min(sides))
+        if self.cell is not None:
+            settings = replace(settings, cell=self.cell)
         bank = GaborBank(settings.wavelengths, settings.n_orientations)
         if min(sides) < bank.halo:
             warnings.warn(
@@ -252,9 +256,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         """
         results = []
         for scene in self._scenes(X, mask):
+            strange = self.textures_.unfamiliar(scene) if unknown else None
             labels, _ = self._label(scene)
-            if unknown:
-                labels[self.textures_.unfamiliar(scene) & (labels > 0)] = self.n_segments_ + 1
+            if strange is not None:
+                labels[strange & (labels > 0)] = self.n_segments_ + 1
             results.append(labels)
         return results if isinstance(X, (list, tuple)) else results[0]
 
@@ -331,7 +336,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             features = self.textures_.features
             tree = search.tree(self.k_max)
             textures = search.textures(search.merged(self.k_max, tree.n_clusters)[0], features)
-            finest = [self._label(scene, textures)[0] for scene in self._fitted]
+            finest = [self._label(scene, textures, min_size=0)[0] for scene in self._fitted]
             temperatures = critical_temperatures(tree, search.cells)
             self._hierarchy = Hierarchy(finest, tree, temperatures, isinstance(self.labels_, list))
         return self._hierarchy
@@ -466,14 +471,17 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         return _Fit(textures, history)
 
     def _label(
-        self, scene: Scene, textures: CellTextures | WindowTextures | None = None
+        self,
+        scene: Scene,
+        textures: CellTextures | WindowTextures | None = None,
+        min_size: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
         reading = (textures or self.textures_).read(scene, self.smoothness)
         labels = reading.posteriors.argmax(axis=0).astype(np.int32)
         if scene.mask is not None:
             labels[~scene.mask] = -1
-        labels = merge_small(labels, reading.scores, int(self.min_size))
+        labels = merge_small(labels, reading.scores, int(self.min_size if min_size is None else min_size))
         confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
         confidence[labels < 0] = 0
         return labels + 1, confidence

@@ -122,6 +122,7 @@ class CellTextures:
 
         A window is strange when its divergence from the profile that fits it best exceeds that texture's
         limit. Windows across a border are strange too, so that only wide patches of strange windows count.
+        Many scattered missing pixels change what filters see, and look strange too.
         """
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
         windows = window_sites(sites, grids, self.features, self.windows, WINDOW_STEP)
@@ -193,14 +194,14 @@ def divergence_limits(windows: Sites, profiles: NDArray[np.floating]) -> NDArray
     """Divergence (K,) that windows of each texture's own rarely reach, with room for parts not seen."""
     labels, divergences = divergence(windows, profiles)
     inside = interior_cells(labels, windows) & (windows.sizes > 0)
-    limits = np.empty(len(profiles), np.float32)
+    limits = np.full(len(profiles), np.nan)
     for k in range(len(profiles)):
         members = divergences[inside & (labels == k)]
-        if not len(members):
-            members = divergences[labels == k] if (labels == k).any() else divergences
-        middle, high = np.quantile(members, [0.5, 0.95])
-        limits[k] = middle + _ROOM * (high - middle) + 1e-3
-    return limits
+        if len(members):
+            middle, high = np.quantile(members, [0.5, 0.95])
+            limits[k] = middle + _ROOM * (high - middle) + 1e-3
+    typical = np.nanmedian(limits) if np.isfinite(limits).any() else np.quantile(divergences, 0.95) + 1e-3
+    return np.where(np.isfinite(limits), limits, typical).astype(np.float32)
 
 
 def cell_sites(
