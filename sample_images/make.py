@@ -1,6 +1,6 @@
 """Make the sample images again: python sample_images/make.py [FOLDER].
 
-Everything comes from the textures and photographs inside the scikit-image package and from the two
+Everything comes from the textures and photographs inside the scikit-image package and from the three
 synthetic textures below; no network is needed, and the same files come out every time.
 """
 
@@ -45,16 +45,21 @@ def weave(side: int = TEXTURE_SIDE, thread: float = 9.0, seed: int = 0) -> NDArr
     return roundness * of_thread + 0.08 * smooth_noise((side, side), 0.7, rng)
 
 
-def labyrinth(side: int = TEXTURE_SIDE, wavelength: float = 15.0, seed: int = 0) -> NDArray[np.float64]:
-    """Winding stripes, as on brain corals: noise that is band-passed and saturated again and again."""
+def wood(side: int = TEXTURE_SIDE, seed: int = 0) -> NDArray[np.float64]:
+    """Grain: noise that is smoothed along a direction of 30 degrees, slightly waving."""
     rng = np.random.default_rng(seed)
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
-    band = np.exp(-(((frequency * wavelength - 1) / 0.25) ** 2))
-    pattern = rng.normal(size=(side, side))
-    for _ in range(30):
-        pattern = np.fft.irfft2(np.fft.rfft2(pattern) * band, s=pattern.shape)
-        pattern = np.tanh(3 * pattern / pattern.std())
-    return ndimage.gaussian_filter(pattern, 1) + 0.15 * smooth_noise((side, side), 0.7, rng)
+    y, x = np.indices((side, side)) + 4 * smooth_noise((2 * side, side), 40, rng).reshape(2, side, side)
+    angle = np.pi / 6
+    stretched = ndimage.gaussian_filter(rng.normal(size=(2 * side, 2 * side)), (1.2, 14), mode="wrap")
+    rows = np.cos(angle) * y - np.sin(angle) * x
+    columns = np.sin(angle) * y + np.cos(angle) * x
+    return ndimage.map_coordinates(stretched, [rows % (2 * side), columns % (2 * side)], order=1, mode="wrap")
+
+
+def sand(side: int = TEXTURE_SIDE, seed: int = 0) -> NDArray[np.float64]:
+    """Fine grains of about three pixels, all directions alike."""
+    rng = np.random.default_rng(seed)
+    return smooth_noise((side, side), 0.9, rng) - 0.8 * smooth_noise((side, side), 2.5, rng)
 
 
 def tinted(grey: NDArray, colour: tuple[int, int, int]) -> NDArray[np.uint8]:
@@ -69,7 +74,7 @@ def tinted(grey: NDArray, colour: tuple[int, int, int]) -> NDArray[np.uint8]:
 def mosaics() -> dict[str, Mosaic]:
     """Compose all mosaics; the name of each says what is in it."""
     real = [data.brick(), data.grass(), data.gravel()]
-    five = [*real, weave(), labyrinth()]
+    five = [data.gravel(), data.grass(), weave(), wood(), sand()]
     coloured = [
         tinted(data.brick(), (170, 70, 50)),
         tinted(data.grass(), (90, 130, 50)),

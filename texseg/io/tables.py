@@ -105,6 +105,9 @@ def _name(names: Sequence[str], label: int) -> str:
     return names[label - 1] if 0 < label <= len(names) else ""
 
 
+_DIGITS = 6  # of mean confidences: beyond, they depend on how many threads added them up
+
+
 def _measure(
     numbers: NDArray[np.integer], confidence: NDArray[np.floating] | None
 ) -> Iterator[tuple[int, tuple[int, float, int, int, int, int, float | None]]]:
@@ -118,5 +121,5 @@ def _measure(
         if box is not None:
             rows, columns = box
             count = int(counts[number])
-            mean = None if sums is None else float(sums[number] / count)
+            mean = None if sums is None else round(float(sums[number] / count), _DIGITS)
             yield number, (count, count / total, rows.start, columns.start, rows.stop, columns.stop, mean)
