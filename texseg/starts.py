@@ -284,9 +284,9 @@ def _halves(
 class PottsSettings(NamedTuple):
     """How strongly likelihood and neighbours speak on cells."""
 
-    beta: float = 0.35
+    beta: float = 0.5
     """Inverse temperature of a full cell's scores: all channels of a grey image, which weigh 17, then count
-    as 6 independent observations, since neighbouring pixels and channels repeat each other."""
+    as 8.5 independent observations, since neighbouring pixels and channels repeat each other."""
     strength: float = 10.0
     """Nats that a unanimous neighbourhood adds."""
     sigma: float = 1.5
