@@ -15,9 +15,8 @@ from texseg.io.read import read_header
 
 _TRIALS = 7
 _TRIAL_SIDE = 512
-_PER_IMAGE, _PER_CELL, _PER_PIXEL = 200.0, 0.1, 5e-4  # in trials; measured by benchmarks/forecast.py
-_OF_CHOOSING = 1.3  # times as long when the number of segments is to be chosen
-_SEGMENTS = 5  # for which the constants hold
+_PER_IMAGE, _PER_MEGAPIXEL, _GROWTH = 30.0, 250.0, 1.1  # in trials, for five segments; benchmarks/forecast.py
+_OF_CHOOSING = 1.45  # times as long when the number of segments is to be chosen
 
 
 def describe(
@@ -73,8 +72,8 @@ def _place(header: Header) -> str | None:
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None) -> float:
     """Processor time that segmenting an image takes on this machine with the default settings.
 
-    The costs of an image, of a cell and of a pixel were measured in units of a small trial, which is timed
-    here and now, so that the forecast follows the machine.
+    The cost was measured in units of a small trial, which is timed here and now, so that the forecast follows
+    the machine.
 
     Parameters
     ----------
@@ -88,26 +87,29 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None) -> f
     float
         Seconds, all threads together.
     """
-    from texseg.presets import settings_for
+    megapixels = shape[0] * shape[1] / 1e6
+    trials = _PER_IMAGE + _PER_MEGAPIXEL * megapixels**_GROWTH
+    return trials * _share_of_segments(n_segments) * _seconds_of_a_trial()
 
-    n_pixels = shape[0] * shape[1]
-    n_cells = n_pixels / settings_for("default").scaled(min(shape)).cell ** 2
-    of_segments = _OF_CHOOSING if n_segments is None else n_segments / _SEGMENTS
-    trials = _PER_IMAGE + _PER_CELL * n_cells * of_segments + _PER_PIXEL * n_pixels
-    return trials * _seconds_of_a_trial()
+
+def _share_of_segments(n_segments: int | None) -> float:
+    """Time for so many segments in parts of that for five; above, each more means more starts."""
+    if n_segments is None:
+        return _OF_CHOOSING
+    return 0.7 + 0.06 * n_segments if n_segments <= 5 else 1.0 + 0.33 * (n_segments - 5)
 
 
 def _seconds_of_a_trial() -> float:
-    """Time the kinds of work a segmentation consists of: transforms, box filters, tables, histograms."""
-    import cv2
+    """Time the kinds of work a segmentation consists of: transforms, filters, functions, histograms."""
     import scipy.fft
+    import scipy.ndimage
 
     image = np.random.default_rng(0).standard_normal((_TRIAL_SIDE, _TRIAL_SIDE), np.float32)
     seconds = []
     for _ in range(_TRIALS):
         start = time.process_time()
         spectrum = scipy.fft.rfft2(image)
-        smooth = cv2.boxFilter(scipy.fft.irfft2(spectrum * spectrum, s=image.shape), -1, (33, 33))
+        smooth = scipy.ndimage.uniform_filter(scipy.fft.irfft2(spectrum * spectrum, s=image.shape), 33)
         np.exp(smooth * np.float32(1e-3)).sum()
         np.bincount((np.abs(image) * 10).astype(np.intp).ravel())
         seconds.append(time.process_time() - start)

@@ -5,10 +5,10 @@ The constants are measured (``benchmarks/forecast.py``) with the default setting
 
 from __future__ import annotations
 
-_BASE = 25e6
-_PER_PIXEL = 110.0
-_PER_PIXEL_AND_SEGMENT = 12.0
-_PER_VALUE = 2.0
+_BASE = 15e6
+_PER_PIXEL = 42.0
+_PER_PIXEL_AND_SEGMENT = 16.0
+_PER_VALUE = 5.0
 
 TYPICAL_SEGMENTS = 5
 """Number of segments a forecast is made for when it is not known."""
