@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 import texseg
 from texseg.boundary import merge_small
@@ -41,6 +42,7 @@ from texseg.textures import (
 __all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
+_ONE_BLAS_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")
 _SPARE = 4  # clusters that an over-segmentation has at least beyond the number that is asked for
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 
@@ -179,6 +181,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.cell = cell
         self.n_starts = n_starts
 
+    @_ONE_BLAS_THREAD
     def fit(self, X: Any, y: None = None, *, mask: Any = None) -> Self:
         """Find the textures of an image, or those that several images have in common.
 
@@ -193,6 +196,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         Returns
         -------
         self
+
+        Notes
+        -----
+        BLAS is held to one thread meanwhile: its products are small here, so that more threads would spend
+        several times the CPU time waiting for each other.
         """
         settings = self._check_parameters()
         images = self._planes(X, mask)
@@ -211,7 +219,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             warnings.warn(
                 f"an image with a side of {min(sides)} pixels is smaller than the filters, which look "
                 f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
-                stacklevel=2,
+                stacklevel=3,
             )
         rng = check_random_state(self.random_state)
         self._tell("filters", 0, 1)
@@ -233,11 +241,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             warnings.warn(
                 f"{self.n_segments} segments asked, {len(textures.profiles)} found: the image does not hold "
                 "more textures that can be told apart",
-                stacklevel=2,
+                stacklevel=3,
             )
         self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
         return self
 
+    @_ONE_BLAS_THREAD
     def predict(self, X: Any, *, mask: Any = None, unknown: bool = False) -> Any:
         """Find the learned textures again.
 
@@ -263,6 +272,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             results.append(labels)
         return results if isinstance(X, (list, tuple)) else results[0]
 
+    @_ONE_BLAS_THREAD
     def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
@@ -326,6 +336,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         return model
 
     @property
+    @_ONE_BLAS_THREAD
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted."""
         check_is_fitted(self)
@@ -382,7 +393,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True)
         )
         if bad:
-            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=3)
+            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=4)
         return out
 
     def _scenes(self, X: Any, mask: Any) -> list[Scene]:
