@@ -11,7 +11,7 @@ from texseg.starts import PottsSettings
 
 __all__ = ["PRESETS", "Settings", "settings_for"]
 
-_REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose shorter side is this
+_REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose longer side is this
 _SMALLEST_SCALE = 0.5
 _MOST_BINS = 256
 
@@ -51,9 +51,9 @@ class Settings:
     coarsest: int = 32
     """Plain path: side of the cells that the annealing begins on."""
 
-    def scaled(self, shorter_side: int) -> Settings:
-        """Adapt cells, windows and smoothing to an image's shorter side, within limits; filters never."""
-        scale = min(1.0, max(_SMALLEST_SCALE, shorter_side / _REFERENCE_SIDE))
+    def scaled(self, side: int) -> Settings:
+        """Adapt cells, windows and smoothing to an image's longer side, within limits; filters never."""
+        scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
         small, large = self.windows
         return replace(
             self,

@@ -211,7 +211,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
             raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
         sides = [min(planes.bands[0].shape) for planes in images]
-        settings = settings.scaled(min(sides))
+        settings = settings.scaled(min(max(planes.bands[0].shape) for planes in images))
         if self.cell is not None:
             settings = replace(settings, cell=self.cell)
         bank = GaborBank(settings.wavelengths, settings.n_orientations)
