@@ -25,7 +25,7 @@ class Settings:
     n_orientations: int = 4
     n_bins: int = 40
     """Bins a channel."""
-    illumination_sigma: float = 16.0
+    illumination_sigma: float = 13.0
     """Local mean and contrast are taken over a Gaussian of this standard deviation."""
     patch_weight: float = 4.0
     """Weight of the patch channel against 1 for a filter; 0 leaves it out."""
