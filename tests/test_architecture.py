@@ -17,11 +17,11 @@ ROOT = Path(texseg.__file__).parent
 
 ORDER = """
     cli napari batch scene outputs inputs info classes
-    report plot progress
+    report plot
     segmenter search hierarchy selection textures presets starts boundary
     models anneal posteriors pyramid counts
     features channels patches quantize gabor
-    modelfile metrics synth io
+    modelfile metrics synth io progress
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

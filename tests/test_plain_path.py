@@ -113,13 +113,20 @@ def test_a_callback_is_told_every_level_and_can_end_the_fit(mosaic, fitted):
     told = []
     model = TextureSegmenter(K, preset="plain", callback=told.append).fit(mosaic[0])
     np.testing.assert_array_equal(model.labels_, fitted.labels_)
-    phases = [progress.phase for progress in told]
-    for level in range(1, 7):
-        assert any(f"level {level}" in phase for phase in phases)
-    assert phases[-1] == "boundaries"
+    phases = list(dict.fromkeys(progress.phase for progress in told))
+    levels = [f"annealing, level {level} of 6" for level in range(1, 7)]
+    assert phases == ["filters", *levels, "boundaries"]
+    shares = [progress.share for progress in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0 and shares[-1] == 1
+    annealing = [progress for progress in told if progress.phase in levels and progress.total > 1]
+    (n_stages,) = {progress.total for progress in annealing}
+    n_betas = len({record.beta for record in fitted.history_})
+    assert n_stages == n_betas + 5  # each finer level stays at the last temperature
+    assert {progress.done for progress in annealing} == set(range(1, n_stages))
 
     def stop(progress):
-        if "level 2" in progress.phase:
+        if "level 2 of" in progress.phase:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

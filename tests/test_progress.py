@@ -2,15 +2,16 @@
 
 import copy
 import io
+import pickle
+from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
 from ipykernel.iostream import OutStream
 from sklearn.base import clone
 
-from texseg import TextureSegmenter
-from texseg.progress import ProgressBar
-from texseg.segmenter import Progress
+from texseg import TextureSegmenter, segment
+from texseg.progress import Progress, ProgressBar
 
 ROWS, COLUMNS = np.mgrid[:64, :96]
 IMAGE = np.where(COLUMNS < 48, np.sin(ROWS * 2.0), np.sin(COLUMNS / 2))
@@ -21,42 +22,151 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_fit_shows_its_phases_and_leaves_the_line_empty():
+PHASES = ["filters", "histograms", "starts", "clusters", "boundaries"]
+
+
+def assert_shown(text, phases):
+    places = [text.index(f"{phase}") for phase in phases]
+    assert places == sorted(places)
+    assert text.endswith("\r") and not text.rsplit("\r", 2)[1].strip()  # the line is empty again
+
+
+# ---- what a fit tells --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "phases"),
+    [
+        ({"n_segments": 2}, PHASES),
+        ({}, [*PHASES[:2], "number", *PHASES[2:]]),
+        ({"n_segments": 2, "preset": "accurate"}, [*PHASES[:2], "number", *PHASES[2:]]),
+        ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "starts"]),
+    ],
+)
+def test_a_fit_tells_its_phases_and_the_share_of_the_time_behind(parameters, phases):
+    told = []
+    TextureSegmenter(callback=told.append, **parameters).fit(IMAGE)
+    assert list(dict.fromkeys(progress.phase for progress in told)) == phases
+    shares = [progress.share for progress in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0 and shares[-1] == 1
+    assert all(0 <= progress.done <= progress.total for progress in told)
+    filters = [progress for progress in told if progress.phase == "filters"]
+    assert [progress[1:3] for progress in filters] == [(i, 12) for i in range(12)]
+
+
+def test_the_borders_of_several_images_are_counted():
+    told = []
+    TextureSegmenter(2, callback=told.append).fit([IMAGE, IMAGE[:, 20:80]])
+    borders = [progress[1:3] for progress in told if progress.phase == "boundaries"]
+    assert borders == [(0, 2), (1, 2), (2, 2)]
+
+
+# ---- verbose -----------------------------------------------------------------------------------------------
+
+
+def test_verbose_shows_the_phases_and_leaves_the_line_empty():
+    with redirect_stderr(Terminal()) as terminal:
+        segment(IMAGE, 2, verbose=True)
+    assert_shown(terminal.getvalue(), PHASES)
+
+
+def test_verbose_and_a_callback_go_together():
+    told = []
+    with redirect_stderr(Terminal()) as terminal:
+        model = TextureSegmenter(2, verbose=True, callback=told.append).fit(IMAGE)
+    assert [progress.phase for progress in told][-1] == "boundaries"
+    assert_shown(terminal.getvalue(), PHASES)
+    np.testing.assert_array_equal(model.labels_, segment(IMAGE, 2))
+
+
+def test_the_bar_is_taken_away_when_a_callback_ends_the_fit():
+    def stop(progress):
+        if progress.phase == "clusters":
+            raise KeyboardInterrupt
+
+    with redirect_stderr(Terminal()) as terminal, pytest.raises(KeyboardInterrupt):
+        segment(IMAGE, 2, verbose=True, callback=stop)
+    assert_shown(terminal.getvalue(), PHASES[:4])
+
+
+def test_verbose_is_silent_where_nobody_looks(capfd):
+    segment(IMAGE, 2, verbose=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_is_shown_unless_it_is_asked_for():
+    with redirect_stderr(Terminal()) as terminal:
+        segment(IMAGE, 2)
+    assert terminal.getvalue() == ""
+
+
+def test_verbose_stays_a_plain_parameter(tmp_path):
+    model = TextureSegmenter(2, verbose=True).fit(IMAGE)
+    assert model.get_params()["verbose"] is True
+    assert clone(model).verbose is True
+    assert TextureSegmenter().verbose is False
+    model.save(tmp_path / "loud.texseg")
+    TextureSegmenter(2).fit(IMAGE).save(tmp_path / "still.texseg")
+    assert (tmp_path / "loud.texseg").read_bytes() == (tmp_path / "still.texseg").read_bytes()
+    assert TextureSegmenter.load(tmp_path / "loud.texseg").verbose is False
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict(IMAGE), model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"verbose": "yes"}, "verbose must be True or False, got 'yes'"),
+        ({"callback": "print"}, "callback must be a function of one Progress, got 'print'"),
+    ],
+)
+def test_what_is_no_switch_and_no_function_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        segment(IMAGE, 2, **parameters)
+
+
+# ---- the bar -----------------------------------------------------------------------------------------------
+
+
+def test_a_bar_can_be_the_callback():
     terminal = Terminal()
     with ProgressBar(stream=terminal) as bar:
         TextureSegmenter(n_segments=2, callback=bar).fit(IMAGE)
-    text = terminal.getvalue()
-    places = [text.index(phase) for phase in ("filters: ", "starts: ", "clusters: ", "boundaries: ")]
-    assert places == sorted(places)
-    assert text.endswith("\r") and not text.rsplit("\r", 2)[1].strip()
+    assert_shown(terminal.getvalue(), PHASES)
 
 
-def test_the_steps_of_a_phase_are_counted_with_the_time_left():
+def test_the_share_behind_and_the_time_left_are_shown():
     terminal = Terminal()
     with ProgressBar(stream=terminal) as bar:
-        for done in (1, 2, 4):
-            bar(Progress("boundaries", done, 8))
-        bar(Progress("annealing, level 1", 3, 0))
+        bar(Progress("annealing, level 3 of 6", 20, 24, 0.75))
+        bar._bar.start_t -= 90
+        bar(Progress("boundaries", 0, 1, 0.9))
     text = terminal.getvalue()
-    assert "boundaries:  50%" in text and "4/8 [" in text and "<" in text
-    assert "annealing, level 1: 3step [" in text  # the number of steps is not known beforehand
+    assert "annealing, level 3 of 6 20/24:  75%|" in text
+    assert "boundaries:  90%|" in text
+    assert "[01:30<00:10]" in text
 
 
-def test_a_batch_counts_images_and_tells_the_phase():
+def test_a_batch_counts_images_and_tells_the_phase_and_the_time_left():
     terminal = Terminal()
-    with ProgressBar(3, stream=terminal) as bar:
-        bar(Progress("filters", 0, 1))
+    with ProgressBar(4, stream=terminal) as bar:
+        assert "0/4 images:   0%" in terminal.getvalue()
+        bar(Progress("filters", 6, 12, 0.2))
         bar.step()
-        bar(Progress("clusters", 0, 1))
+        bar._bar.start_t -= 60
+        bar(Progress("clusters", 0, 1, 0.5))
     text = terminal.getvalue()
-    assert "0/3" in text and "1/3" in text
-    assert text.index("filters") < text.index("clusters")
+    assert "0/4 images, filters 6/12:   5%|" in text
+    assert "1/4 images:  25%|" in text
+    assert "1/4 images, clusters:  38%|" in text
+    assert "[01:00<01:40]" in text
 
 
 @pytest.mark.parametrize(("stream", "hidden"), [(io.StringIO(), False), (Terminal(), True)])
 def test_nothing_is_shown_where_nobody_looks(stream, hidden):
     with ProgressBar(2, stream=stream, hidden=hidden) as bar:
-        bar(Progress("filters", 0, 1))
+        bar(Progress("filters", 0, 1, 0.0))
         bar.step()
     assert bar.hidden and stream.getvalue() == ""
 
@@ -64,13 +174,13 @@ def test_nothing_is_shown_where_nobody_looks(stream, hidden):
 def test_notebooks_show_it_although_they_are_no_terminals():
     stream = type("OutStream", (io.StringIO,), {"__module__": OutStream.__module__})()
     with ProgressBar(stream=stream) as bar:
-        bar(Progress("boundaries", 4, 8))
-    assert not stream.isatty() and "boundaries:  50%" in stream.getvalue()
+        bar(Progress("boundaries", 4, 8, 0.5))
+    assert not stream.isatty() and "boundaries 4/8:  50%" in stream.getvalue()
 
 
 def test_estimators_with_a_bar_can_be_cloned():
     bar = ProgressBar(stream=Terminal())
-    bar(Progress("filters", 0, 1))
+    bar(Progress("filters", 0, 1, 0.0))
     model = clone(TextureSegmenter(n_segments=2, callback=bar))
     assert copy.deepcopy(model.callback) is bar
     bar.close()

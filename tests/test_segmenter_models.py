@@ -40,6 +40,15 @@ def test_every_model_is_a_full_model_afterwards(mosaic, fitted):
     assert fitted.hierarchy_.labels(K).shape == image.shape
 
 
+def test_the_history_tells_the_temperatures_of_the_model(mosaic):
+    history = TextureSegmenter(K, model="hacm").fit(mosaic[0]).history_
+    betas = [record.beta for record in history]
+    assert len(set(betas)) > 10
+    assert betas == sorted(betas)  # the flat clusters are cooled, the tree stays at the end of that
+    assert betas[-1] / betas[0] == pytest.approx(30 / 0.8, rel=0.05)  # multiples of the first transition
+    assert [record.step for record in history] == list(range(1, len(history) + 1))
+
+
 @pytest.mark.parametrize("model", MODELS[1:])
 def test_every_model_leaves_pixels_without_data_out(mosaic, model):
     image, truth = mosaic
@@ -134,7 +143,7 @@ def test_the_callback_is_told_that_the_number_is_looked_for(three):
     told = []
     TextureSegmenter(callback=lambda progress: told.append(progress.phase)).fit(three[0])
     phases = list(dict.fromkeys(told))
-    assert phases == ["filters", "number", "starts", "clusters", "boundaries"]
+    assert phases == ["filters", "histograms", "number", "starts", "clusters", "boundaries"]
 
 
 def test_a_choice_is_forgotten_when_the_next_fit_is_told_the_number(three):

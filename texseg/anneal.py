@@ -82,6 +82,10 @@ class State(NamedTuple):
     """Whether this is the last step at its temperature."""
     transitions: tuple[Transition, ...] = ()
     """The phase transitions so far, when clusters are grown."""
+    stage: int = 0
+    """Temperatures and further levels that :func:`anneal` has behind it, this one once ``converged``."""
+    n_stages: int = 1
+    """Temperatures of the first level, and one for each other level."""
 
 
 class Level(NamedTuple):
@@ -228,6 +232,7 @@ def anneal(
         params = model.initial(first.counts, 1 if growth else n_clusters, rng)
     posteriors, step, n_distinct = None, 0, 1
     transitions: tuple[Transition, ...] = ()
+    stage, n_stages = 0, len(schedule) + len(levels) - 1
     for index, level in enumerate(levels):
         here = model if level.posterior is None else model.with_posterior(level.posterior)
         if index and posteriors is not None:
@@ -242,7 +247,7 @@ def anneal(
             for move in _descend(problem, params, posteriors, settings):
                 step += move.cost
                 if move.converged:
-                    n_distinct = here.n_distinct(move.params)
+                    n_distinct, stage = here.n_distinct(move.params), stage + 1
                 yield State(
                     move.params,
                     beta,
@@ -254,6 +259,8 @@ def anneal(
                     step,
                     move.converged,
                     transitions,
+                    stage,
+                    n_stages,
                 )
             params, posteriors = move.params, move.result.posteriors
 

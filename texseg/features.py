@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,7 @@ def learn_features(
     value_weight: float = 1.0,
     patch_side: int = 5,
     random_state: int = 0,
+    tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
     """Learn ranges and words from images, and encode these images.
 
@@ -71,6 +72,8 @@ def learn_features(
         Pixels.
     random_state : int
         Of the k-means that finds the words.
+    tell : function of two ints, optional
+        Told how many of the bank's filters, and of how many, are done.
 
     Returns
     -------
@@ -89,7 +92,9 @@ def learn_features(
     ranges: list[Range] = []
     heads: list[Channel] = []
     encoded: list[list[NDArray[np.uint8]]] = []
-    for channel in zip(*streams, strict=True):  # the same channel of all images
+    for index, channel in enumerate(zip(*streams, strict=True)):  # the same channel of all images
+        if tell is not None and index < len(bank.filters):
+            tell(index, len(bank.filters))
         head, values = channel[0], [c.values for c in channel]
         heads.append(head._replace(values=np.empty((0, 0), np.float32)))
         if head.kind == "patch":

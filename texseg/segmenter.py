@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from texseg.hierarchy import Hierarchy, critical_temperatures
 from texseg.modelfile import ModelFileError, load_model, save_model
 from texseg.models.sites import site_labels
 from texseg.presets import Settings, settings_for
+from texseg.progress import Phases, Progress, ProgressBar
 from texseg.search import Search
 from texseg.selection import Selection, choose_number
 from texseg.textures import (
@@ -39,13 +41,21 @@ from texseg.textures import (
     window_sites,
 )
 
-__all__ = ["Progress", "Record", "TextureSegmenter", "segment"]
+__all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
 _ONE_BLAS_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")
 _SPARE = 4  # clusters that an over-segmentation has at least beyond the number that is asked for
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
-
+_COSTS = {
+    "filters": 0.3,
+    "histograms": 0.05,
+    "number": 0.4,
+    "starts": 0.1,
+    "clusters": 0.4,
+    "boundaries": 0.15,
+}
+_LEVEL_COSTS = (0.15, 0.02, 0.25)  # of the annealing: the coarsest level, others on tables, those below
 
 
 class Record(NamedTuple):
@@ -55,19 +65,12 @@ class Record(NamedTuple):
     """"candidate" on the default path, "anneal" on the plain one, else the name of the model."""
     step: int
     beta: float
+    """Inverse temperature of the step."""
     free_energy: float
-    """Nats; for candidates minus the interior gain, in nats a cell."""
+    """Nats; for candidates minus the interior gain, in nats a cell; for "hacm" first of its flat clusters."""
     n_distinct: int
+    """Distinguishable clusters, on the plain path counted at the end of each temperature."""
     level: int
-
-
-class Progress(NamedTuple):
-    """What a ``callback`` is told."""
-
-    phase: str
-    """"filters", "number", "starts", "clusters", "boundaries"; "annealing, level i" on the plain path."""
-    done: int
-    total: int
 
 
 class _Fit(NamedTuple):
@@ -107,7 +110,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     k_max : int, default=14
         Largest number that is considered when the number is chosen, and in ``hierarchy_``.
     random_state : int, RandomState or None, default=0
-    callback : function of one :class:`Progress`, optional
+    verbose : bool, default=False
+        Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
+    callback : function of one :class:`texseg.progress.Progress`, optional
         Told about every phase; an exception it raises ends the fit.
     wavelengths, n_orientations, n_bins, patch_weight, cell, n_starts
         Override the preset, see :class:`texseg.presets.Settings`.
@@ -156,6 +161,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         min_size: int = 0,
         k_max: int = 14,
         random_state: Any = 0,
+        verbose: bool = False,
         callback: Callable[[Progress], Any] | None = None,
         wavelengths: Sequence[float] | None = None,
         n_orientations: int | None = None,
@@ -173,6 +179,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.min_size = min_size
         self.k_max = k_max
         self.random_state = random_state
+        self.verbose = verbose
         self.callback = callback
         self.wavelengths = wavelengths
         self.n_orientations = n_orientations
@@ -202,41 +209,26 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         BLAS is held to one thread meanwhile: its products are small here, so that more threads would spend
         several times the CPU time waiting for each other.
         """
-        settings = self._check_parameters()
-        images = self._planes(X, mask)
-        images = _same_bands(images, max(len(planes.bands) for planes in images))
-        if len({len(planes.bands) for planes in images}) > 1:
-            counts = sorted({len(planes.bands) for planes in images})
-            raise ValueError(f"all images must have the same number of bands, got {counts}")
-        if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
-            raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
-        sides = [min(planes.bands[0].shape) for planes in images]
-        settings = settings.scaled(min(max(planes.bands[0].shape) for planes in images))
-        if self.cell is not None:
-            settings = replace(settings, cell=self.cell)
+        settings, images = self._prepare(X, mask)
         bank = GaborBank(settings.wavelengths, settings.n_orientations)
-        if min(sides) < bank.halo:
-            warnings.warn(
-                f"an image with a side of {min(sides)} pixels is smaller than the filters, which look "
-                f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
-                stacklevel=3,
-            )
         rng = check_random_state(self.random_state)
-        self._tell("filters", 0, 1)
-        features, bins = learn_features(
-            images,
-            bank=bank,
-            sigma=settings.illumination_sigma,
-            n_bins=settings.n_bins,
-            patch_weight=settings.patch_weight,
-            value_weight=settings.value_weight,
-            random_state=rng.randint(2**31),
-        )
-        scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
-        found = self._find_plain if self.preset == "plain" else self._find
-        fit = found(scenes, features, settings, rng)
-        textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
-        textures, results = self._label_all(scenes, textures)
+        with ProgressBar(hidden=not self.verbose) as bar:
+            tell = Phases([bar, self.callback], self._costs(settings))
+            features, bins = learn_features(
+                images,
+                bank=bank,
+                sigma=settings.illumination_sigma,
+                n_bins=settings.n_bins,
+                patch_weight=settings.patch_weight,
+                value_weight=settings.value_weight,
+                random_state=rng.randint(2**31),
+                tell=partial(tell, "filters"),
+            )
+            scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
+            found = self._find_plain if self.preset == "plain" else self._find
+            fit = found(scenes, features, settings, rng, tell)
+            textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
+            textures, results = self._label_all(scenes, textures, partial(tell, "boundaries"))
         if self.n_segments is not None and len(textures.profiles) < self.n_segments:
             warnings.warn(
                 f"{self.n_segments} segments asked, {len(textures.profiles)} found: the image does not hold "
@@ -354,6 +346,44 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     # ---- the steps of a fit ------------------------------------------------------------------------------
 
+    def _prepare(self, X: Any, mask: Any) -> tuple[Settings, list[Planes]]:
+        """Check everything, take the images apart, and adapt the settings to their size."""
+        settings = self._check_parameters()
+        images = self._planes(X, mask)
+        images = _same_bands(images, max(len(planes.bands) for planes in images))
+        if len({len(planes.bands) for planes in images}) > 1:
+            counts = sorted({len(planes.bands) for planes in images})
+            raise ValueError(f"all images must have the same number of bands, got {counts}")
+        if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
+            raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
+        shapes = [planes.bands[0].shape for planes in images]
+        settings = settings.scaled(min(max(shape) for shape in shapes))
+        if self.cell is not None:
+            settings = replace(settings, cell=self.cell)
+        side = min(min(shape) for shape in shapes)
+        halo = GaborBank(settings.wavelengths, settings.n_orientations).halo
+        if side < halo:
+            warnings.warn(
+                f"an image with a side of {side} pixels is smaller than the filters, which look "
+                f"{halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
+                stacklevel=4,
+            )
+        return settings, images
+
+    def _costs(self, settings: Settings) -> dict[str, float]:
+        """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
+        phases = ["filters", "histograms", "number", "starts", "clusters", "boundaries"]
+        if self.n_segments is not None and not settings.merge_down:
+            phases.remove("number")
+        if self.model != "acm":
+            phases.remove("starts")
+        if self.preset != "plain":
+            return {phase: _COSTS[phase] for phase in phases}
+        levels = _annealing_levels(settings)
+        first, tables, pixels = _LEVEL_COSTS
+        costs = [first] + [tables if settings.coarsest >> i >= 8 else pixels for i in range(1, len(levels))]
+        return {"filters": 0.1, **dict(zip(levels, costs, strict=True)), "boundaries": 0.01}
+
     def _check_parameters(self) -> Settings:
         """Validate all parameters before anything is computed."""
         k = self.n_segments
@@ -368,6 +398,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
                 raise ValueError(f"{name} must be a finite number, at least 0{unit}, got {value!r}")
+        if not isinstance(self.verbose, (bool, int, np.bool_)):
+            raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be a function of one Progress, got {self.callback!r}")
         return settings_for(
             self.preset,
             wavelengths=self.wavelengths,
@@ -393,7 +427,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True)
         )
         if bad:
-            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=4)
+            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=5)
         return out
 
     def _scenes(self, X: Any, mask: Any) -> list[Scene]:
@@ -415,27 +449,31 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
+        tell: Phases,
     ) -> _Fit:
         """Default path: starts on windows, candidates on bare cells, and the best of them."""
+        tell("histograms")
         cells, grids = cell_sites(scenes, features, settings.cell)
         windows = window_sites(cells, grids, features, settings.windows, WINDOW_STEP)
         generator = np.random.default_rng(rng.randint(2**31))
         search = Search(cells, windows, settings, self.smoothness, generator)
         n_segments, selection, extra = self.n_segments, None, None
         if n_segments is None:
-            self._tell("number", 0, 1)
+            tell("number")
             selection = choose_number(search.tree(self.k_max))
             n_segments = selection.chosen
             extra = search.merged(self.k_max, n_segments)
         elif settings.merge_down:
+            tell("number")
             k_max = max(self.k_max, n_segments + _SPARE)
             if search.tree(k_max).n_clusters >= n_segments:
                 extra = search.merged(k_max, n_segments)
         if self.model != "acm":
+            tell("clusters")
             return self._find_by_model(search, features, n_segments, rng)._replace(selection=selection)
-        self._tell("starts", 0, 1)
+        tell("starts")
         starts = search.starts(n_segments, extra)
-        self._tell("clusters", 0, 1)
+        tell("clusters")
         candidates = search.candidates(starts)
         best = search.best(candidates)
         history = [
@@ -448,12 +486,14 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self, search: Search, features: Features, n_segments: int, rng: np.random.RandomState
     ) -> _Fit:
         """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
-        self._tell("clusters", 0, 1)
         windows = search.windows
         n = windows.counts * windows.weights
         result = site_labels(self.model, n, min(n_segments, len(n)), random_state=rng)
         K = result.posteriors.shape[1]
-        history = [Record(self.model, 0, 1.0, result.free_energy, K, 0)]
+        history = [
+            Record(self.model, step, r.beta, r.free_energy, K, 0)
+            for step, r in enumerate(result.estimator.history_, start=1)
+        ]
         members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
         return _Fit(search.textures(windows.profiles(members), features), history, search)
 
@@ -463,12 +503,19 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features: Features,
         settings: Settings,
         rng: np.random.RandomState,
+        tell: Phases,
     ) -> _Fit:
         """Plain path, of the paper: annealed on windowed counts from coarse to fine."""
+        levels = _annealing_levels(settings)
+        tell(levels[0])
         n = plain_counts(scenes[0], features, settings)
         history = []
         for state in plain_run(n, self.n_segments or 1, features.bank, settings, rng):
-            self._tell(f"annealing, level {state.level + 1}", state.step, 0)
+            n_first = state.n_stages - len(levels) + 1  # temperatures of the first level
+            level = max(0, state.stage - n_first + 1)
+            if level < len(levels):
+                part = 0.0 if level else state.stage / n_first
+                tell(levels[level], state.stage, state.n_stages, part)
             history.append(
                 Record("anneal", state.step, state.beta, state.free_energy, state.n_distinct, state.level)
             )
@@ -498,18 +545,22 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         return labels + 1, confidence
 
     def _label_all(
-        self, scenes: list[Scene], textures: CellTextures | WindowTextures
+        self,
+        scenes: list[Scene],
+        textures: CellTextures | WindowTextures,
+        tell: Callable[[int, int], None],
     ) -> tuple[CellTextures | WindowTextures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
         """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
         while True:
             results = []
             for index, scene in enumerate(scenes):
-                self._tell("boundaries", index, len(scenes))
+                tell(index, len(scenes))
                 results.append(self._label(scene, textures))
             K = len(textures.profiles)
             used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
             kept = used[used > 0] - 1
             if len(kept) == K:
+                tell(len(scenes), len(scenes))
                 return textures, results
             textures = textures.take(kept)
 
@@ -540,9 +591,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.profiles_ = self.textures_.profiles.reshape(K, -1, features.n_bins)
         self.channel_names_ = features.names
 
-    def _tell(self, phase: str, done: int, total: int) -> None:
-        if self.callback is not None:
-            self.callback(Progress(phase, done, total))
+
+def _annealing_levels(settings: Settings) -> list[str]:
+    """Name the phases of the plain path; sides of cells halve from ``coarsest`` to 1."""
+    n_levels = settings.coarsest.bit_length()
+    return [f"annealing, level {i} of {n_levels}" for i in range(1, n_levels + 1)]
 
 
 def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
