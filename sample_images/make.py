@@ -1,7 +1,8 @@
 """Make the sample images again: python sample_images/make.py [FOLDER].
 
-Everything comes from the textures and photographs inside the scikit-image package and from the three
-synthetic textures below; no network is needed, and the same files come out every time.
+Everything comes from the textures and photographs inside the scikit-image package and from the synthetic
+textures below; no network is needed, and the same files come out every time. `mountains.tif` alone is kept
+as it came.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
+from scipy.spatial import KDTree
 from skimage import data
 
 from texseg.io.write import write_labels
@@ -62,6 +64,30 @@ def sand(side: int = TEXTURE_SIDE, seed: int = 0) -> NDArray[np.float64]:
     return smooth_noise((side, side), 0.9, rng) - 0.8 * smooth_noise((side, side), 2.5, rng)
 
 
+def steel(share: float, side: int = 384, n_grains: int = 45, seed: int = 0) -> Mosaic:
+    """Grains of ferrite (1) and, about the `share`, of pearlite (2): lamellae that run as they like in each.
+
+    Ferrite is brighter, but not everywhere: grains differ, and so does the light.
+    """
+    rng = np.random.default_rng(seed)
+    y, x = np.indices((side, side)) + 3 * smooth_noise((2 * side, side), 12, rng).reshape(2, side, side)
+    nearest, grains = KDTree(rng.uniform(0, side, (n_grains, 2))).query(np.stack([y, x], axis=-1), k=2)
+    grain = grains[..., 0]
+    is_pearlite = (rng.permutation(n_grains) < round(share * n_grains))[grain]
+    angle = rng.uniform(0, np.pi, n_grains)[grain]
+    period = rng.uniform(5, 7.5, n_grains)[grain]
+    lamellae = np.sin(
+        2 * np.pi * (np.cos(angle) * x + np.sin(angle) * y) / period
+        + 0.6 * smooth_noise((side, side), 6, rng)
+    )
+    grain_border = nearest[..., 1] - nearest[..., 0] < 1.5
+    ferrite = rng.normal(0.75, 0.05, n_grains)[grain] - 0.35 * grain_border
+    bright = ndimage.gaussian_filter(np.where(is_pearlite, 0.45 + 0.28 * lamellae, ferrite), 0.7)
+    bright += 0.05 * smooth_noise((side, side), 0.8, rng)
+    bright *= 1 - 0.12 * np.square((np.indices((side, side)) / side - 0.5) * 2).mean(axis=0)
+    return Mosaic(np.round(255 * np.clip(bright, 0, 1)).astype(np.uint8), np.where(is_pearlite, 2, 1))
+
+
 def tinted(grey: NDArray, colour: tuple[int, int, int]) -> NDArray[np.uint8]:
     """Give a grey texture the hue of `colour`, from black over the colour to white."""
     low, high = np.quantile(grey, [0.01, 0.99])
@@ -87,6 +113,7 @@ def mosaics() -> dict[str, Mosaic]:
         "scattered_textures": mosaic(five, 5, 512, "scattered", random_state=1),
         "three_real_textures": mosaic(real, 3, 384, "voronoi", random_state=2),
         "colour_textures": mosaic(coloured, 5, 384, "voronoi", random_state=3),
+        **{f"steel_{i}": steel(share, seed=i) for i, share in enumerate((0.3, 0.5, 0.65), start=1)},
     }
 
 

@@ -233,8 +233,8 @@ def test_sample_mosaics_are_those_the_script_makes(sample_mosaics):
 
 def test_sample_images_are_few_and_each_has_a_source(make_samples, sample_mosaics):
     readme = (SAMPLES / "README.md").read_text()
-    images = sorted(SAMPLES.glob("*.png"))
-    expected = {f"{name}.png" for name in [*sample_mosaics, *make_samples.photographs()]}
+    images = sorted([*SAMPLES.glob("*.png"), *SAMPLES.glob("*.tif")])
+    expected = {f"{name}.png" for name in [*sample_mosaics, *make_samples.photographs()]} | {"mountains.tif"}
     expected |= {f"{name}_truth.png" for name in sample_mosaics}
     assert {image.name for image in images} == expected
     assert all(f"`{name}`" in readme for name in expected if not name.endswith("_truth.png"))
