@@ -16,7 +16,7 @@ import texseg
 ROOT = Path(texseg.__file__).parent
 
 ORDER = """
-    cli napari batch scene outputs inputs info classes
+    __main__ cli napari batch scene outputs inputs info classes
     report plot
     segmenter search hierarchy selection textures presets starts boundary
     models anneal posteriors pyramid counts

@@ -366,6 +366,11 @@ class TestCommandItself:
         assert "texseg segment rock.png -k 5 -o out/" in run("segment", "--help").stdout
         assert "Exit codes" in run("--help").stdout
 
+    def test_python_can_run_it_as_a_module(self):
+        command = [sys.executable, "-m", "texseg", "--version"]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert result.stdout.strip().endswith(texseg.__version__)
+
     def test_version(self):
         assert run("--version", prog_name="texseg").stdout == f"texseg {texseg.__version__}\n"
 
