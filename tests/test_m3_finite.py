@@ -12,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 
 from texseg.counts import WindowedCounts
 from texseg.models.m3 import FiniteM3
-from texseg.models.m3.dirichlet import fit_concentration, kl_to_symmetric
+from texseg.models.m3.dirichlet import divergence, fit_concentration, fit_concentrations
 from texseg.models.m3.pairs import PairMemory, Pairs, pair_objective, penalised_objective
 from texseg.models.m3.switch import Switch
 from texseg.models.m3.topics import Topics
@@ -25,15 +25,16 @@ def draw_documents(rng, topics, alpha, omega, n_documents, length):
     first, second = topics
     n = np.zeros((n_documents, first.shape[1]))
     for d in range(n_documents):
-        pi1 = rng.dirichlet(np.full(len(first), alpha[0]))
-        pi2 = rng.dirichlet(np.full(len(second), alpha[1]))
+        pi1 = rng.dirichlet(np.broadcast_to(alpha[0], len(first)))
+        pi2 = rng.dirichlet(np.broadcast_to(alpha[1], len(second)))
         p = (1 + omega) / 2 * pi1 @ first + (1 - omega) / 2 * pi2 @ second
         n[d] = rng.multinomial(length, p / p.sum())
     return n
 
 
 def random_topics(rng, K1, K2, M, omega=0.3, alpha=(0.7, 1.3)):
-    return Topics(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, alpha)
+    concentrations = np.repeat(alpha, (K1, K2))
+    return Topics(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, concentrations)
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_pairs_step_is_the_formula_in_loops(documents):
             word = q1 @ (log1 - np.log(q1)) + q2 @ (log2 - np.log(q2)) + q1 @ L @ q2
             bounds[d] += documents[d, x] * word
             entry += 1
-        bounds[d] -= kl_to_symmetric(gamma[d, :3], 0.7) + kl_to_symmetric(gamma[d, 3:], 1.3)
+        bounds[d] -= divergence(gamma[d, :3], 0.7) + divergence(gamma[d, 3:], 1.3)
     np.testing.assert_allclose(found.stats[0], S, rtol=1e-10)
     np.testing.assert_allclose(found.bounds, bounds, rtol=1e-10)
 
@@ -121,7 +122,7 @@ def test_bounds_are_ordered_pairs_switch_exact():
     nodes, weights = np.polynomial.legendre.leggauss(200)
     p, w = (nodes + 1) / 2, weights / 2
     density = [
-        np.exp(gammaln(2 * a) - 2 * gammaln(a) + (a - 1) * (np.log(p) + np.log1p(-p))) for a in topics.alpha
+        np.exp(gammaln(2 * a) - 2 * gammaln(a) + (a - 1) * (np.log(p) + np.log1p(-p))) for a in (0.8, 1.7)
     ]
     mixed = [
         0.7 * np.add.outer(p * topics.first[0, x], np.zeros(200))
@@ -174,7 +175,7 @@ def test_bound_at_omega_one_is_that_of_scikit_learn_at_the_same_topics(documents
         3, doc_topic_prior=0.4, topic_word_prior=0.2, max_iter=5, max_doc_update_iter=2000,
         mean_change_tol=1e-9, random_state=0,
     ).fit(documents)
-    topics = Topics(lda.components_, np.full((2, 9), 0.2), 1.0, (0.4, 0.4))
+    topics = Topics(lda.components_, np.full((2, 9), 0.2), 1.0, np.full(5, 0.4))
     method = Switch(0.2, tol=1e-9)
     n = sp.csr_array(documents)
     found = method.expect(n, np.ones((12, 5)), topics, 2000)
@@ -271,15 +272,56 @@ def test_concentration_is_the_maximum_of_equation_10():
     assert fit_concentration(np.ones((3, 1)), 0.7) == 0.7
 
 
-def test_kl_is_zero_at_the_prior_and_right_elsewhere():
-    assert kl_to_symmetric(np.full((1, 3), 0.6), 0.6) == pytest.approx(0.0, abs=1e-12)
+def test_concentrations_of_all_components_are_the_maximum():
+    """The planted ones, from exact memberships; elsewhere no better point and no slope; ends of the range."""
+    rng = np.random.default_rng(7)
+    planted = np.array([0.5, 1.0, 4.0])
+    exact = 1e12 * rng.dirichlet(planted, 4000)
+    for start in (np.full(3, 1e-4), np.full(3, 100.0)):
+        np.testing.assert_allclose(fit_concentrations(exact, start), planted, rtol=0.1)
+    gamma = rng.gamma(1.5, 2.0, (40, 4)) * [0.1, 1.0, 1.0, 5.0]
+    best = fit_concentrations(gamma, np.ones(4))
+    slope = (psi(gamma) - psi(gamma.sum(axis=1, keepdims=True))).mean(axis=0)
+
+    def objective(alpha):
+        return gammaln(alpha.sum()) - gammaln(alpha).sum() + alpha @ slope
+
+    np.testing.assert_allclose(psi(best) - psi(best.sum()), slope, atol=1e-8)
+    assert objective(best) > max(objective(best * rng.uniform(0.95, 1.05, 4)) for _ in range(50))
+    assert objective(best) > objective(np.full(4, fit_concentration(gamma, 1.0)))
+    unused = np.column_stack([gamma, np.full(40, 1e-5)])
+    assert fit_concentrations(unused, np.ones(5))[-1] == pytest.approx(1e-4)
+    np.testing.assert_allclose(fit_concentrations(unused, np.ones(5))[:-1], best, rtol=1e-2)
+    assert fit_concentrations(np.ones((3, 1)), np.array([0.7])) == 0.7
+
+
+def test_a_concentration_for_each_topic_reaches_a_higher_bound():
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(30, 0.2), 3), rng.dirichlet(np.full(30, 0.2), 2)
+    n = draw_documents(rng, topics, (np.array([0.05, 0.1, 2.0]), np.array([0.1, 3.0])), 0.5, 100, 60)
+    each, equal = (
+        FiniteM3((3, 2), alpha=alpha, random_state=0).fit(n) for alpha in ("asymmetric", "symmetric")
+    )
+    assert each.lower_bound_ > equal.lower_bound_ + 10
+    assert len(np.unique(each.alpha_)) == 5
+    assert len(np.unique(equal.alpha_[:3])) == len(np.unique(equal.alpha_[3:])) == 1
+
+
+def test_given_concentrations_are_kept(documents):
+    for alpha, kept in ((0.7, [0.7] * 5), ((0.2, 2.0), [0.2] * 3 + [2.0] * 2)):
+        model = FiniteM3((3, 2), alpha=alpha, warm_up=1, max_iter=3, random_state=0).fit(documents)
+        assert model.alpha_.tolist() == kept
+
+
+def test_divergence_is_zero_at_the_prior_and_right_elsewhere():
+    assert divergence(np.full((1, 3), 0.6), 0.6) == pytest.approx(0.0, abs=1e-12)
 
     def integrand(p):
         q = p ** (2.0 - 1) * (1 - p) ** (3.0 - 1) / np.exp(gammaln(2) + gammaln(3) - gammaln(5))
         prior = (p * (1 - p)) ** (1.5 - 1) / np.exp(2 * gammaln(1.5) - gammaln(3))
         return q * np.log(q / prior)
 
-    assert kl_to_symmetric(np.array([2.0, 3.0]), 1.5) == pytest.approx(quad(integrand, 0, 1)[0], rel=1e-6)
+    assert divergence(np.array([2.0, 3.0]), 1.5) == pytest.approx(quad(integrand, 0, 1)[0], rel=1e-6)
 
 
 def test_planted_topics_are_recovered():
@@ -314,7 +356,8 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
         ({"n_components": (2, 0)}, "n_components of FiniteM3 must be one or two whole numbers"),
         ({"n_components": (2, 3, 4)}, "n_components of FiniteM3 must be one or two whole numbers"),
         ({"omega": 1.5}, "omega of FiniteM3 must be None or lie in 0 ... 1, got 1.5"),
-        ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be None, one or two positive numbers"),
+        ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', or one or two pos"),
+        ({"alpha": "auto"}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', .* got 'auto'"),
         ({"topic_prior": -1}, "topic_prior of FiniteM3 must be at least 0, got -1"),
         ({"algorithm": "em"}, "algorithm of FiniteM3 must be one of switch, pairs, penalty, got 'em'"),
         ({"max_iter": 0}, "max_iter of FiniteM3 must be at least 1, got 0"),

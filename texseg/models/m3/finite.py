@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts import CountMatrix, check_counts, is_implicit, row_blocks, row_totals
-from texseg.models.m3.dirichlet import fit_concentration
+from texseg.models.m3.dirichlet import fit_concentration, fit_concentrations
 from texseg.models.m3.pairs import Pairs
 from texseg.models.m3.switch import Switch
 from texseg.models.m3.topics import Array, Expectation, Inference, Topics
@@ -24,7 +24,17 @@ __all__ = ["FiniteM3"]
 
 _ALGORITHMS = ("switch", "pairs", "penalty")
 _FIRST_OMEGA = 0.5
-_WARM_STEPS = 5
+
+
+def _fit_equal(parameters: Array, start: Array) -> Array:
+    return np.full(len(start), fit_concentration(parameters, float(start[0])))
+
+
+_ALPHAS: dict[str, Callable[[Array, Array], Array]] = {
+    "asymmetric": fit_concentrations,
+    "symmetric": _fit_equal,
+}
+"""How the concentrations of one space are estimated from the memberships (D, K) and where they stood."""
 
 
 class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
@@ -41,9 +51,12 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         on most corpora, a small second space of common topics works best.
     omega : float in 0 ... 1, optional
         Weight of the first space; estimated when left out.
-    alpha : float or pair of floats, optional
-        Concentration of the memberships in each space; estimated by Newton's method (Eq. 10) when left
-        out, from 1 / K1 and 1.
+    alpha : {"asymmetric", "symmetric"}, float or pair of floats, default="asymmetric"
+        Concentration of the memberships. Estimated by Newton's method, from 1 / K1 in the first space and
+        1 in the second: one for each topic, or one for each space, as the paper has it (Eq. 10). Numbers
+        are taken as given, for both spaces or for each. Topics that all documents use a little and topics
+        that few documents use a lot need different ones: with "symmetric" the bound is lower, and new
+        documents are described worse.
     topic_prior : float, default=0.3
         Symmetric Dirichlet prior of the topics. 0 is maximum likelihood, the paper's choice, under which
         words that the training documents lack have probability zero. With ``algorithm="switch"`` the
@@ -54,14 +67,14 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         "pairs" is the paper's mean field with an exact M-step by EM, "penalty" the same with the penalties
         and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work.
     warm_up : int, default=40
-        First iterations, which estimate the topics alone, omega and alpha waiting at their starts, and
-        which try each document also from flat memberships, keeping the better of its two states.
+        First iterations, which estimate the topics alone; omega and alpha wait at their starts.
     max_iter : int, default=100
         Iterations in all.
     tol : float, default=1e-5
         After the warm-up, stop when the bound rises by less than this share of itself.
     max_doc_iter : int, default=15
-        Steps of an E-step that starts from flat memberships.
+        Steps of an E-step. Each starts from flat memberships, as for new documents, and is taken where
+        it leads higher than the memberships of the iteration before.
     random_state : int, RandomState or None
         Draws the first topics.
 
@@ -70,7 +83,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     components_ : ndarray of shape (K1 + K2, M)
         The topics, first space first; rows sum to one.
     omega_ : float
-    alpha_ : ndarray of shape (2,)
+    alpha_ : ndarray of shape (K1 + K2,)
     weights_ : ndarray of shape (2,)
         ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
     lower_bound_ : float
@@ -100,7 +113,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         n_components: int | tuple[int, int] = (10, 2),
         *,
         omega: float | None = None,
-        alpha: float | tuple[float, float] | None = None,
+        alpha: str | float | tuple[float, float] = "asymmetric",
         topic_prior: float = 0.3,
         algorithm: str = "switch",
         warm_up: int = 40,
@@ -141,7 +154,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.n_components_ = topics.sizes
         self.components_ = np.vstack([topics.first, topics.second])
         self.omega_ = topics.omega
-        self.alpha_ = np.array(topics.alpha)
+        self.alpha_ = topics.alpha
         self.weights_ = np.array(topics.shares)
         self.history_ = np.array([state.bound for state in progress])
         self.lower_bound_ = float(self.history_[-1])
@@ -189,7 +202,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         check_is_fitted(self)
         K1 = self.n_components_[0]
         topics = Topics(
-            self.components_[:K1], self.components_[K1:], self.omega_, (self.alpha_[0], self.alpha_[1])
+            self.components_[:K1], self.components_[K1:], self.omega_, self.alpha_
         )
         inference = Switch(topic_prior=0.0)
         for _, block in row_blocks(self._validate(X, reset=False)):
@@ -203,7 +216,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         for iteration in range(self.max_iter):
             warming = iteration < self.warm_up
             found = [
-                self._expect(block, memory, topics, inference, warming)
+                self._expect(block, memory, topics, inference)
                 for (_, block), memory in zip(row_blocks(X), memories, strict=True)
             ]
             memories = [result.memory for result in found]
@@ -215,24 +228,22 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 return
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
             topics = inference.maximise(stats, topics, topics.omega if warming else self.omega)
-            if not warming and self.alpha is None:
+            if not warming and isinstance(self.alpha, str):
                 gamma = np.vstack([inference.gamma(memory) for memory in memories])
-                K1 = topics.sizes[0]
-                sides = gamma[:, :K1], gamma[:, K1:]
-                first, second = map(fit_concentration, sides, topics.alpha)
-                topics = topics._replace(alpha=(first, second))
+                topics = topics._replace(alpha=self._fit_alpha(gamma, topics))
 
-    def _expect(
-        self, n: sp.csr_array, memory: Any, topics: Topics, inference: Inference, warming: bool
-    ) -> Expectation:
-        if not warming:
-            return inference.expect(n, memory, topics, _WARM_STEPS)
+    def _expect(self, n: sp.csr_array, memory: Any, topics: Topics, inference: Inference) -> Expectation:
+        """E-step that takes each document where it stands or from flat memberships, whichever is higher."""
         kept = inference.expect(n, memory, topics, max_steps=0)
         fresh = inference.expect(n, inference.flat(n, topics.sizes), topics, self.max_doc_iter)
         better = fresh.bounds > kept.bounds
         return inference.expect(
             n, inference.choose(n, better, fresh.memory, kept.memory), topics, max_steps=0
         )
+
+    def _fit_alpha(self, gamma: Array, topics: Topics) -> Array:
+        K1, fit = topics.sizes[0], _ALPHAS[str(self.alpha)]
+        return np.append(fit(gamma[:, :K1], topics.alpha[:K1]), fit(gamma[:, K1:], topics.alpha[K1:]))
 
     def _sizes(self) -> tuple[int, int]:
         sizes = np.append(self.n_components, 1)
@@ -246,10 +257,11 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _first_topics(self, n_words: int, inference: Inference) -> Topics:
         rng = check_random_state(self.random_state)
         K1, K2 = self._sizes()
-        alpha = np.broadcast_to((1.0 / K1, 1.0) if self.alpha is None else self.alpha, 2)
+        given = (1.0 / K1, 1.0) if isinstance(self.alpha, str) else self.alpha
+        alpha = np.repeat(np.broadcast_to(np.asarray(given, dtype=float), 2), (K1, K2))
         drawn = rng.gamma(100.0, 0.01, (K1 + K2, n_words))
         omega = _FIRST_OMEGA if self.omega is None else float(self.omega)
-        topics = Topics(drawn[:K1], drawn[K1:], omega, (float(alpha[0]), float(alpha[1])))
+        topics = Topics(drawn[:K1], drawn[K1:], omega, alpha)
         return topics if self.algorithm == "switch" and self.topic_prior > 0 else _probabilities(topics)
 
     def _validate(self, X: Any, *, reset: bool) -> CountMatrix:
@@ -274,11 +286,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             )
         if self.omega is not None and not 0 <= self.omega <= 1:
             raise ValueError(f"omega of FiniteM3 must be None or lie in 0 ... 1, got {self.omega!r}")
-        if self.alpha is not None and not (
-            np.shape(self.alpha) in ((), (2,)) and (np.asarray(self.alpha) > 0).all()
-        ):
+        if self.alpha not in _ALPHAS if isinstance(self.alpha, str) else not _one_or_two_above_0(self.alpha):
             raise ValueError(
-                f"alpha of FiniteM3 must be None, one or two positive numbers, got {self.alpha!r}"
+                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or two positive"
+                f" numbers, got {self.alpha!r}"
             )
         if not self.topic_prior >= 0:
             raise ValueError(f"topic_prior of FiniteM3 must be at least 0, got {self.topic_prior!r}")
@@ -291,6 +302,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 raise ValueError(
                     f"{name} of FiniteM3 must be at least {smallest}, got {getattr(self, name)!r}"
                 )
+
+
+def _one_or_two_above_0(alpha: float | tuple[float, float]) -> bool:
+    return np.shape(alpha) in ((), (2,)) and bool((np.asarray(alpha) > 0).all())
 
 
 class _Progress(NamedTuple):

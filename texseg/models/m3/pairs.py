@@ -29,7 +29,6 @@ from texseg.models.m3.topics import (
     membership_divergence,
     normalise_rows,
     omega_from,
-    side_by_side,
 )
 
 __all__ = ["Pairs", "PairMemory", "pair_objective", "penalised_objective"]
@@ -67,7 +66,7 @@ class Pairs(NamedTuple):
         log_pi = expected_log_memberships(gamma, K1)
         first, phi = _update_words(words, phi, log_pi, logs)
         for _ in range(max_steps):
-            updated = side_by_side(topics.alpha, (K1, K2)) + _document_sums(words, np.hstack([first, phi]))
+            updated = topics.alpha + _document_sums(words, np.hstack([first, phi]))
             change = np.abs(updated - gamma).mean()
             gamma = updated
             log_pi = expected_log_memberships(gamma, K1)

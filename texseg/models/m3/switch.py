@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from texseg.models.m3.dirichlet import expected_log, kl_to_symmetric
+from texseg.models.m3.dirichlet import divergence, expected_log
 from texseg.models.m3.topics import (
     Array,
     Expectation,
@@ -36,7 +36,6 @@ from texseg.models.m3.topics import (
     membership_divergence,
     normalise_rows,
     omega_from,
-    side_by_side,
 )
 
 __all__ = ["Switch"]
@@ -56,11 +55,10 @@ class Switch(NamedTuple):
     def expect(self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int) -> Expectation:  # noqa: D102
         words, table, gamma = Words.of(n), self._table(topics), memory
         K1 = len(topics.first)
-        prior = side_by_side(topics.alpha, topics.sizes)
         memberships, mixture = _mix(words, gamma, table, K1)
         moving = np.ones(len(gamma), bool)
         for _ in range(max_steps):
-            updated = prior + memberships * (_ratio(words, mixture) @ table)
+            updated = topics.alpha + memberships * (_ratio(words, mixture) @ table)
             moving &= np.abs(updated - gamma).mean(axis=1) > self.tol
             gamma = np.where(moving[:, None], updated, gamma)
             memberships, mixture = _mix(words, gamma, table, K1)
@@ -95,7 +93,7 @@ class Switch(NamedTuple):
     def topic_bound(self, topics: Topics) -> float:  # noqa: D102
         if self.topic_prior == 0:
             return 0.0
-        return -float(sum(kl_to_symmetric(t, self.topic_prior).sum() for t in topics[:2]))
+        return -float(sum(divergence(t, self.topic_prior).sum() for t in topics[:2]))
 
     def means(self, topics: Topics) -> Topics:  # noqa: D102
         return topics._replace(

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from texseg.models.m3.dirichlet import expected_log, kl_to_symmetric
+from texseg.models.m3.dirichlet import divergence, expected_log
 
 __all__ = ["Array", "Expectation", "Inference", "Topics", "Words", "normalise_rows", "omega_from"]
 
@@ -26,7 +26,8 @@ class Topics(NamedTuple):
     second: Array
     """(K2, M), likewise."""
     omega: float
-    alpha: tuple[float, float]
+    alpha: Array
+    """(K1 + K2,), concentration of the memberships in each topic."""
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -100,14 +101,9 @@ def expected_log_memberships(gamma: Array, K1: int) -> Array:
     return np.hstack([expected_log(gamma[:, :K1]), expected_log(gamma[:, K1:])])
 
 
-def membership_divergence(gamma: Array, K1: int, alpha: tuple[float, float]) -> Array:
+def membership_divergence(gamma: Array, K1: int, alpha: Array) -> Array:
     """Compute the divergence of q(pi1) q(pi2) from their priors, (D,), in nats."""
-    return kl_to_symmetric(gamma[:, :K1], alpha[0]) + kl_to_symmetric(gamma[:, K1:], alpha[1])
-
-
-def side_by_side(alpha: tuple[float, float], sizes: tuple[int, int]) -> Array:
-    """Lay out the two symmetric priors of the memberships as one row, (K1 + K2,)."""
-    return np.repeat(alpha, sizes)
+    return divergence(gamma[:, :K1], alpha[:K1]) + divergence(gamma[:, K1:], alpha[K1:])
 
 
 def normalise_rows(expected: Array, fallback: Array) -> Array:
