@@ -101,6 +101,9 @@ class TestSegment:
         expected = texseg.segment(PIXELS, 3, smoothness=0.5, min_size=50, random_state=3)
         assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
 
+    def test_one_segment_is_one_segment(self, scene_file, tmp_path):
+        assert "192 x 160, 1 segment, " in run("segment", scene_file, "-k", 1, "-o", tmp_path).stdout
+
     def test_number_is_chosen(self, scene_file, tmp_path):
         run("segment", scene_file, "--k-max", 6, "-o", tmp_path, "-q")
         expected = texseg.segment(PIXELS, k_max=6)
@@ -129,8 +132,10 @@ class TestSegment:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["-k", "0"], "0 is not in the range x>=1"),
-            (["-k", "many"], "'many' is not a valid integer"),
+            (["-k", "0"], "'0' is neither a number from 1 to 255 nor 'auto'"),
+            (["-k", "256"], "'256' is neither a number from 1 to 255 nor 'auto'"),
+            (["-k", "many"], "'many' is neither a number from 1 to 255 nor 'auto'"),
+            (["-k", "2", "--k-max", "256"], "256 is not in the range 1<=x<=255"),
             (["-k", "2", "--page", "-1"], "-1 is not in the range x>=0"),
             (
                 ["-k", "2", "--max-pixels", "lots"],
@@ -253,7 +258,7 @@ class TestFitApplyName:
         assert "one of the inputs" in run("fit", scene_file, "-k", 2, "-o", scene_file, exit_code=2).stderr
         (tmp_path / "file").touch()
         failed = run("fit", scene_file, "-k", 2, "-o", tmp_path / "file" / "m.texseg", exit_code=1)
-        assert "cannot write to the folder" in failed.stderr
+        assert failed.stderr == f"texseg: cannot write to the folder {tmp_path / 'file'}: it is a file\n"
 
 
 class TestReport:

@@ -1,6 +1,7 @@
 """The default path through its public door: planted textures found, and laws that labels obey."""
 
 import warnings
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -476,6 +477,9 @@ def test_parameters_are_checked_before_anything_is_computed(mosaic, parameters, 
         (np.ones((2, 3, 4, 5)), ValueError, r"got shape \(2, 3, 4, 5\)"),
         (np.ones((0, 7)), ValueError, r"image is empty, got shape \(0, 7\)"),
         (np.ones((9, 9), complex), TypeError, "real numbers, got dtype complex128"),
+        ("rock.png", TypeError, "must be an array, got str; with photo = texseg.read_image"),
+        (["a.png", "b.png"], TypeError, "must be an array, got str"),
+        (SimpleNamespace(pixels=np.ones((9, 9))), TypeError, "must be an array, got SimpleNamespace"),
         (np.array([["a"] * 9] * 9), TypeError, "real numbers, got dtype <U1"),
         (np.array([[None] * 9] * 9), TypeError, "real numbers, got dtype object"),
         (np.full((9, 9), np.nan), ValueError, "no valid pixels"),

@@ -414,8 +414,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     def _planes(self, X: Any, mask: Any) -> list[Planes]:
         """Check the images and take them apart."""
-        several = isinstance(X, (list, tuple))
+        several = isinstance(X, (list, tuple)) and not hasattr(X, "pixels")
         images = list(X) if several else [X]
+        for image in images:
+            _check_array(image)
         masks = list(mask) if several and mask is not None else [mask] * len(images)
         if not images or len(masks) != len(images):
             raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
@@ -604,6 +606,15 @@ def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
         planes._replace(bands=planes.bands * n_bands) if len(planes.bands) == 1 else planes
         for planes in images
     ]
+
+
+def _check_array(image: Any) -> None:
+    """Refuse the name of a file, and what `read_image` returns, with a sentence that helps."""
+    if isinstance(image, (str, os.PathLike)) or hasattr(image, "pixels"):
+        raise TypeError(
+            f"an image must be an array, got {type(image).__name__}; with photo = texseg.read_image(path), "
+            "pass photo.pixels, channel_axis=photo.channel_axis and mask=photo.mask"
+        )
 
 
 def _check_number(name: str, value: Any) -> None:

@@ -59,7 +59,8 @@ def segment(**options: Any) -> None:
     """Label the textures of images.
 
     PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png (the
-    value of a pixel is its label), rock_overlay.png and rock_segments.csv.
+    value of a pixel is its label), rock_overlay.png to look at, and rock_segments.csv. Earlier results are
+    replaced.
     """
     from texseg.cli.prepare import kinds_of
 

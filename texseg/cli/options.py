@@ -11,6 +11,7 @@ import click
 _PRESETS = ("default", "accurate", "plain")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _FORMATS = ("png", "tif", "npy")
+_MOST_SEGMENTS = 255
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
@@ -20,10 +21,16 @@ class SegmentCount(click.ParamType):
     name = "INTEGER|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Turn "auto" into None and anything else into a number from 1."""
+        """Turn "auto" into None and anything else into a number from 1 to 255."""
         if value is None or value == "auto":
             return None
-        return click.IntRange(min=1).convert(value, param, ctx)
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if not 1 <= number <= _MOST_SEGMENTS:
+            self.fail(f"{value!r} is neither a number from 1 to {_MOST_SEGMENTS} nor 'auto'", param, ctx)
+        return number
 
 
 class Page(click.ParamType):
@@ -86,7 +93,7 @@ def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures and notes only.")
 shared_option = click.option(
     "--shared", is_flag=True, help="One model for all images: equal labels are equal textures."
 )
@@ -104,7 +111,7 @@ fitting_options = _group(
     ),
     click.option(
         "--k-max",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, _MOST_SEGMENTS),
         default=14,
         show_default=True,
         help="Largest number that auto considers.",

@@ -91,6 +91,8 @@ def refuse_input(target: Path, items: Sequence[Input]) -> None:
 
 def check_folder(folder: Path) -> None:
     """Make a folder if need be and try to write in it."""
+    if folder.is_file():
+        fail(f"cannot write to the folder {folder}: it is a file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -109,7 +109,8 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
         click.echo(f"{outcome.input}: skipped, {outcome.reason}")
     else:
         height, width = outcome.shape
-        size = f"{width} x {height}, {outcome.n_segments} segments, {outcome.seconds:.1f} s"
+        number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
+        size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
         click.echo(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
         if with_table:
             _show_table(outcome)
