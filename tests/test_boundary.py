@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 from skimage.measure import label as connected_components
 
-from texseg.boundary import merge_small, pixel_posteriors, pixel_scores
+from texseg.boundary import dissolve_specks, merge_small, pixel_posteriors, pixel_scores
 from texseg.posteriors import soft_max
 from texseg.pyramid import cell_grid
 
@@ -258,3 +258,57 @@ def test_small_parts_are_merged_one_by_one_until_none_with_a_neighbour_is_left(s
     for part in np.unique(parts[parts > 0]):
         edge = ndimage.binary_dilation(parts == part) & (parts != part) & (merged >= 0)
         assert (parts == part).sum() >= min_size or not edge.any()
+
+
+def test_every_label_may_have_a_limit_of_its_own():
+    labels = np.zeros((12, 12), np.int32)
+    labels[2:4, 2:4] = 1
+    labels[7:9, 7:9] = 2
+    merged = merge_small(labels, np.zeros((3, 12, 12), np.float32), np.array([5, 5, 4]))
+    assert (merged[2:4, 2:4] == 0).all()
+    assert (merged[7:9, 7:9] == 2).all()
+
+
+# ---- specks ------------------------------------------------------------------------------------------------
+
+
+def without_specks(labels, area, K=2, mask=None):
+    posteriors = (labels == np.arange(K)[:, None, None]).astype(np.float32) * 0.6 + 0.4 / K
+    before = posteriors.copy()
+    dissolve_specks(posteriors, before, area, mask)
+    np.testing.assert_allclose(posteriors.sum(axis=0), before.sum(axis=0))
+    np.testing.assert_array_equal(np.sort(posteriors, axis=0), np.sort(before, axis=0))
+    return posteriors.argmax(axis=0)
+
+
+def test_a_speck_goes_when_its_label_is_at_home_elsewhere():
+    labels = np.zeros((30, 40), int)
+    labels[:, 25:] = 1
+    tidy = labels.copy()
+    labels[5:10, 5:10] = 1
+    np.testing.assert_array_equal(without_specks(labels, area=26), tidy)
+    np.testing.assert_array_equal(without_specks(labels, area=25), labels)
+
+
+def test_a_texture_that_comes_in_small_parts_alone_keeps_them():
+    labels = np.zeros((30, 40), int)
+    for column in (5, 15, 25):
+        labels[5:10, column : column + 5] = 1
+    np.testing.assert_array_equal(without_specks(labels, area=400), labels)
+
+
+def test_thin_parts_that_hang_on_to_their_own_stay():
+    labels = np.zeros((30, 40), int)
+    labels[:, 25:] = 1
+    labels[12, 3:25] = 1
+    np.testing.assert_array_equal(without_specks(labels, area=400), labels)
+
+
+def test_specks_do_not_reach_across_missing_pixels():
+    labels = np.zeros((30, 40), int)
+    labels[:, 25:] = 1
+    labels[5:10, 5:10] = 1
+    mask = np.ones(labels.shape, bool)
+    mask[4:11, 4:11] = False
+    mask[5:10, 5:10] = True
+    np.testing.assert_array_equal(without_specks(labels, 200, mask=mask)[mask], labels[mask])

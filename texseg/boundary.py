@@ -17,13 +17,14 @@ from skimage.measure import label as connected_components
 from texseg.posteriors import soft_max_over
 from texseg.pyramid import CellGrid
 
-__all__ = ["merge_small", "pixel_posteriors", "pixel_scores"]
+__all__ = ["dissolve_specks", "merge_small", "pixel_posteriors", "pixel_scores"]
 
 Floats = NDArray[np.floating]
 
 _SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
 _REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
 _LIKELIHOOD = 0.4  # inverse temperature of the pixel scores
+_SPECK = 4  # a part is a speck only if its label has another that is so many times as large
 _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
 
 
@@ -143,7 +144,51 @@ def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     return cv2.dilate(border, square).astype(bool).ravel()
 
 
-def merge_small(labels: NDArray[np.int32], scores: Floats, min_size: int) -> NDArray[np.int32]:
+def dissolve_specks(
+    posteriors: Floats, scores: Floats, area: float, mask: NDArray[np.bool_] | None = None
+) -> None:
+    """Give parts too small to be told by their texture to the neighbour that explains them best, in place.
+
+    A knot in a cloth looks like another texture for the length of a knot. A small part goes only if its
+    label has a much larger one elsewhere: a texture that comes in small parts alone keeps them.
+
+    Parameters
+    ----------
+    posteriors : float32 array of shape (K, H, W)
+        Of a pixel that changes sides, the old label's and the new label's are exchanged.
+    scores : float32 array of shape (K, H, W)
+    area : float
+        Pixels; smaller parts are specks.
+    mask : bool array of shape (H, W), optional
+
+    Examples
+    --------
+    >>> posteriors = np.zeros((2, 20, 20), np.float32)
+    >>> posteriors[0, :, :12] = posteriors[1, :, 12:] = 1
+    >>> posteriors[:, 4:6, 4:6] = [[[0]], [[1]]]
+    >>> dissolve_specks(posteriors, posteriors.copy(), area=9)
+    >>> posteriors[0, 4:6, 4:6].tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    labels = posteriors.argmax(axis=0).astype(np.int32)
+    if mask is not None:
+        labels[~mask] = -1
+    parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
+    sizes = np.bincount(parts.ravel(), minlength=n_parts + 1)
+    own = np.zeros(n_parts + 1, np.int32)
+    own[parts] = labels
+    largest = np.zeros(len(posteriors), np.intp)
+    np.maximum.at(largest, own[1:], sizes[1:])
+    merged = merge_small(labels, scores, np.minimum(area, largest / _SPECK))
+    moved = np.flatnonzero(merged != labels)
+    flat = posteriors.reshape(len(posteriors), -1)
+    old, new = labels.ravel()[moved], merged.ravel()[moved]
+    flat[old, moved], flat[new, moved] = flat[new, moved], flat[old, moved]
+
+
+def merge_small(
+    labels: NDArray[np.int32], scores: Floats, min_size: float | NDArray[np.floating]
+) -> NDArray[np.int32]:
     """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
 
     The smallest part goes first (of equals, that with the first pixel), and joins all neighbours of its new
@@ -154,26 +199,27 @@ def merge_small(labels: NDArray[np.int32], scores: Floats, min_size: int) -> NDA
     labels : int32 array of shape (H, W)
         -1 where there is no data; such pixels are neither merged nor merged into.
     scores : float32 array of shape (K, H, W)
-    min_size : int
-        Pixels. Parts without any neighbour keep their label.
+    min_size : number, or array of shape (K,)
+        Pixels, of all labels or of each. Parts without any neighbour keep their label.
 
     Returns
     -------
     int32 array of shape (H, W)
     """
-    if min_size <= 1:
+    limits = np.broadcast_to(min_size, len(scores))
+    if limits.max() <= 1:
         return labels.copy()
     parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
     flat = parts.ravel()
     sizes = np.bincount(flat, minlength=n_parts + 1)
-    if (sizes[1:] >= min_size).all():
-        return labels.copy()
     own = np.full(n_parts + 1, -1, np.int32)
     own[flat] = labels.ravel()
+    if (sizes[1:] >= limits[own[1:]]).all():
+        return labels.copy()
     sums: Floats = np.stack(
         [np.bincount(flat, plane.ravel(), n_parts + 1).astype(np.float64) for plane in scores], axis=1
     )
-    _merge_parts(own, sizes, sums, _neighbours(parts, n_parts), min_size)
+    _merge_parts(own, sizes, sums, _neighbours(parts, n_parts), limits)
     return own[parts]
 
 
@@ -191,12 +237,16 @@ def _neighbours(parts: NDArray[np.intp], n_parts: int) -> list[set[int]]:
 
 
 def _merge_parts(
-    own: NDArray[np.int32], sizes: NDArray[np.intp], sums: Floats, near: list[set[int]], min_size: int
+    own: NDArray[np.int32],
+    sizes: NDArray[np.intp],
+    sums: Floats,
+    near: list[set[int]],
+    limits: NDArray[np.floating],
 ) -> None:
     """Relabel small parts in place; parts of one label that touch become one, under the largest's name."""
     into = np.arange(len(own))
     first = into.copy()
-    queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < min_size]
+    queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]
     heapq.heapify(queue)
     while queue:
         size, _, p = heapq.heappop(queue)
@@ -219,7 +269,7 @@ def _merge_parts(
                     near[r].add(keep)
                     near[keep].add(r)
             near[q] = set()
-        if sizes[keep] < min_size:
+        if sizes[keep] < limits[own[keep]]:
             heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
     for p in range(len(own)):  # a part may have been merged into one that was merged itself
         end = p

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import pixel_posteriors, pixel_scores
+from texseg.boundary import dissolve_specks, pixel_posteriors, pixel_scores
 from texseg.channels import Intensity
 from texseg.counts import WindowedCounts
 from texseg.features import Features
@@ -31,6 +31,7 @@ WINDOW_STEP = 2
 _WINDOW_SAY, _FIELD_SAY = 0.5, 0.5  # of window scores and of log posteriors in calibrated probabilities
 _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
+_SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
 _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
@@ -106,6 +107,7 @@ class CellTextures:
         weights = self.features.weights
         scores = pixel_scores(scene.bins, logs, self.features.wavelengths, weights, scene.mask)
         posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
+        dissolve_specks(posteriors, scores, smoothness * (_SPECK_SIDE * self.cell) ** 2, scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _WINDOW_SAY * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
