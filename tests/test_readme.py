@@ -18,16 +18,18 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.S)
 
 
-def test_the_python_example_runs(monkeypatch):
+def test_the_python_example_runs(monkeypatch, tmp_path):
     import matplotlib.pyplot as plt
 
-    monkeypatch.chdir(ROOT)
+    (tmp_path / "sample_images").symlink_to(ROOT / "sample_images")
+    monkeypatch.chdir(tmp_path)
     (example,) = blocks("python")
     names = {}
     exec(example, names)
     plt.close("all")
     assert names["labels"].dtype == np.int32 and set(np.unique(names["labels"])) == {1, 2, 3, 4, 5}
     assert set(np.unique(names["coarse"])) == {1, 2}
+    assert (tmp_path / "overlay.png").stat().st_size > 10_000
 
 
 def test_the_first_command_writes_what_is_promised(monkeypatch, tmp_path):
@@ -43,6 +45,18 @@ def test_the_first_command_writes_what_is_promised(monkeypatch, tmp_path):
     names = {path.name for path in tmp_path.iterdir()}
     promised = {"five_textures_labels.png", "five_textures_overlay.png", "five_textures_segments.csv"}
     assert names == promised
+
+
+def test_the_commands_for_an_own_photograph_write_pages_and_labels(monkeypatch, tmp_path):
+    from click.testing import CliRunner
+
+    from texseg.cli import main
+
+    (tmp_path / "my_photo.jpg").write_bytes((ROOT / "sample_images" / "cat.png").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    for line in blocks("sh")[1].splitlines():
+        assert CliRunner().invoke(main, shlex.split(line, comments=True)[1:]).exit_code == 0, line
+    assert {"my_photo_overlay.png", "my_photo_report.html"} <= {path.name for path in Path("out").iterdir()}
 
 
 @pytest.mark.parametrize("verb", ["fit", "name", "apply", "completion", "info", "report"])
