@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, Sh
 
 PARTS = ("toy", "iris", "topics", "bounds", "arrangement", "speed")
 TOPIC_PRIOR = 0.3
+TOPIC_PRIORS = (0.1, 0.2, 0.3, 0.4, 0.6)
 nmi = normalized_mutual_info_score
 
 
@@ -164,22 +166,32 @@ def completion(seen, hidden, probabilities):
     return float(np.exp(-logs.sum() / hidden.sum()))
 
 
-def fitted_m3(train, test, **options):
-    model, seconds = timed(lambda: FiniteM3(topic_prior=TOPIC_PRIOR, random_state=0, **options).fit(train))
+def fitted_m3(train, test, topic_prior=TOPIC_PRIOR, **options):
+    model, seconds = timed(lambda: FiniteM3(topic_prior=topic_prior, random_state=0, **options).fit(train))
     seen, hidden = halves_of(test)
-    K1 = model.n_components_[0]
     memberships = model.transform(seen) * np.repeat(model.weights_, model.n_components_)
     total = completion(seen, hidden, memberships @ model.components_)
-    note = f"omega {model.omega_:.2f} alpha {model.alpha_[0]:.3f} {model.alpha_[1]:.2f}" if K1 else ""
-    return model.perplexity(test), total, seconds, note
+    return model.perplexity(test), total, seconds, f"omega {model.omega_:.2f}"
 
 
-def fitted_lda(train, test, K, **priors):
+def fitted_lda(train, test, K=25, topic_prior=None):
     model, seconds = timed(
-        lambda: LatentDirichletAllocation(K, max_iter=50, random_state=0, **priors).fit(train)
+        lambda: LatentDirichletAllocation(
+            K, max_iter=50, topic_word_prior=topic_prior, random_state=0
+        ).fit(train)
     )
     topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
     return (*lda_scores(test, topics, np.full(K, model.doc_topic_prior_)), seconds, "")
+
+
+def with_chosen_prior(fit, train, test, **options):
+    """Choose the topic prior on every tenth training document, then fit all of them with it."""
+    held = np.arange(train.shape[0]) % 10 == 0
+    inner, left_out = sp.csr_array(train[~held]), sp.csr_array(train[held])
+    tried = [fit(inner, left_out, topic_prior=prior, **options) for prior in TOPIC_PRIORS]
+    best = TOPIC_PRIORS[int(np.argmin([bound for bound, *_ in tried]))]
+    bound, total, seconds, note = fit(train, test, topic_prior=best, **options)
+    return bound, total, seconds + sum(spent for *_, spent, _ in tried), f"{note} prior {best}".strip()
 
 
 def lda_scores(test, topics, alpha):
@@ -218,21 +230,19 @@ def fitted_hdp(train, test):
 def part_topics(args):
     print("\nTopics on cran: perplexity of new documents. bound: exp(-variational bound / words), topics at")
     print("their means; completion: half the words of each new document given the other half.")
-    print(f"Topic prior {TOPIC_PRIOR} unless said; folds split the documents.")
+    print(f"Topic prior {TOPIC_PRIOR} (same prior), or the best of {TOPIC_PRIORS} for a tenth of the")
+    print("training documents (prior chosen), or scikit-learn's own 1 / K. Folds split the documents.")
     methods = {
-        "FiniteM3 20 + 5": lambda a, b: fitted_m3(a, b, n_components=(20, 5)),
-        "FiniteM3 20 + 5, alpha 1/20 and 1 given": lambda a, b: fitted_m3(
-            a, b, n_components=(20, 5), alpha=(0.05, 1.0)
-        ),
-        "FiniteM3 20 + 1": lambda a, b: fitted_m3(a, b, n_components=(20, 1)),
-        "LDA 25, scikit-learn, 1/K": lambda a, b: fitted_lda(a, b, 25),
-        "LDA 25, scikit-learn, same prior": lambda a, b: fitted_lda(
-            a, b, 25, topic_word_prior=TOPIC_PRIOR
-        ),
-        "LDA 25, ours (omega 1), alpha fitted": lambda a, b: fitted_m3(a, b, n_components=(25, 1), omega=1.0),
-        "LDA 100, ours (omega 1), alpha fitted": lambda a, b: fitted_m3(
-            a, b, n_components=(100, 1), omega=1.0
-        ),
+        "FiniteM3 20 + 5": partial(fitted_m3, n_components=(20, 5)),
+        "FiniteM3 20 + 5, prior chosen": partial(with_chosen_prior, fitted_m3, n_components=(20, 5)),
+        "FiniteM3 20 + 5, symmetric alpha": partial(fitted_m3, n_components=(20, 5), alpha="symmetric"),
+        "FiniteM3 20 + 1": partial(fitted_m3, n_components=(20, 1)),
+        "LDA 25, scikit-learn": fitted_lda,
+        "LDA 25, scikit-learn, same prior": partial(fitted_lda, topic_prior=TOPIC_PRIOR),
+        "LDA 25, scikit-learn, prior chosen": partial(with_chosen_prior, fitted_lda),
+        "LDA 25, FiniteM3 with omega 1": partial(fitted_m3, n_components=(25, 1), omega=1.0),
+        "LDA 100, scikit-learn, same prior": partial(fitted_lda, K=100, topic_prior=TOPIC_PRIOR),
+        "LDA 100, FiniteM3 with omega 1": partial(fitted_m3, n_components=(100, 1), omega=1.0),
     }
     if importlib.util.find_spec("tomotopy"):
         methods["HDP, tomotopy"] = fitted_hdp

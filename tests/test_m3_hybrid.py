@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.models.m3 import HybridM3, OffsetGaussians, SharedGaussians
-from texseg.models.m3.hybrid import _fit_second, _Hybrid
+from texseg.models.m3.hybrid import _fit_second, _Hybrid, _sample_first
+from texseg.models.m3.seating import Sharing
 
 
 def arrangement(seed=0, N=150):
@@ -57,6 +58,39 @@ def test_fitting_the_second_side_raises_the_mean_likelihood(family):
     nudged = tuple(p * 1.05 for p in fitted.second)
     assert objective(fitted.z2, fitted.second) > objective(fitted.z2, nudged)
     assert fitted.shares.sum() == pytest.approx(1.0)
+
+
+def test_the_first_side_is_sampled_from_its_posterior_given_the_second():
+    """Geweke's joint-distribution test with a Chinese restaurant on the first side, the second side fixed."""
+    rng, n_chains, alpha = np.random.default_rng(2), 300, 1.3
+    family = OffsetGaussians(mean=[0.0], mean_covariance=[[4.0]]).prepare(np.zeros((2, 1)))
+    z2, second = np.array([0, 1, 0, 1, 1]), (np.array([[-1.0], [2.0]]), np.array([[[1.0]], [[2.0]]]))
+
+    def draw_data(state):
+        noise = rng.standard_normal((5, 1)) / second[1][z2][:, :, 0]
+        return state.first[0][state.z1] + second[0][z2] + noise
+
+    def summary(state, X):
+        counts, place = np.bincount(state.z1), state.first[0][state.z1][:, 0]
+        cross = (state.z1[:, None] == state.z1)[z2 == 0][:, z2 == 1].mean()
+        moments = place.mean(), (place**2).mean(), place @ z2, np.abs(X).mean()
+        return [len(counts), (counts**2).sum(), cross, *moments]
+
+    moved = []
+    for _ in range(n_chains):
+        z = [0]
+        for i in range(1, 5):
+            counts = np.append(np.bincount(z), alpha)
+            z.append(int(rng.choice(len(counts), p=counts / (i + alpha))))
+        state = _Hybrid(np.array(z), z2, family.draw_first(rng, max(z) + 1), second, np.full(2, 0.5))
+        X = draw_data(state)
+        before = summary(state, X)
+        for _ in range(5):
+            state = _sample_first(rng, X, state, family, Sharing(alpha, 0.0, 1.0, 0.0), 2)
+            X = draw_data(state)
+        moved.append(np.subtract(summary(state, X), before))
+    error = np.std(moved, axis=0, ddof=1) / np.sqrt(n_chains)
+    assert (np.abs(np.mean(moved, axis=0)) <= 3.5 * error).all()
 
 
 def test_one_component_on_the_finite_side_is_a_mixture_with_one_covariance():

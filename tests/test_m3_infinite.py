@@ -10,7 +10,8 @@ from scipy.stats import chisquare, multivariate_normal, wishart
 from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.models.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
-from texseg.models.m3.gibbs import State, first_state, next_weights, step, sweep
+from texseg.models.m3.families import take
+from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step, sweep
 from texseg.models.m3.samples import representative
 from texseg.models.m3.seating import (
     OMEGA_GRID,
@@ -18,6 +19,7 @@ from texseg.models.m3.seating import (
     ExchangeableSeats,
     Sharing,
     Sticks,
+    draw_omega,
     draw_sticks,
     stick_concentrations,
 )
@@ -251,7 +253,12 @@ def pick(rng, sticks, gamma):
             return len(sticks) - 1
 
 
-def draw_prior(rng, N, sharing):
+OFFSETS = OffsetGaussians(
+    mean=[0.0], mean_covariance=[[4.0]], offset_covariance=[[2.0]], degrees=8, scale=[[6.0]]
+).prepare(np.zeros((2, 1)))
+
+
+def draw_prior(rng, N, sharing, family):
     """Memberships, sticks and parameters from the exchangeable prior (or one Dirichlet process)."""
     if sharing.omega == 1:
         z = [0]
@@ -272,47 +279,76 @@ def draw_prior(rng, N, sharing):
         kept = [np.array(lengths[s])[used[s][0]] for s in (0, 1)]
         sticks = Sticks(*(np.append(k, 1.0 - k.sum()) for k in kept))
         z1, z2 = used[0][1], used[1][1]
-    first, second = FAMILY.draw_first(rng, z1.max() + 1), FAMILY.draw_second(rng, z2.max() + 1)
+    first, second = family.draw_first(rng, z1.max() + 1), family.draw_second(rng, z2.max() + 1)
     return State(z1, z2, first, second, sharing, sticks)
 
 
 def draw_data(rng, state):
-    noise = rng.standard_normal((len(state.z1), 1)) / state.second[0][state.z2][:, :, 0]
-    return state.first[0][state.z1] + noise
+    """One column; an offset is there if the second side has two parameters."""
+    *offsets, whiteners = state.second
+    centres = state.first[0][state.z1] + sum(offset[state.z2] for offset in offsets)
+    return centres + rng.standard_normal((len(state.z1), 1)) / whiteners[state.z2][:, :, 0]
 
 
 def summary(state, X):
     n1, n2 = np.bincount(state.z1), np.bincount(state.z2)
-    place, precision = state.first[0][state.z1], np.log(state.second[0][state.z2])
+    place, second = state.first[0][state.z1][:, 0], [p[state.z2].ravel() for p in state.second]
+    second[-1] = np.log(second[-1])
     pairs = len(np.unique(state.z1 * 100 + state.z2))
-    return [
+    values = [
         len(n1), len(n2), pairs, (n1**2).sum(), (n2**2).sum(), (n1 == 1).sum(), (n2 == 1).sum(),
-        place.mean(), (place**2).mean(), precision.mean(), (precision**2).mean(), np.abs(X).mean(),
-        (place * precision[:, :, 0]).mean(), state.sharing.omega,
+        place.mean(), (place**2).mean(), np.abs(X).mean(), state.sharing.omega,
     ]  # fmt: skip
+    for parameter in second:
+        values += [parameter.mean(), (parameter**2).mean(), (place * parameter).mean()]
+    return [*values, (second[0] * second[-1]).mean()]
 
 
-@pytest.mark.parametrize("omega", [1.0, None])
-def test_geweke_joint_distribution(omega):
+@pytest.mark.parametrize(("omega", "family"), [(1.0, FAMILY), (None, FAMILY), (None, OFFSETS)])
+def test_geweke_joint_distribution(omega, family):
     """(Data | state, state | data) in turn leave the joint law as it is (Geweke 2004).
 
     Many short chains start from exact draws, so that before and after differ by independent amounts with
     mean zero.
     """
-    rng, n_chains, n_points = np.random.default_rng(5), 500, 5
+    rng, n_chains, n_points = np.random.default_rng(5), 300, 5
     moved = []
     for _ in range(n_chains):
         sharing = halves(1.3, float(rng.choice(OMEGA_GRID)) if omega is None else omega)
-        state = draw_prior(rng, n_points, sharing)
+        state = draw_prior(rng, n_points, sharing, family)
         X = draw_data(rng, state)
         before = summary(state, X)
         for _ in range(5):
-            state = step(rng, X, state, FAMILY, 2, learn_omega=omega is None)
+            state = step(rng, X, state, family, 2, learn_omega=omega is None)
             X = draw_data(rng, state)
         moved.append(np.subtract(summary(state, X), before))
     moved = np.array(moved)
     error = moved.std(axis=0, ddof=1) / np.sqrt(n_chains)
     assert (np.abs(moved.mean(axis=0)) <= 3.5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("prior", ["exchangeable", "eq6"])
+def test_names_of_components_do_not_matter(prior):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 1))
+    z1, z2 = np.array([0, 0, 1, 2, 2, 3, 1, 0]), np.array([0, 1, 1, 0, 2, 2, 0, 1])
+    state = first_state(rng, X, (z1, z2), FAMILY, halves(1.5, 0.4), prior == "exchangeable")
+    order1, order2 = np.array([2, 0, 3, 1]), np.array([1, 2, 0])
+    sticks = state.sticks
+    if sticks is not None:
+        sticks = Sticks(sticks.first[[*order1, 4]], sticks.second[[*order2, 3]])
+    renamed = state._replace(
+        z1=np.argsort(order1)[z1], z2=np.argsort(order2)[z2], first=take(state.first, order1),
+        second=take(state.second, order2), sticks=sticks,
+    )  # fmt: skip
+    expected = next_weights(state)[np.ix_([*order1, 4], [*order2, 3])]
+    np.testing.assert_allclose(next_weights(renamed), expected)
+    assert log_likelihood(X, renamed, FAMILY) == pytest.approx(log_likelihood(X, state, FAMILY))
+    if sticks is not None:
+        one, other = (
+            draw_omega(np.random.default_rng(1), s.sharing, s.z1, s.z2, s.sticks) for s in (state, renamed)
+        )
+        assert one == other
 
 
 def test_exchangeable_weights_are_the_urn():

@@ -66,7 +66,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         "switch" treats the two parts of Eq. 7 as a latent choice: closed updates, and the tightest bound.
         "pairs" is the paper's mean field with an exact M-step by EM, "penalty" the same with the penalties
         and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work.
-    warm_up : int, default=40
+    warm_up : int, default=10
         First iterations, which estimate the topics alone; omega and alpha wait at their starts.
     max_iter : int, default=100
         Iterations in all.
@@ -116,7 +116,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         alpha: str | float | tuple[float, float] = "asymmetric",
         topic_prior: float = 0.3,
         algorithm: str = "switch",
-        warm_up: int = 40,
+        warm_up: int = 10,
         max_iter: int = 100,
         tol: float = 1e-5,
         max_doc_iter: int = 15,
