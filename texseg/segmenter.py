@@ -55,6 +55,7 @@ _COSTS = {
     "clusters": 0.4,
     "boundaries": 0.15,
 }
+_COST_OF_OTHER_MODELS = 3.0
 _LEVEL_COSTS = (0.15, 0.02, 0.25)  # of the annealing: the coarsest level, others on tables, those below
 
 
@@ -378,7 +379,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if self.model != "acm":
             phases.remove("starts")
         if self.preset != "plain":
-            return {phase: _COSTS[phase] for phase in phases}
+            slower = {} if self.model == "acm" else {"clusters": _COST_OF_OTHER_MODELS}
+            return {phase: _COSTS[phase] for phase in phases} | slower
         levels = _annealing_levels(settings)
         first, tables, pixels = _LEVEL_COSTS
         costs = [first] + [tables if settings.coarsest >> i >= 8 else pixels for i in range(1, len(levels))]
