@@ -3,7 +3,7 @@
 import copy
 import io
 import pickle
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from ipykernel.iostream import OutStream
 from sklearn.base import clone
 
 from texseg import TextureSegmenter, segment
+from texseg.cli import main
 from texseg.progress import Progress, ProgressBar
 
 ROWS, COLUMNS = np.mgrid[:64, :96]
@@ -161,6 +162,35 @@ def test_a_batch_counts_images_and_tells_the_phase_and_the_time_left():
     assert "1/4 images:  25%|" in text
     assert "1/4 images, clusters:  38%|" in text
     assert "[01:00<01:40]" in text
+
+
+def run_on_two_images(folder, *options):
+    """Standard error of the command on a folder, seen on a terminal, and the lines it prints."""
+    for name, image in (("a.npy", IMAGE), ("b.npy", IMAGE.T)):
+        np.save(folder / name, image)
+    with redirect_stderr(Terminal()) as terminal, redirect_stdout(io.StringIO()) as printed:
+        with pytest.raises(SystemExit) as end:
+            main(["segment", str(folder), "-k", "2", "-o", str(folder / "out"), *options])
+    assert end.value.code == 0
+    return terminal.getvalue(), printed.getvalue().splitlines()
+
+
+def test_the_command_counts_images_and_tells_phases(tmp_path):
+    text, printed = run_on_two_images(tmp_path)
+    assert_shown(
+        text, ["0/2 images:   0%", *(f"0/2 images, {phase}" for phase in PHASES), "1/2 images:  50%"]
+    )
+    assert_shown(text, [*(f"1/2 images, {phase}" for phase in PHASES), "2/2 images: 100%"])
+    assert printed[-1] == "2 done, 0 failed" and len(printed) == 3
+
+
+def test_the_command_shows_the_fit_of_a_shared_model_and_then_counts(tmp_path):
+    text, _ = run_on_two_images(tmp_path, "--shared")
+    assert_shown(text, ["filters 1/12", "clusters", "boundaries 1/2", "0/2 images", "1/2 images:  50%"])
+
+
+def test_the_command_is_quiet_when_asked(tmp_path):
+    assert run_on_two_images(tmp_path, "--quiet") == ("", [])
 
 
 @pytest.mark.parametrize(("stream", "hidden"), [(io.StringIO(), False), (Terminal(), True)])
