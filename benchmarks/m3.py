@@ -30,7 +30,7 @@ from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, Sh
 
 PARTS = ("toy", "iris", "topics", "bounds", "arrangement", "speed")
 TOPIC_PRIOR = 0.3
-TOPIC_PRIORS = (0.1, 0.2, 0.3, 0.4, 0.6)
+TOPIC_PRIORS = (0.1, 0.2, 0.3, 0.5)
 nmi = normalized_mutual_info_score
 
 
@@ -242,7 +242,6 @@ def part_topics(args):
         "LDA 25, scikit-learn, prior chosen": partial(with_chosen_prior, fitted_lda),
         "LDA 25, FiniteM3 with omega 1": partial(fitted_m3, n_components=(25, 1), omega=1.0),
         "LDA 100, scikit-learn, same prior": partial(fitted_lda, K=100, topic_prior=TOPIC_PRIOR),
-        "LDA 100, FiniteM3 with omega 1": partial(fitted_m3, n_components=(100, 1), omega=1.0),
     }
     if importlib.util.find_spec("tomotopy"):
         methods["HDP, tomotopy"] = fitted_hdp

@@ -12,7 +12,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from texseg.models.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
 from texseg.models.m3.families import take
 from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step, sweep
-from texseg.models.m3.samples import representative
+from texseg.models.m3.samples import representative, waic
 from texseg.models.m3.seating import (
     OMEGA_GRID,
     Eq6Seats,
@@ -462,6 +462,38 @@ def test_density_has_integral_one(options):
     assert model.score(X) == pytest.approx(model.score_samples(X).mean())
 
 
+def test_of_several_runs_the_best_by_watanabes_criterion_stays():
+    """Two kinds of spread at one place: a start with one covariance and one with many, told apart by hand."""
+    X = crosses(N=60)[0]
+    settings = {"n_sweeps": 30, "burn_in": 20, "thin": 2, "n_start": 4}
+    several = InfiniteM3(n_init=3, random_state=5, **settings).fit(X)
+    assert len(several.samples_) == 5
+    assert several.n_iter_ == len(several.history_.omega) == 30
+    criteria = []
+    for n_init in (1, 2, 3):
+        model = InfiniteM3(n_init=n_init, random_state=5, **settings).fit(X)
+        criteria.append(waic(X, model.samples_, model.family_))
+    assert criteria == sorted(criteria)
+    assert criteria[0] < criteria[2] == waic(X, several.samples_, several.family_)
+
+
+def test_watanabes_criterion_in_loops():
+    X = crosses(N=12)[0]
+    model = InfiniteM3(n_sweeps=20, burn_in=10, thin=3, random_state=0).fit(X)
+    total = 0.0
+    for x in X:
+        densities = []
+        for sample in model.samples_:
+            density = 0.0
+            for c, d in np.ndindex(sample.weights.shape):
+                covariance = np.linalg.inv(sample.second[0][d].T @ sample.second[0][d])
+                density += sample.weights[c, d] * multivariate_normal(sample.first[0][c], covariance).pdf(x)
+            densities.append(density)
+        total += np.log(np.mean(densities)) - np.var(np.log(densities), ddof=1)
+    assert waic(X, model.samples_, model.family_) == pytest.approx(total)
+    assert np.isfinite(waic(X, model.samples_[:1], model.family_))
+
+
 def test_omega_one_ties_both_memberships():
     X = crosses(N=40)[0]
     for prior in ("eq6", "exchangeable"):
@@ -480,7 +512,7 @@ def test_one_point(options):
 def test_far_outliers_do_not_underflow():
     X = np.concatenate([np.random.default_rng(0).normal(0, 0.01, (40, 1)), [[1e4]]])
     for omega in (0.5, 1.0):
-        model = InfiniteM3(omega=omega, n_sweeps=20, burn_in=10, random_state=0).fit(X)
+        model = InfiniteM3(omega=omega, n_sweeps=60, burn_in=20, thin=2, random_state=0).fit(X)
         assert model.labels_[-1] not in model.labels_[:-1]
 
 
@@ -512,6 +544,7 @@ def test_representative_is_the_least_binder_loss():
         ({"prior": "crp"}, "prior of InfiniteM3 must be one of exchangeable, eq6, got 'crp'"),
         ({"burn_in": 200}, "burn_in of InfiniteM3 must lie in 0 ... n_sweeps - 1 = 199, got 200"),
         ({"thin": 0}, "thin of InfiniteM3 must be at least 1, got 0"),
+        ({"n_init": 0}, "n_init of InfiniteM3 must be at least 1, got 0"),
         ({"n_sweeps": 0}, "n_sweeps of InfiniteM3 must be at least 1, got 0"),
         ({"family": SharedGaussians(degrees=0.5)}, "degrees of SharedGaussians must exceed 1"),
         ({"family": SharedGaussians(mean=[1.0])}, r"mean of SharedGaussians must have shape \(2,\)"),

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from texseg.models.m3.families import Family, Params, SharedGaussians, concatenate
 from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step
 from texseg.models.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
-from texseg.models.m3.samples import Sample
+from texseg.models.m3.samples import Sample, waic
 from texseg.models.m3.seating import Sharing
 
 __all__ = ["InfiniteM3", "Trace"]
@@ -40,6 +39,11 @@ class Trace(NamedTuple):
     """Pairs of components in use, (n_sweeps,)."""
     omega: Array
     """Sharing parameter, (n_sweeps,)."""
+
+
+class _Run(NamedTuple):
+    samples: list[Sample]
+    trace: Trace
 
 
 class InfiniteM3(SampledM3):
@@ -73,8 +77,12 @@ class InfiniteM3(SampledM3):
     n_auxiliary : int, default=2
         Unborn components of each side that every point is offered.
     n_start : int, default=10
-        Number of k-means clusters to begin with, as components of the first side; all points begin in one
-        component of the second (for ``omega = 1``, in the same one as on the first).
+        Number of k-means clusters to begin with, as components of the first side.
+    n_init : int, default=2
+        Runs, of which the one with the best estimate of the density of new points (Watanabe's criterion)
+        stays. On the second side, the first begins with one component, the second with the clusters of the
+        first side, and so on in turn (with ``omega = 1``, all with these clusters): few runs find their way
+        from many means with one covariance to fewer means with several, or back.
     random_state : int, RandomState or None
 
     Attributes
@@ -96,7 +104,7 @@ class InfiniteM3(SampledM3):
     family_ : Family
         With all prior settings resolved.
     n_iter_ : int
-        Sweeps done.
+        Sweeps of a run.
     n_features_in_ : int
 
     Notes
@@ -134,6 +142,7 @@ class InfiniteM3(SampledM3):
         thin: int = 5,
         n_auxiliary: int = 2,
         n_start: int = 10,
+        n_init: int = 2,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.family = family
@@ -147,6 +156,7 @@ class InfiniteM3(SampledM3):
         self.thin = thin
         self.n_auxiliary = n_auxiliary
         self.n_start = n_start
+        self.n_init = n_init
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> InfiniteM3:
@@ -165,27 +175,32 @@ class InfiniteM3(SampledM3):
         X = validate_data(self, X, dtype=np.float64)
         family = (SharedGaussians() if self.family is None else self.family).prepare(X)
         rng = generator(self.random_state)
-        states = list(self._iterate(rng, X, family, sharing))
+        runs = [self._run(rng, X, family, sharing, number) for number in range(self.n_init)]
+        best = 0
+        if self.n_init > 1:
+            best = int(np.argmax([waic(X, run.samples, family) for run in runs]))
         self.family_ = family
-        self.history_ = _trace(X, states, family)
-        self.samples_ = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
+        self.samples_, self.history_ = runs[best]
         self._describe()
-        self.n_iter_ = len(states)
+        self.n_iter_ = len(self.history_.omega)
         return self
 
-    def _iterate(
-        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing
-    ) -> Iterator[State]:
-        """Yield the state after every sweep."""
+    def _run(
+        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
+    ) -> _Run:
+        """Sample once, from the start that belongs to the number of the run."""
         start = start_labels(family.invariant(X), self.n_start, rng)
-        second = start if sharing.omega == 1 else np.zeros_like(start)
+        second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
         state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")
+        states = []
         for _ in range(self.n_sweeps):
             state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
-            yield state
+            states.append(state)
+        samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
+        return _Run(samples, _trace(X, states, family))
 
     def _check_parameters(self) -> Sharing:
-        check_sampling(self, ("n_auxiliary", "n_start", "thin"))
+        check_sampling(self, ("n_auxiliary", "n_start", "n_init", "thin"))
         check_alpha(self)
         if self.prior not in _PRIORS:
             raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")

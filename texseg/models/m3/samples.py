@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from texseg.models.m3.families import Family, Params
 from texseg.models.m3.gibbs import pair_logs
 
-__all__ = ["Sample", "coclustering", "density", "pair_scores", "representative"]
+__all__ = ["Sample", "coclustering", "density", "pair_scores", "representative", "waic"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -78,6 +78,21 @@ def pair_scores(X: Array, first: Params, second: Params, weights: Array, family:
 
 def density(X: Array, samples: Sequence[Sample], family: Family) -> Array:
     """Log of the predictive density, averaged over the samples (Section 5.1 of [1]), (N,)."""
+    return logsumexp(_log_densities(X, samples, family), axis=0) - np.log(len(samples))
+
+
+def waic(X: Array, samples: Sequence[Sample], family: Family) -> float:
+    """Estimate the log-density of as many new points by Watanabe's criterion (2010), in nats.
+
+    From the log of the mean density of every training point its variance over the samples is taken away.
+    """
+    logs = _log_densities(X, samples, family)
+    means = logsumexp(logs, axis=0) - np.log(len(samples))
+    return float((means - logs.var(axis=0, ddof=min(1, len(samples) - 1))).sum())
+
+
+def _log_densities(X: Array, samples: Sequence[Sample], family: Family) -> Array:
+    """Log-density of every point under every sample, (samples, N)."""
     logs = np.empty((len(samples), len(X)))
     for out, sample in zip(logs, samples, strict=True):
         rows = max(1, _BLOCK // sample.weights.size)
@@ -86,4 +101,4 @@ def density(X: Array, samples: Sequence[Sample], family: Family) -> Array:
             out[part] = logsumexp(
                 pair_scores(X[part], sample.first, sample.second, sample.weights, family), axis=(1, 2)
             )
-    return logsumexp(logs, axis=0) - np.log(len(samples))
+    return logs

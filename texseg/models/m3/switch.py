@@ -110,7 +110,7 @@ class Switch(NamedTuple):
 def _mix(words: Words, gamma: Array, table: Array, K1: int) -> tuple[Array, Array]:
     """Geometric memberships (D, K1 + K2) and what they make of each occurring word (nnz,)."""
     memberships = np.exp(expected_log_memberships(gamma, K1))
-    return memberships, np.einsum("ek,ek->e", memberships[words.rows], table[words.counts.indices])
+    return memberships, words.mixed(memberships, table)
 
 
 def _ratio(words: Words, mixture: Array) -> sp.csr_array:
