@@ -18,13 +18,25 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from texseg.models.m3.gaussian import (
+    draw_by_precision,
+    draw_normal,
+    draw_places,
+    draw_posterior_whiteners,
+    draw_whiteners,
+    fit_whiteners,
+    gaussian_logs,
+    inverse,
+    inverse_root,
+    pair_sums,
+    precisions_of,
+)
+
 __all__ = ["Components", "Family", "OffsetGaussians", "Params", "SharedGaussians", "concatenate", "take"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 Params = tuple[Array, ...]
-
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Components(Protocol):
@@ -135,32 +147,32 @@ class SharedGaussians:
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Means, (size, D)."""
-        return (_draw_normal(rng, self.mean, self.mean_covariance, size),)
+        return (draw_normal(rng, self.mean, self.mean_covariance, size),)
 
     def draw_second(self, rng: np.random.Generator, size: int) -> Params:
         """Whiteners, (size, D, D)."""
-        return (_draw_whiteners(rng, self.degrees, _inverse_root(self.scale), size),)
+        return (draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),)
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """See `Family`."""
-        return _gaussian_logs(X, first[0], second[0])
+        return gaussian_logs(X, first[0], second[0])
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
     ) -> Params:
         """See `Family`."""
-        return (_draw_places(rng, X, z1, z2, size, second[0], self.mean, self.mean_covariance),)
+        return (draw_places(rng, X, z1, z2, size, second[0], self.mean, self.mean_covariance),)
 
     def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """See `Family`."""
         residuals = X - first[0][z1]
-        return (_draw_posterior_whiteners(rng, residuals, z2, len(second[0]), self.degrees, self.scale),)
+        return (draw_posterior_whiteners(rng, residuals, z2, len(second[0]), self.degrees, self.scale),)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
         """Take the modes of the covariances given the residuals; see `Family`."""
-        return (_fit_whiteners(X - first[0][z1], z2, len(second[0]), self.degrees, self.scale),)
+        return (fit_whiteners(X - first[0][z1], z2, len(second[0]), self.degrees, self.scale),)
 
 
 @dataclass(frozen=True)
@@ -227,20 +239,20 @@ class OffsetGaussians:
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Places, (size, D)."""
-        return (_draw_normal(rng, self.mean, self.mean_covariance, size),)
+        return (draw_normal(rng, self.mean, self.mean_covariance, size),)
 
     def draw_second(self, rng: np.random.Generator, size: int) -> Params:
         """Offsets, (size, R), and whiteners, (size, D, D)."""
         zero = np.zeros(len(np.asarray(self.offset_covariance)))
         return (
-            _draw_normal(rng, zero, self.offset_covariance, size),
-            _draw_whiteners(rng, self.degrees, _inverse_root(self.scale), size),
+            draw_normal(rng, zero, self.offset_covariance, size),
+            draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),
         )
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """See `Family`."""
         shifts = second[0] @ np.asarray(self.directions).T
-        return _gaussian_logs(X, first[0], second[1], shifts)
+        return gaussian_logs(X, first[0], second[1], shifts)
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
@@ -248,7 +260,7 @@ class OffsetGaussians:
         """See `Family`."""
         offsets, whiteners = second
         remaining = X - (offsets @ np.asarray(self.directions).T)[z2]
-        return (_draw_places(rng, remaining, z1, z2, size, whiteners, self.mean, self.mean_covariance),)
+        return (draw_places(rng, remaining, z1, z2, size, whiteners, self.mean, self.mean_covariance),)
 
     def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
@@ -256,143 +268,26 @@ class OffsetGaussians:
         """Draw offsets given covariances, then covariances given offsets; see `Family`."""
         B, K2 = np.asarray(self.directions), len(second[1])
         remaining = X - first[0][z1]
-        offsets = _draw_by_precision(rng, *self._offset_normal(remaining, z2, _precisions(second[1])))
+        offsets = draw_by_precision(rng, *self._offset_normal(remaining, z2, precisions_of(second[1])))
         residuals = remaining - (offsets @ B.T)[z2]
-        return offsets, _draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
+        return offsets, draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
         """Take the modes of offsets, then of covariances; neither lowers the posterior; see `Family`."""
         B, K2 = np.asarray(self.directions), len(second[1])
         remaining = X - first[0][z1]
-        posterior, pull = self._offset_normal(remaining, z2, _precisions(second[1]))
+        posterior, pull = self._offset_normal(remaining, z2, precisions_of(second[1]))
         offsets = np.asarray(np.linalg.solve(posterior, pull[..., None])[..., 0], dtype=float)
         residuals = remaining - (offsets @ B.T)[z2]
-        return offsets, _fit_whiteners(residuals, z2, K2, self.degrees, self.scale)
+        return offsets, fit_whiteners(residuals, z2, K2, self.degrees, self.scale)
 
     def _offset_normal(self, remaining: Array, z2: Labels, precisions: Array) -> tuple[Array, Array]:
         """Precision and precision-weighted mean of each offset's normal posterior."""
         B = np.asarray(self.directions)
-        counts, sums = _pair_sums(remaining, np.zeros_like(z2), z2, 1, len(precisions))
+        counts, sums = pair_sums(remaining, np.zeros_like(z2), z2, 1, len(precisions))
         seen = B.T @ precisions
-        posterior = _inverse(self.offset_covariance) + counts[0][:, None, None] * (seen @ B)
+        posterior = inverse(self.offset_covariance) + counts[0][:, None, None] * (seen @ B)
         return posterior, (seen @ sums[0][:, :, None])[..., 0]
-
-
-def _gaussian_logs(X: Array, centres: Array, whiteners: Array, shifts: Array | None = None) -> Array:
-    """Log-density of X (N, D) round centres (., K1, D) plus shifts (., K2, D), shape (N, K1, K2)."""
-    D = X.shape[-1]
-    white = _whiten(whiteners, X[:, None, :])
-    if shifts is not None:
-        white = white - np.einsum("bjxy,bjy->bjx", whiteners, shifts)[:, None]
-    middle = _whiten(whiteners, centres)
-    squares = np.zeros(np.broadcast_shapes(white.shape[:-1], middle.shape[:-1]))
-    for x in range(D):
-        squares += (white[..., x] - middle[..., x]) ** 2
-    log_det = np.log(np.diagonal(whiteners, axis1=-2, axis2=-1)).sum(axis=-1)
-    return log_det[:, None, :] - 0.5 * (squares + D * _LOG_2PI)
-
-
-def _whiten(whiteners: Array, vectors: Array) -> Array:
-    """Multiply vectors (n, K, D) by whiteners (1 or n, K2, D, D), to (n, K, K2, D)."""
-    K2, D = whiteners.shape[1:3]
-    if len(whiteners) == 1:
-        return (vectors @ whiteners.reshape(K2 * D, D).T).reshape(*vectors.shape[:2], K2, D)
-    terms = [whiteners[:, None, :, :, y] * vectors[:, :, None, None, y] for y in range(D)]
-    return np.sum(terms, axis=0)
-
-
-def _precisions(whiteners: Array) -> Array:
-    return np.swapaxes(whiteners, -1, -2) @ whiteners
-
-
-def _pair_sums(X: Array, z1: Labels, z2: Labels, K1: int, K2: int) -> tuple[Array, Array]:
-    """Count (K1, K2) and add up (K1, K2, D) the points of every pair."""
-    cell = z1 * K2 + z2
-    counts = np.bincount(cell, minlength=K1 * K2).astype(float)
-    sums = np.stack([np.bincount(cell, column, K1 * K2) for column in X.T], axis=-1).astype(float)
-    return counts.reshape(K1, K2), sums.reshape(K1, K2, -1)
-
-
-def _scatters(residuals: Array, z2: Labels, K2: int) -> tuple[Array, Array]:
-    """Compute number (K2,) and scatter matrix (K2, D, D) of the residuals of each component."""
-    groups = [residuals[z2 == d] for d in range(K2)]
-    return np.array([len(g) for g in groups], float), np.stack([g.T @ g for g in groups])
-
-
-def _draw_places(
-    rng: np.random.Generator,
-    X: Array,
-    z1: Labels,
-    z2: Labels,
-    K1: int,
-    whiteners: Array,
-    mean: ArrayLike | None,
-    covariance: ArrayLike | None,
-) -> Array:
-    """Draw the Gaussian means of the first side, whose points have covariances of the second, (K1, D)."""
-    precisions = _precisions(whiteners)
-    counts, sums = _pair_sums(X, z1, z2, K1, len(whiteners))
-    prior = _inverse(covariance)
-    posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
-    pull = prior @ np.asarray(mean) + np.einsum("dxy,cdy->cx", precisions, sums)
-    return _draw_by_precision(rng, posterior, pull)
-
-
-def _draw_posterior_whiteners(
-    rng: np.random.Generator, residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike
-) -> Array:
-    counts, scatters = _scatters(residuals, z2, K2)
-    assert degrees is not None
-    return np.concatenate(
-        [
-            _draw_whiteners(rng, degrees + count, _inverse_root(np.asarray(scale) + scatter), 1)
-            for count, scatter in zip(counts, scatters, strict=True)
-        ]
-    )
-
-
-def _fit_whiteners(
-    residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike
-) -> Array:
-    """Mode of each covariance under the inverse Wishart prior, as a whitener."""
-    counts, scatters = _scatters(residuals, z2, K2)
-    assert degrees is not None
-    D = residuals.shape[1]
-    modes = (np.asarray(scale) + scatters) / (degrees + D + 1 + counts)[:, None, None]
-    return np.swapaxes(np.stack([_inverse_root(mode) for mode in modes]), -1, -2)
-
-
-def _inverse_root(matrix: ArrayLike | None) -> Array:
-    """Lower triangular C with ``C @ C.T = inv(matrix)``."""
-    return np.asarray(np.linalg.cholesky(_inverse(matrix)), dtype=float)
-
-
-def _inverse(matrix: ArrayLike | None) -> Array:
-    return np.asarray(np.linalg.inv(np.asarray(matrix, dtype=float)), dtype=float)
-
-
-def _draw_whiteners(rng: np.random.Generator, degrees: float | None, root: Array, size: int) -> Array:
-    """Draw W with ``W.T @ W`` Wishart of scale ``root @ root.T`` (Bartlett), (size, D, D)."""
-    D = len(root)
-    assert degrees is not None
-    A = np.tril(rng.standard_normal((size, D, D)), -1)
-    A[:, np.arange(D), np.arange(D)] = np.sqrt(rng.chisquare(degrees - np.arange(D), (size, D)))
-    return np.swapaxes(root @ A, -1, -2)
-
-
-def _draw_normal(
-    rng: np.random.Generator, mean: ArrayLike | None, covariance: ArrayLike | None, size: int
-) -> Array:
-    root = np.linalg.cholesky(np.asarray(covariance))
-    return np.asarray(mean) + rng.standard_normal((size, len(root))) @ root.T
-
-
-def _draw_by_precision(rng: np.random.Generator, precision: Array, pull: Array) -> Array:
-    """Draw from N(inv(precision) pull, inv(precision)), batched over the first axis."""
-    root = np.linalg.cholesky(precision)
-    noise = rng.standard_normal(pull.shape)[..., None]
-    centre = np.linalg.solve(precision, pull[..., None])
-    return (centre + np.linalg.solve(np.swapaxes(root, -1, -2), noise))[..., 0]
 
 
 def _moments(X: Array) -> tuple[Array, Array]:

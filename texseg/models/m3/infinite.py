@@ -81,8 +81,8 @@ class InfiniteM3(SampledM3):
     n_init : int, default=2
         Runs, of which the one with the best estimate of the density of new points (Watanabe's criterion)
         stays. On the second side, the first begins with one component, the second with the clusters of the
-        first side, and so on in turn (with ``omega = 1``, all with these clusters): few runs find their way
-        from many means with one covariance to fewer means with several, or back.
+        first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely finds
+        its way from many means with one covariance to fewer means with several, or back.
     random_state : int, RandomState or None
 
     Attributes
@@ -101,6 +101,7 @@ class InfiniteM3(SampledM3):
     samples_ : list of Sample
         All kept samples.
     history_ : Trace
+        Of the run that stays, burn-in included.
     family_ : Family
         With all prior settings resolved.
     n_iter_ : int

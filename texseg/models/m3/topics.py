@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from texseg.models.m3.dirichlet import divergence, expected_log
 
-__all__ = ["Array", "Expectation", "Inference", "Topics", "Words", "normalise_rows", "omega_from"]
+__all__ = [
+    "Array",
+    "Expectation",
+    "Inference",
+    "Topics",
+    "Words",
+    "expected_log_memberships",
+    "membership_divergence",
+    "normalise_rows",
+    "omega_from",
+]
 
 Array = NDArray[np.float64]
 
