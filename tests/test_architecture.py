@@ -18,7 +18,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari batch scene outputs inputs info classes
     report plot
-    segmenter search hierarchy selection textures presets starts boundary
+    segmenter search hierarchy selection textures refine composites presets starts boundary
     models anneal posteriors pyramid counts
     features channels patches quantize gabor
     modelfile metrics synth io progress

@@ -40,7 +40,10 @@ def assert_shown(text, phases):
     [
         ({"n_segments": 2}, PHASES),
         ({}, [*PHASES[:2], "number", *PHASES[2:]]),
-        ({"n_segments": 2, "preset": "accurate"}, [*PHASES[:2], "number", *PHASES[2:]]),
+        (
+            {"n_segments": 2, "preset": "accurate"},
+            [*PHASES[:2], "number", *PHASES[2:-1], "borders", PHASES[-1]],
+        ),
         ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "starts"]),
     ],
 )

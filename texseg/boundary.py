@@ -17,7 +17,7 @@ from skimage.measure import label as connected_components
 from texseg.posteriors import soft_max_over
 from texseg.pyramid import CellGrid
 
-__all__ = ["dissolve_specks", "merge_small", "pixel_posteriors", "pixel_scores"]
+__all__ = ["dissolve_specks", "merge_small", "pixel_posteriors", "pixel_scores", "settle"]
 
 Floats = NDArray[np.floating]
 
@@ -115,13 +115,37 @@ def pixel_posteriors(
     float32 array of shape (K, H, W)
         Sums to one over K.
     """
-    K, H, W = scores.shape
+    K = len(scores)
     if smoothness <= 0:
         return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.ascontiguousarray(grid.to_pixels(cell_posteriors).transpose(2, 0, 1))
     band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
+    settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
+    return posteriors
+
+
+def settle(
+    posteriors: Floats,
+    local: Floats,
+    band: NDArray[np.intp],
+    smoothness: float = 1.0,
+    sigma: float = 8.0,
+    mask: NDArray[np.bool_] | None = None,
+) -> None:
+    """Bring pixels to the mean field of a Potts model, in place; all others stay as they are.
+
+    Parameters
+    ----------
+    posteriors : float32 array of shape (K, H, W), C-contiguous
+    local : float32 array of shape (K, n)
+        Log-likelihoods of the pixels to be settled.
+    band : int array of shape (n,)
+        Their flat indices.
+    smoothness, sigma, mask
+        See :func:`pixel_posteriors`.
+    """
+    K, H, W = posteriors.shape
     flat = posteriors.reshape(K, -1)
-    local = scores.reshape(K, -1)[:, band]
     small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
     for strength, n_sweeps in _SWEEPS if len(band) else ():
         for _ in range(n_sweeps):
@@ -133,7 +157,6 @@ def pixel_posteriors(
                 field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
                 logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
             flat[:, band] = soft_max_over(logits)
-    return posteriors
 
 
 def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:

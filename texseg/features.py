@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from texseg.gabor import GaborBank
 from texseg.patches import learn_codebook, words
 from texseg.quantize import Range, quantize, robust_range
 
-__all__ = ["Features", "encode", "learn_features"]
+__all__ = ["Features", "bins_of", "encode", "learn_features"]
 
 _VALUE_BINS = 14  # of plain values: a slow change of light moves them by a bin or two, not by ten
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
@@ -137,11 +137,15 @@ def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
     array([5, 6, 7, 8, 9, 9], dtype=uint8)
     """
     f = features
-    stream = responses(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight)
+    return bins_of(responses(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight), f)
+
+
+def bins_of(channels: Iterable[Channel], features: Features) -> NDArray[np.uint8]:
+    """Bins, uint8 (C, H, W), of the channels that :attr:`Features.names` lists, in that order."""
     return np.stack(
         [
             _to_bins(channel, range_, features.codebook, features.n_bins)
-            for channel, range_ in zip(stream, features.ranges, strict=True)
+            for channel, range_ in zip(channels, features.ranges, strict=True)
         ]
     )
 

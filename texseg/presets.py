@@ -46,6 +46,8 @@ class Settings:
     potts: PottsSettings = PottsSettings()
     boundary_sigma: float = 6.0
     """Standard deviation of the Gaussian neighbourhood of pixels."""
+    learns_borders: bool = False
+    """Also learn from composites of the segments what their borders look like, see `texseg.refine`."""
     window_ratio: float = 6.0
     """Plain path: side of a channel's window in wavelengths."""
     coarsest: int = 32
@@ -65,10 +67,11 @@ class Settings:
 
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
-    "accurate": Settings(n_starts=64, merge_down=True, n_exchanges=8, n_moves=12),
+    "accurate": Settings(n_starts=64, merge_down=True, n_exchanges=8, n_moves=12, learns_borders=True),
     "plain": Settings(patch_weight=0.0, value_weight=0.0),
 }
-"""``default`` is fast; ``accurate`` searches longer; ``plain`` is the path of A.I. Memo 1625."""
+"""``default`` is fast; ``accurate`` searches longer and learns what borders look like; ``plain`` is the path
+of A.I. Memo 1625."""
 
 
 def settings_for(preset: str, **changes: Any) -> Settings:

@@ -17,8 +17,8 @@ class Progress(NamedTuple):
     """What a ``callback`` is told whenever a step begins, and once more at the end."""
 
     phase: str
-    """"filters", "histograms", "number", "starts", "clusters", "boundaries"; "annealing, level 3 of 6" on
-    the plain path, where level 1 is the coarsest."""
+    """"filters", "histograms", "number", "starts", "clusters", "borders", "boundaries"; "annealing, level 3
+    of 6" on the plain path, where level 1 is the coarsest."""
     done: int
     """Steps of the phase that are behind."""
     total: int

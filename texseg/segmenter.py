@@ -53,6 +53,7 @@ _COSTS = {
     "number": 0.4,
     "starts": 0.1,
     "clusters": 0.4,
+    "borders": 2.0,
     "boundaries": 0.15,
 }
 _COST_OF_OTHER_MODELS = 3.0
@@ -225,10 +226,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                 random_state=rng.randint(2**31),
                 tell=partial(tell, "filters"),
             )
-            scenes = [Scene(b, planes.mask) for b, planes in zip(bins, images, strict=True)]
+            scenes = [Scene(b, planes.mask, planes) for b, planes in zip(bins, images, strict=True)]
             found = self._find_plain if self.preset == "plain" else self._find
             fit = found(scenes, features, settings, rng, tell)
             textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
+            if settings.learns_borders:
+                tell("borders")
+                textures = self._learn_borders(scenes, textures, rng)
             textures, results = self._label_all(scenes, textures, partial(tell, "boundaries"))
         if self.n_segments is not None and len(textures.profiles) < self.n_segments:
             warnings.warn(
@@ -373,9 +377,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     def _costs(self, settings: Settings) -> dict[str, float]:
         """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
-        phases = ["filters", "histograms", "number", "starts", "clusters", "boundaries"]
+        phases = ["filters", "histograms", "number", "starts", "clusters", "borders", "boundaries"]
         if self.n_segments is not None and not settings.merge_down:
             phases.remove("number")
+        if not settings.learns_borders:
+            phases.remove("borders")
         if self.model != "acm":
             phases.remove("starts")
         if self.preset != "plain":
@@ -427,9 +433,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             split_planes(image, channel_axis=self.channel_axis, mask=one, nodata=self.nodata)
             for image, one in zip(images, masks, strict=True)
         ]
-        bad = sum(
-            non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True)
-        )
+        bad = sum(non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True))
         if bad:
             warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=5)
         return out
@@ -444,7 +448,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                     f"the model was fitted on images with {features.n_bands} band(s), "
                     f"got one with {len(planes.bands)}"
                 )
-            scenes.append(Scene(encode(planes, features), planes.mask))
+            scenes.append(Scene(encode(planes, features), planes.mask, planes))
         return scenes
 
     def _find(
@@ -548,6 +552,15 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         confidence[labels < 0] = 0
         return labels + 1, confidence
 
+    def _learn_borders(
+        self, scenes: list[Scene], textures: CellTextures | WindowTextures, rng: np.random.RandomState
+    ) -> CellTextures | WindowTextures:
+        """Add to the textures that are in use what their borders look like."""
+        used, _ = self._label_all(scenes, textures, lambda done, total: None)
+        if isinstance(used, WindowTextures):
+            return used
+        return used.with_borders(scenes, self.smoothness, np.random.default_rng(rng.randint(2**31)))
+
     def _label_all(
         self,
         scenes: list[Scene],
@@ -580,7 +593,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.history
-        self._search, self._fitted = fit.search, scenes
+        self._search, self._fitted = fit.search, [replace(scene, planes=None) for scene in scenes]
         if fit.selection is not None:
             self.selection_ = fit.selection
         labels, confidence = [r[0] for r in results], [r[1] for r in results]

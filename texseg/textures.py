@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import dissolve_specks, pixel_posteriors, pixel_scores
-from texseg.channels import Intensity
+from texseg.boundary import dissolve_specks, pixel_posteriors, pixel_scores, settle
+from texseg.channels import Intensity, Planes
+from texseg.composites import border_distance
 from texseg.counts import WindowedCounts
 from texseg.features import Features
 from texseg.gabor import GaborBank
@@ -21,6 +22,7 @@ from texseg.posteriors import soft_max_over
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
+from texseg.refine import BorderClassifier, Density, learn_borders
 from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
@@ -32,6 +34,7 @@ _WINDOW_SAY, _FIELD_SAY = 0.5, 0.5  # of window scores and of log posteriors in 
 _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
 _SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
+_BORDER_REACH = 2.5  # cells; so near to a border pixels are looked at again with what was learned of borders
 _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
@@ -46,6 +49,8 @@ class Scene:
     """(C, H, W)."""
     mask: NDArray[np.bool_] | None
     """True where there is data; None when that is everywhere."""
+    planes: Planes | None = field(default=None, repr=False)
+    """The image itself, for textures that know borders."""
     _tables: dict[int, tuple[NDArray[np.floating], CellGrid]] = field(default_factory=dict, repr=False)
 
     @property
@@ -90,10 +95,22 @@ class CellTextures:
     """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
     limits: NDArray[np.floating]
     """(K,), divergence of a window from its texture's profile above which it is something else, nats."""
+    borders: BorderClassifier | None = None
+    """What was learned of borders between the textures, if that was."""
 
     def take(self, order: NDArray[np.intp]) -> CellTextures:
         """Keep some of the textures, in this order."""
-        return replace(self, profiles=self.profiles[order], limits=self.limits[order])
+        borders = None if self.borders is None else self.borders.take(order)
+        return replace(self, profiles=self.profiles[order], limits=self.limits[order], borders=borders)
+
+    def with_borders(
+        self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator
+    ) -> CellTextures:
+        """Learn what borders look like from scenes with their planes, as they are labelled now."""
+        planes = [scene.planes for scene in scenes if scene.planes is not None]
+        labels = [self.read(scene, smoothness).posteriors.argmax(axis=0).astype(np.int32) for scene in scenes]
+        borders = learn_borders(planes, labels, self.features, self._log_profiles(), self.cell, rng)
+        return replace(self, borders=borders)
 
     def read(self, scene: Scene, smoothness: float) -> Reading:
         """Tell the textures apart at every pixel of a scene."""
@@ -102,12 +119,14 @@ class CellTextures:
         potts = self.potts._replace(strength=self.potts.strength * smoothness)
         local = sites.scores(self.profiles)
         cells = potts_sweeps(local[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
-        mixed = (1 - BACKGROUND) * self.profiles + BACKGROUND * self.background
-        logs = np.log(mixed + 1e-7).reshape(K, len(scene.bins), -1)
-        weights = self.features.weights
-        scores = pixel_scores(scene.bins, logs, self.features.wavelengths, weights, scene.mask)
+        weights, wavelengths = self.features.weights, self.features.wavelengths
+        scores = pixel_scores(scene.bins, self._log_profiles(), wavelengths, weights, scene.mask)
         posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
-        dissolve_specks(posteriors, scores, smoothness * (_SPECK_SIDE * self.cell) ** 2, scene.mask)
+        smallest = smoothness * (_SPECK_SIDE * self.cell) ** 2
+        dissolve_specks(posteriors, scores, smallest, scene.mask)
+        if self.borders is not None and scene.planes is not None:
+            self._look_again(posteriors, scores, scene.planes, self.borders, smoothness)
+            dissolve_specks(posteriors, scores, smallest, scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _WINDOW_SAY * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
@@ -118,6 +137,27 @@ class CellTextures:
         soft_max_over(probabilities.reshape(K, -1))
         _agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
         return Reading(posteriors, probabilities, scores)
+
+    def _log_profiles(self) -> NDArray[np.floating]:
+        """Logarithms (K, C, n_bins) of the profiles, with some of the background in each."""
+        mixed = (1 - BACKGROUND) * self.profiles + BACKGROUND * self.background
+        return np.log(mixed + 1e-7).reshape(len(mixed), -1, self.features.n_bins)
+
+    def _look_again(
+        self,
+        posteriors: NDArray[np.floating],
+        scores: NDArray[np.floating],
+        planes: Planes,
+        borders: BorderClassifier,
+        smoothness: float,
+    ) -> None:
+        """Decide near borders anew with what was learned of them: posteriors and scores, in place."""
+        near = border_distance(posteriors.argmax(axis=0)) < _BORDER_REACH * self.cell
+        band = np.flatnonzero(near if planes.mask is None else near & planes.mask)
+        if len(band):
+            local = borders.log_odds(planes, band)
+            scores.reshape(len(scores), -1)[:, band] = local
+            settle(posteriors, local, band, smoothness, self.boundary_sigma, planes.mask)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Pixels, (H, W), that none of the textures explains.
@@ -322,6 +362,8 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
             "windows": list(textures.windows),
             "limits": textures.limits,
         }
+        if textures.borders is not None:
+            values |= _borders_to_plain_data(textures.borders)
     else:
         values |= {
             "proportions": textures.proportions,
@@ -362,7 +404,36 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
             values["boundary_sigma"],
             tuple(values["windows"]),
             values["limits"],
+            _borders_from_plain_data(values, features),
         )
     return WindowTextures(
         features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
+    )
+
+
+def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "border_log_profiles": borders.log_profiles,
+        "border_weights": borders.weights,
+        "border_offsets": borders.offsets,
+        "border_densities": list(borders.densities),
+    }
+    for name, density in borders.densities.items():
+        values |= {f"border_{name}_{field}": array for field, array in density._asdict().items()}
+    return values
+
+
+def _borders_from_plain_data(values: dict[str, Any], features: Features) -> BorderClassifier | None:
+    if "border_densities" not in values:
+        return None
+    densities = {
+        name: Density(*(values[f"border_{name}_{field}"] for field in Density._fields))
+        for name in values["border_densities"]
+    }
+    return BorderClassifier(
+        features,
+        values["border_log_profiles"],
+        densities,
+        values["border_weights"],
+        values["border_offsets"],
     )

@@ -1,0 +1,290 @@
+"""What borders between the textures at hand look like: a classifier of pixels, learned on composites.
+
+How much each channel and each size of window says about the place of a border depends on the textures.
+Composites of an image's own segments (:mod:`texseg.composites`) have borders that are known to the pixel, so
+that it can be learned: log-densities of the textures in several descriptions of a pixel's neighbourhood, each
+averaged over windows of several sizes, are weighted by a linear discriminant ([1]_), whose shared covariance
+takes care of what channels have in common. Its temperature is found on a composite it has not seen.
+
+References
+----------
+.. [1] T. Hastie, R. Tibshirani, J. Friedman, The Elements of Statistical Learning, 2nd ed., section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from texseg.channels import Planes, responses
+from texseg.composites import border_distance, compose, trusted
+from texseg.features import Features, bins_of
+
+__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density"]
+
+_WINDOWS = (3, 5, 9, 17)  # sides in pixels of the windows that log-densities are averaged over
+_DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
+_DARK = 0.02  # added to moduli before the logarithm, in standard deviations of the levelled image
+_HEAVY = 20.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
+_FLOOR = 0.01  # added to the variances of a density, in those of all textures together
+_BLOCK = 2**13  # pixels that are described at once
+_PIECE, _MARGIN, _NEAR, _CLEAR = 10.0, 0.625, 2.0, 0.75  # of composites, in cells: side of a piece; margin
+# along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
+_N_COMPOSITES = 2
+_PER_TEXTURE, _PER_COMPOSITE = 6000, 20000  # training pixels of densities, and of the discriminant
+_FEWEST = 100  # training pixels without which a texture cannot be learned
+_RIDGE = 1e-3  # added to the correlation matrix of the scores
+
+Description = list[tuple[NDArray[np.floating], int]]
+"""Planes (H, W), and the side of the patch that is taken from each."""
+
+
+class Density(NamedTuple):
+    """Multivariate t density of each texture over vectors of D numbers."""
+
+    factors: NDArray[np.floating]
+    """(D, K * D): vector times factors, minus centres, has unit covariance under each of the K textures."""
+    centres: NDArray[np.floating]
+    """(K * D,)."""
+    offsets: NDArray[np.floating]
+    """(K,), half the log-determinants of the precisions."""
+
+    def log(self, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Log-densities (K, n) of vectors (n, D), but for a constant."""
+        K, D = len(self.offsets), len(self.factors)
+        whitened = (vectors @ self.factors - self.centres).reshape(-1, K, D)
+        distances = np.einsum("nkd,nkd->kn", whitened, whitened)
+        return self.offsets[:, None] - (_HEAVY + D) / 2 * np.log1p(distances / _HEAVY)
+
+
+def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> Density:
+    """Take mean and covariance of each label's vectors (n, D).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> density = learn_density(rng.normal([0, 0], [1, 2], (500, 2)), np.zeros(500, int), 1)
+    >>> near, far = density.log(np.array([[0.0, 0.0], [0.0, 4.0]]))[0]
+    >>> print(f"{near - far:.1f}")
+    2.1
+    """
+    scale = vectors.std(axis=0, dtype=np.float64) + 1e-6
+    unit = vectors / scale
+    factors, centres, offsets = [], [], []
+    for k in range(n_labels):
+        own = unit[labels == k]
+        precision = np.linalg.inv(np.cov(own.T) + _FLOOR * np.eye(unit.shape[1]))
+        factor = np.linalg.cholesky(precision)
+        factors.append(factor / scale[:, None])
+        centres.append(own.mean(axis=0) @ factor)
+        offsets.append(np.log(np.diag(factor)).sum())
+    return Density(
+        np.concatenate(factors, axis=1).astype(np.float32),
+        np.concatenate(centres).astype(np.float32),
+        np.array(offsets, np.float32),
+    )
+
+
+class BorderClassifier(NamedTuple):
+    """Linear discriminant over log-densities of K textures."""
+
+    features: Features
+    log_profiles: NDArray[np.floating]
+    """(K, C, n_bins), of the histograms of all textures it was learned with."""
+    densities: Mapping[str, Density]
+    """By description; see :func:`_describe`."""
+    weights: NDArray[np.floating]
+    """(scores, K)."""
+    offsets: NDArray[np.floating]
+    """(K,)."""
+
+    def take(self, order: NDArray[np.intp]) -> BorderClassifier:
+        """Keep some of the textures, in this order."""
+        return self._replace(weights=self.weights[:, order], offsets=self.offsets[order])
+
+    def log_odds(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (flat indices)."""
+        sums = np.repeat(self.offsets[:, None], len(pixels), axis=1)
+        size = len(_WINDOWS)
+        for index, scores in enumerate(self.scores(planes, pixels)):
+            sums += self.weights[index * size : (index + 1) * size].T @ scores
+        return sums
+
+    def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> Iterator[NDArray[np.floating]]:
+        """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
+        f = self.features
+        channels = list(responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0))
+        bins = bins_of([channel for channel in channels if channel.name in f.names], f)
+        tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
+        tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
+        for group in _groups(f.wavelengths):
+            for table in tables:
+                yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
+        described = _describe(channels)
+        shape = bins.shape[1:]
+        around = _grown(pixels, shape, max(_WINDOWS) // 2)
+        plane = np.zeros(shape, np.float32)
+        for name, density in self.densities.items():
+            logs = np.concatenate(
+                [
+                    density.log(_vectors(described[name], around[start : start + _BLOCK]))
+                    for start in range(0, len(around), _BLOCK)
+                ],
+                axis=1,
+            )
+            for row in logs - logs.mean(axis=0):
+                plane.ravel()[around] = row
+                yield _local_means(plane, pixels)
+
+
+def learn_borders(
+    images: Sequence[Planes],
+    labels: Sequence[NDArray[np.int32]],
+    features: Features,
+    log_profiles: NDArray[np.floating],
+    cell: int,
+    rng: np.random.Generator,
+) -> BorderClassifier | None:
+    """Learn the textures' borders from composites of the insides of segments.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+    labels : sequence of int32 arrays of shape (H, W)
+        0 .. K - 1, everywhere.
+    features : Features
+    log_profiles : float32 array of shape (K, C, n_bins)
+    cell : int
+        Pixels; all lengths are in proportion to it.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    BorderClassifier, or None
+        None if there is one texture only, or one has too little inside to be learned.
+    """
+    K = len(log_profiles)
+    inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
+    sizes = sum(np.bincount(one.ravel() + 1, minlength=K + 1)[1:] for one in inner)
+    if K < 2 or np.min(sizes) < _FEWEST:
+        return None
+    blank = BorderClassifier(features, log_profiles, {}, np.empty((0, K)), np.empty(K))
+    classifier = blank._replace(densities=_learn_densities(images, inner, features, K, rng))
+    tables, truths = [], []
+    for _ in range(_N_COMPOSITES):
+        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng)
+        filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        far = made.filled.all() | (filled > _CLEAR * cell)
+        pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
+        pixels = np.sort(rng.choice(pixels, min(_PER_COMPOSITE, len(pixels)), replace=False))
+        tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
+        truths.append(made.labels.ravel()[pixels])
+    if min(np.bincount(truth, minlength=K).min() for truth in truths) < _FEWEST:
+        return None
+    heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
+    weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
+    return classifier._replace(
+        weights=(weights / heat).astype(np.float32), offsets=(offsets / heat).astype(np.float32)
+    )
+
+
+def _learn_densities(
+    images: Sequence[Planes],
+    inner: Sequence[NDArray[np.int32]],
+    f: Features,
+    n_labels: int,
+    rng: np.random.Generator,
+) -> dict[str, Density]:
+    """Densities of the textures in every description, from pixels inside the segments of all images."""
+    vectors: dict[str, list[NDArray[np.floating]]] = {}
+    labels = []
+    share = _PER_TEXTURE // len(images)
+    for planes, usable in zip(images, inner, strict=True):
+        own = [np.flatnonzero(usable == k) for k in range(n_labels)]
+        pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
+        described = _describe(list(responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0)))
+        for name, description in described.items():
+            vectors.setdefault(name, []).append(_vectors(description, pixels))
+        labels.append(usable.ravel()[pixels])
+    all_labels = np.concatenate(labels)
+    return {
+        name: learn_density(np.concatenate(parts), all_labels, n_labels) for name, parts in vectors.items()
+    }
+
+
+def _describe(channels: Sequence) -> dict[str, Description]:
+    """Three ways to describe a neighbourhood: its values, its form without light, its frequencies."""
+    moduli = [np.log(channel.values + np.float32(_DARK)) for channel in channels if channel.kind == "modulus"]
+    form = [channel.values for channel in channels if channel.kind == "patch"]
+    values = [channel.values for channel in channels if channel.kind == "value"]
+    return {
+        "detail": [(values[0], _DETAIL)],
+        "form": [(form[0], _FORM)],
+        "frequencies": [(plane, 1) for plane in moduli] + [(plane, _VALUES) for plane in values],
+    }
+
+
+def _vectors(description: Description, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Patches round some pixels, side by side: (n, D); the border is mirrored."""
+    parts = []
+    for plane, side in description:
+        padded = np.pad(plane, side // 2, mode="symmetric")
+        rows, columns = np.divmod(pixels, plane.shape[1])
+        corners = rows * padded.shape[1] + columns
+        steps = (np.arange(side)[:, None] * padded.shape[1] + np.arange(side)).ravel()
+        parts.append(padded.ravel()[corners[:, None] + steps])
+    return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+
+
+def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Channels of one wavelength together; plain values each for itself."""
+    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
+    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
+
+
+def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Means (windows, n) of a plane in windows round some pixels."""
+    means = [cv2.blur(plane, (side, side), borderType=cv2.BORDER_REFLECT) for side in _WINDOWS]
+    return np.stack([mean.ravel()[pixels] for mean in means])
+
+
+def _grown(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.intp]:
+    """All pixels within a square of ``2 reach + 1`` round some."""
+    marked = np.zeros(shape, np.uint8)
+    marked.ravel()[pixels] = 1
+    return np.flatnonzero(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)))
+
+
+def _discriminant(
+    scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights (F, K), offsets (K,) of the linear discriminant of scores (n, F); labels equally likely."""
+    means = np.stack([scores[labels == k].mean(axis=0, dtype=np.float64) for k in range(n_labels)])
+    centred = scores - means[labels]
+    covariance = centred.T @ centred / len(labels)
+    scale = np.sqrt(np.diag(covariance)) + 1e-6
+    correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    weights = np.linalg.solve(correlation, (means / scale).T) / scale[:, None]
+    return weights, -np.einsum("kf,fk->k", means, weights) / 2
+
+
+def _temperature(
+    weights: NDArray[np.float64],
+    offsets: NDArray[np.float64],
+    scores: NDArray[np.floating],
+    labels: NDArray[np.integer],
+) -> float:
+    """Temperature at which the discriminant's log-loss on scores it was not learned from is least."""
+    logits = scores @ weights + offsets
+
+    def loss(log_heat: float) -> float:
+        scaled = logits / np.exp(log_heat)
+        return float(np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(labels)), labels]))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 4), method="bounded").x))
