@@ -68,7 +68,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work.
     warm_up : int, default=10
         First iterations, which estimate the topics alone; omega and alpha wait at their starts.
-    max_iter : int, default=100
+    max_iter : int, default=200
         Iterations in all.
     tol : float, default=1e-5
         After the warm-up, stop when the bound rises by less than this share of itself.
@@ -117,7 +117,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         topic_prior: float = 0.3,
         algorithm: str = "switch",
         warm_up: int = 10,
-        max_iter: int = 100,
+        max_iter: int = 200,
         tol: float = 1e-5,
         max_doc_iter: int = 15,
         random_state: int | np.random.RandomState | None = None,
