@@ -7,7 +7,7 @@ import pytest
 from site_scenes import regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
-from texseg.selection import CLEAR, NOISE, MergeTree, choose_number, closest_separation, merge_tree
+from texseg.selection import CLEAR, NOISE, ONE, MergeTree, choose_number, closest_separations, merge_tree
 from texseg.starts import Candidate, interior_gain
 
 GRID = (24, 32)
@@ -52,9 +52,10 @@ def planted():
         ([1.0], 1),
         ([NOISE, NOISE, NOISE], 1),
         ([CLEAR], 2),
-        ([CLEAR, 2 * CLEAR, 3 * CLEAR], 4),
+        ([CLEAR, CLEAR, CLEAR], 4),
         ([5.0, 5.5, 30.0, 50.0], 3),
         ([5.0, 12.0, 14.0, 39.0], 2),
+        ([9.0, 12.0, 35.0, 180.0], 2),  # a leap far above what is clear counts, though less
         ([8.0, 9.0, 10.0, 11.0], 1),
         ([7.0, 30.0, 9.0, 35.0], 4),  # what was once far apart stays so, whatever is merged into it
     ],
@@ -65,19 +66,20 @@ def test_the_number_is_where_the_separation_leaps(separations, chosen):
     assert selection.n_segments.tolist() == list(range(1, len(separations) + 2))
 
 
-def test_scores_are_logarithms_of_leaps_between_noise_and_clear():
+def test_scores_are_logarithms_of_leaps():
     selection = choose_number(tree_of([5.0, 12.0, 60.0]))
     np.testing.assert_array_equal(selection.separations, [np.nan, 60, 12, 5])
-    expected = np.log([CLEAR / CLEAR, CLEAR / 12, 12 / NOISE, NOISE / NOISE])
+    one, two = CLEAR * (ONE / CLEAR) ** 0.7, CLEAR * (60 / CLEAR) ** 0.7
+    expected = np.log([one / 60, two / 12, 12 / NOISE, NOISE / NOISE])
     np.testing.assert_allclose(selection.scores, expected)
     assert selection.chosen == selection.n_segments[selection.scores.argmax()]
 
 
-def test_all_leaps_together_lead_from_noise_to_clear():
-    separations = np.random.default_rng(0).uniform(1, 70, 12)
+def test_all_leaps_together_lead_from_noise_to_one_segment():
+    separations = np.random.default_rng(0).uniform(1, CLEAR, 12)
     scores = choose_number(tree_of(separations)).scores
-    assert (scores >= 0).all()
-    assert scores.sum() == pytest.approx(np.log(CLEAR / NOISE))
+    assert (scores[1:] >= 0).all()
+    assert scores.sum() == pytest.approx(np.log(CLEAR * (ONE / CLEAR) ** 0.7 / NOISE))
 
 
 # ---- groups ------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def test_names_of_clusters_do_not_matter(planted):
         assert len(np.unique(np.stack([one, other]), axis=1)[0]) == k
 
 
-def test_twice_the_area_separates_by_the_fourth_root_of_two(planted):
+def test_twice_the_area_separates_by_the_root_of_two(planted):
     sites, _, clusters = planted
     twice = sites._replace(
         counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
@@ -143,7 +145,7 @@ def test_twice_the_area_separates_by_the_fourth_root_of_two(planted):
     one = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
     two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)
     assert two.merges == one.merges
-    np.testing.assert_allclose(two.separations, 2**0.25 * one.separations, rtol=1e-3)
+    np.testing.assert_allclose(two.separations, 2**0.5 * one.separations, rtol=1e-3)
 
 
 def test_clusters_along_borders_are_dissolved(planted):
@@ -201,8 +203,11 @@ def separation_by_hand(labels, sites, side):
         shares[labels[i, j]].append(own.mean())
     whole = [np.array(means[k])[np.array(shares[k]) >= 0.6] for k in (0, 1)]
     spread = np.sqrt((whole[0].var() + whole[1].var()) / 2)
-    windows = min(len(means[0]), len(means[1])) / side**2
-    return (whole[0].mean() + whole[1].mean()) / spread * windows**0.25
+    area = min(len(means[0]), len(means[1]))
+    border = (labels[:, 1:] != labels[:, :-1]).sum() + (labels[1:] != labels[:-1]).sum()
+    contact = border / (2 * np.sqrt(area))
+    distance = (whole[0].mean() + whole[1].mean()) / spread
+    return distance * np.sqrt(area) / side / ((contact + 0.2) / 0.5) ** (1 / 3)
 
 
 def test_the_separation_is_that_of_held_out_window_means():
@@ -212,19 +217,33 @@ def test_the_separation_is_that_of_held_out_window_means():
     assert separation == pytest.approx(separation_by_hand(labels, sites, 3), rel=1e-3)
 
 
-def test_the_closest_separation_is_that_of_the_first_merge(planted):
+def test_textures_that_do_not_touch_are_farther_apart():
+    columns = np.mgrid[:24, :30][1]
+    found = []
+    for gap in (columns >= 24, (columns >= 12) & (columns < 18)):
+        labels = np.where(columns >= 12, 1, 0)
+        sites, _ = sites_of(labels, n_draws=12, missing=gap)
+        found.append(closest_separations(candidate_of(labels, sites), sites, WINDOW)[0])
+    contact = 24 / (2 * np.sqrt(12 * 24))
+    assert found[1] / found[0] == pytest.approx((1 + contact / 0.2) ** (1 / 3), rel=0.15)
+
+
+def test_the_closest_separations_are_those_of_the_pairs(planted):
     sites, region, clusters = planted
     for labels in (region, clusters):
         candidate = candidate_of(labels, sites)
         first = merge_tree(candidate, sites, WINDOW).separations[0]
-        assert closest_separation(candidate, sites, WINDOW) == pytest.approx(first, rel=1e-6)
+        closest = closest_separations(candidate, sites, WINDOW)
+        assert closest.shape == (2,)
+        assert closest[0] == pytest.approx(first, rel=1e-6)
+        assert closest[1] >= closest[0]
 
 
 def test_an_empty_cluster_and_a_single_one_are_separated_from_nothing(planted):
     sites, region, _ = planted
     empty = candidate_of(np.where(region == 2, 4, region), sites)
-    assert closest_separation(empty, sites, WINDOW) == 0
-    assert closest_separation(candidate_of(0 * region, sites), sites, WINDOW) == 0
+    np.testing.assert_array_equal(closest_separations(empty, sites, WINDOW), [0, 0])
+    assert closest_separations(candidate_of(0 * region, sites), sites, WINDOW).shape == (0,)
 
 
 # ---- planted images ----------------------------------------------------------------------------------------

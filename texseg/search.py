@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from texseg.features import Features
 from texseg.presets import Settings
-from texseg.selection import MergeTree, closest_separation, merge_tree
+from texseg.selection import MergeTree, closest_separations, merge_tree
 from texseg.starts import Candidate, PottsSettings, Sites, distinct, exchange_starts, fit_potts, hard_starts
 from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits
 
@@ -55,10 +55,10 @@ class Search:
         return candidates
 
     def best(self, candidates: list[Candidate]) -> Candidate:
-        """Choose by interior gain, and among near ties by how far apart the closest two clusters are.
+        """Choose by interior gain, and among near ties by how far apart the closest clusters are.
 
-        The score is ``log(gain) + c log(separation)``, where ``c`` is 0.5 over the number of pairs, of which
-        the closest is one. A texture that was cut in two has a close pair, however much its parts gain.
+        The score is ``log(gain) + c sum log(separation)`` over the two closest pairs, where ``c`` is 0.5 over
+        the number of pairs. A texture that was cut in two has a close pair, however much its parts gain.
         """
         top = max(candidates, key=_gain)
         K = len(top.profiles)
@@ -72,8 +72,8 @@ class Search:
         say = _SEPARATION_SAY / (K * (K - 1) / 2)
 
         def score(candidate: Candidate) -> float:
-            separation = closest_separation(candidate, self.cells, side)
-            return float(np.log(candidate.gain) + say * np.log(max(separation, 0.1)))
+            separations = closest_separations(candidate, self.cells, side)
+            return float(np.log(candidate.gain) + say * np.log(np.maximum(separations, 0.1)).sum())
 
         return max(rivals, key=score)
 
@@ -81,7 +81,7 @@ class Search:
         """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""
         if k_max not in self._trees:
             K = min(k_max, len(self.windows.counts))
-            fits = fit_potts(self.cells, self._hard(K, _OVER_STARTS), self._potts())
+            fits = self.candidates(self._hard(K, _OVER_STARTS))
             side = self.settings.windows[0] / self.settings.cell
             self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, side)
         return self._trees[k_max]

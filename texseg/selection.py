@@ -3,18 +3,25 @@
 An over-segmentation is fitted first. For every two of its clusters the *separation* asks how surely a window
 of one can be told from a window of the other, against the spread inside both::
 
-    separation = d' * (windows in the smaller of the two) ** 1/4
+    separation = d' * sqrt(windows) / ((contact + 0.2) / 0.5) ** (1 / 3)
     d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
+    contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
 ``L`` is the log-likelihood ratio of the two clusters, averaged over a window's cells of its own cluster, with
 profiles from the other half of a checkerboard of cells (held out). Parts of one texture differ little against
-their own spread, whatever the likelihood gains by telling them apart. The exponent lets a difference that
-holds over a large area count for more; it is between an effect size (0) and a test statistic (1/2).
+their own spread, whatever the likelihood gains by telling them apart. ``windows`` is how many of them the
+smaller of the two would fill: a difference that holds over a large area counts for more. And parts of one
+texture lie side by side, along a long common border, while two textures may not touch at all.
 
-The closest pair is merged again and again (average linkage). The number is where the closest pair leaps: the
-largest ratio of the separation at K to the one at K + 1, where separations below :data:`NOISE`, which parts
-of a homogeneous texture reach, count as that, and those above :data:`CLEAR`, which only different textures
-reach, as this; so that one segment is chosen when no merge comes near it.
+The closest pair is merged again and again (average linkage). The number K is where the separation of the
+closest pair leaps: from h(K + 1), the largest of all merges so far, to h(K). The score of K is
+``log u(h(K)) - log h(K + 1)``, with
+
+- h at least :data:`NOISE`, which parts of a homogeneous texture reach;
+- ``u`` the separation itself up to :data:`CLEAR`, from where on textures are different whatever it is, and
+  growing with its power 0.7 beyond (photographs have parts that are clearly different, and textures that are
+  more so);
+- h(1) = :data:`ONE`: the whole image is one segment when no merge comes near that.
 
 Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
 never homogeneous; so does the held-out likelihood alone, which gains by every split.
@@ -22,6 +29,7 @@ never homogeneous; so does the held-out likelihood alone, which gains by every s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +37,18 @@ from numpy.typing import NDArray
 
 from texseg.starts import Candidate, Sites, interior_cells
 
-__all__ = ["MergeTree", "Selection", "choose_number", "closest_separation", "merge_tree", "separabilities"]
+__all__ = ["MergeTree", "Selection", "choose_number", "closest_separations", "merge_tree", "separabilities"]
 
-NOISE = 6.0
+NOISE = 7.0
 CLEAR = 40.0
+ONE = 85.0
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
-_AREA_POWER = 0.25
+_CONTACT_POWER = 1 / 3
+_NO_CONTACT = 0.2
+_USUAL_CONTACT = 0.5
+_BEYOND_CLEAR = 0.7
 
 
 class Selection(NamedTuple):
@@ -47,7 +59,7 @@ class Selection(NamedTuple):
     separations: NDArray[np.float64]
     """Separation of the closest two segments at each number; NaN for one segment."""
     scores: NDArray[np.float64]
-    """Logarithm of the leap at each number; the largest wins."""
+    """Logarithm of the leap at each number, see :mod:`texseg.selection`; the largest wins."""
     chosen: int
 
 
@@ -93,24 +105,75 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         Clusters without interior are dissolved into the others before.
     """
     labels = _dissolve(candidate, cells)
-    distance = separabilities(labels, cells, window)
-    sizes = np.bincount(labels, cells.sizes).astype(float)
-    K = len(sizes)
-    alive = np.ones(K, bool)
+    pairs = _Pairs.of(labels, int(labels.max()) + 1, cells, window)
     merges, separations = [], []
-    while alive.sum() > 1:
-        area = np.minimum(sizes[:, None], sizes) / window**2
-        separation = distance * area**_AREA_POWER
-        separation[~alive] = separation[:, ~alive] = np.inf
-        np.fill_diagonal(separation, np.inf)
-        a, b = sorted(divmod(int(separation.argmin()), K))
+    for _ in range(len(pairs.areas) - 1):
+        separation = pairs.separations()
+        a, b = sorted(divmod(int(separation.argmin()), len(separation)))
         merges.append((a, b))
         separations.append(float(separation[a, b]))
+        pairs.merge(a, b)
+    return MergeTree(labels, tuple(merges), np.array(separations))
+
+
+@dataclass
+class _Pairs:
+    """What the separations of clusters are made of; arrays over clusters, or pairs of them."""
+
+    distance: NDArray[np.float64]
+    """``d'``."""
+    areas: NDArray[np.float64]
+    """(K, images), in cells; 0 for a cluster that was merged into another."""
+    borders: NDArray[np.float64]
+    """Lengths of common borders in sides of cells."""
+    window: float
+    """Side of a window in cells."""
+
+    @classmethod
+    def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> _Pairs:
+        return cls(
+            separabilities(labels, cells, window),
+            np.stack(
+                [
+                    np.bincount(own.ravel(), size.ravel(), n_clusters)
+                    for own, size in zip(cells.pieces(labels), cells.pieces(cells.sizes), strict=True)
+                ],
+                axis=1,
+            ),
+            _borders(labels, n_clusters, cells),
+            window,
+        )
+
+    def separations(self) -> NDArray[np.float64]:
+        """Separation of every two clusters; infinite from itself, and from one that is no more."""
+        sizes, extents = self.areas.sum(axis=1), 2 * np.sqrt(self.areas).sum(axis=1)
+        area = np.minimum(sizes[:, None], sizes)
+        gone = area <= 0
+        np.fill_diagonal(gone, True)
+        contact = self.borders / np.maximum(np.minimum(extents[:, None], extents), 1e-6)
+        touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** -_CONTACT_POWER
+        return np.where(gone, np.inf, self.distance * np.sqrt(area) / self.window * touch)
+
+    def merge(self, a: int, b: int) -> None:
+        """Let ``a`` absorb ``b``; its distances become means, weighted by area."""
+        sizes, distance = self.areas.sum(axis=1), self.distance
         merged = (sizes[a] * distance[a] + sizes[b] * distance[b]) / (sizes[a] + sizes[b])
         distance[a] = distance[:, a] = merged
-        sizes[a] += sizes[b]
-        alive[b] = False
-    return MergeTree(labels, tuple(merges), np.array(separations))
+        border = self.borders[a] + self.borders[b]
+        self.borders[a] = self.borders[:, a] = border
+        self.areas[a] += self.areas[b]
+        self.areas[b] = 0
+
+
+def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
+    """Sides of cells along which every two clusters touch, shape (K, K); cells without data do not."""
+    table = np.zeros((n_clusters, n_clusters))
+    named = np.where(cells.sizes > 0, labels, n_clusters)
+    for grid in cells.pieces(named):
+        for one, other in ((grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:])):
+            there = (one < n_clusters) & (other < n_clusters) & (one != other)
+            np.add.at(table, (one[there], other[there]), 1)
+    return table + table.T
 
 
 def choose_number(tree: MergeTree) -> Selection:
@@ -129,21 +192,29 @@ def choose_number(tree: MergeTree) -> Selection:
     closest[np.arange(K, 1, -1)] = tree.separations
     heights = np.full(K + 2, NOISE)
     for k in range(K, 1, -1):
-        heights[k] = max(heights[k + 1], min(closest[k], CLEAR))
-    heights[1] = CLEAR
-    scores = np.log(heights[1 : K + 1] / heights[2 : K + 2])
+        heights[k] = max(heights[k + 1], closest[k])
+    heights[1] = ONE
+    scores = _usefulness(heights[1 : K + 1]) - np.log(heights[2:])
     return Selection(np.arange(1, K + 1), closest[1:], scores, int(scores.argmax()) + 1)
 
 
-def closest_separation(candidate: Candidate, cells: Sites, window: float) -> float:
-    """Separation of the two clusters of a run that are hardest to tell apart; 0 when a cluster is empty."""
+def _usefulness(separation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of a separation, growing more slowly above :data:`CLEAR`."""
+    return np.log(np.minimum(separation, CLEAR)) + _BEYOND_CLEAR * np.log(np.maximum(separation / CLEAR, 1))
+
+
+def closest_separations(candidate: Candidate, cells: Sites, window: float) -> NDArray[np.float64]:
+    """Separations of the two pairs of clusters of a run that are hardest to tell apart, smallest first.
+
+    A single one for two clusters, none for one; 0 when a cluster is empty.
+    """
     labels = candidate.posteriors.argmax(axis=1)
-    sizes = np.bincount(labels, cells.sizes, candidate.posteriors.shape[1])
-    if len(sizes) < 2 or sizes.min() <= 0:
-        return 0.0
-    area = np.minimum(sizes[:, None], sizes) / window**2
-    separation = separabilities(labels, cells, window) * area**_AREA_POWER
-    return float(separation[~np.eye(len(sizes), dtype=bool)].min())
+    K = candidate.posteriors.shape[1]
+    n_pairs = min(2, K * (K - 1) // 2)
+    if np.bincount(labels, cells.sizes, K).min() <= 0:
+        return np.zeros(n_pairs)
+    separations = _Pairs.of(labels, K, cells, window).separations()
+    return np.sort(separations[np.triu_indices(K, 1)])[:n_pairs]
 
 
 def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
