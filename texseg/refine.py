@@ -42,7 +42,7 @@ _FEWEST = 100  # training pixels without which a texture cannot be learned
 _RIDGE = 1e-3  # added to the correlation matrix of the scores
 
 Description = list[tuple[NDArray[np.floating], int]]
-"""Planes (H, W), and the side of the patch that is taken from each."""
+"""Planes with mirrored borders, and the side of the patch that is taken from each."""
 
 
 class Density(NamedTuple):
@@ -223,22 +223,24 @@ def _describe(channels: Sequence) -> dict[str, Description]:
     moduli = [np.log(channel.values + np.float32(_DARK)) for channel in channels if channel.kind == "modulus"]
     form = [channel.values for channel in channels if channel.kind == "patch"]
     values = [channel.values for channel in channels if channel.kind == "value"]
-    return {
+    described = {
         "detail": [(values[0], _DETAIL)],
         "form": [(form[0], _FORM)],
         "frequencies": [(plane, 1) for plane in moduli] + [(plane, _VALUES) for plane in values],
     }
+    return {
+        name: [(np.pad(plane, side // 2, mode="symmetric"), side) for plane, side in parts]
+        for name, parts in described.items()
+    }
 
 
 def _vectors(description: Description, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Patches round some pixels, side by side: (n, D); the border is mirrored."""
+    """Patches round some pixels, side by side: (n, D)."""
     parts = []
     for plane, side in description:
-        padded = np.pad(plane, side // 2, mode="symmetric")
-        rows, columns = np.divmod(pixels, plane.shape[1])
-        corners = rows * padded.shape[1] + columns
-        steps = (np.arange(side)[:, None] * padded.shape[1] + np.arange(side)).ravel()
-        parts.append(padded.ravel()[corners[:, None] + steps])
+        patches = np.lib.stride_tricks.sliding_window_view(plane, (side, side))
+        rows, columns = np.divmod(pixels, patches.shape[1])
+        parts.append(patches[rows, columns].reshape(len(pixels), -1))
     return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
 
 
@@ -266,8 +268,8 @@ def _discriminant(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weights (F, K), offsets (K,) of the linear discriminant of scores (n, F); labels equally likely."""
     means = np.stack([scores[labels == k].mean(axis=0, dtype=np.float64) for k in range(n_labels)])
-    centred = scores - means[labels]
-    covariance = centred.T @ centred / len(labels)
+    centred = scores - means.astype(scores.dtype)[labels]
+    covariance = (centred.T @ centred).astype(np.float64) / len(labels)
     scale = np.sqrt(np.diag(covariance)) + 1e-6
     correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
     weights = np.linalg.solve(correlation, (means / scale).T) / scale[:, None]
