@@ -18,7 +18,7 @@ from texseg.channels import Planes
 
 __all__ = ["Composite", "border_distance", "compose", "trusted"]
 
-_LARGEST = 512  # pixels; a composite of a larger image shows as much as is needed
+_LARGEST = 400  # pixels; a composite of a larger image shows as much as is needed
 _TRIES = 48  # places that a piece may come from; the one that fills most of it is taken
 _STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
 _BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
@@ -93,7 +93,7 @@ def compose(
     Returns
     -------
     Composite
-        As large as the first image, but 512 pixels a side at most.
+        As large as the first image, but 400 pixels a side at most.
 
     Examples
     --------

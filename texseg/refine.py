@@ -34,7 +34,7 @@ _DARK = 0.02  # added to moduli before the logarithm, in standard deviations of 
 _HEAVY = 20.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
 _FLOOR = 0.01  # added to the variances of a density, in those of all textures together
 _BLOCK = 2**13  # pixels that are described at once
-_PIECE, _MARGIN, _NEAR, _CLEAR = 10.0, 0.625, 2.0, 0.75  # of composites, in cells: side of a piece; margin
+_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 0.625, 2.0, 0.75  # of composites, in cells: side of a piece; margin
 # along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
 _N_COMPOSITES = 2
 _PER_TEXTURE, _PER_COMPOSITE = 6000, 20000  # training pixels of densities, and of the discriminant
