@@ -42,7 +42,7 @@ def assert_shown(text, phases):
         ({}, [*PHASES[:2], "number", *PHASES[2:]]),
         (
             {"n_segments": 2, "preset": "accurate"},
-            [*PHASES[:2], "number", *PHASES[2:-1], "borders", PHASES[-1]],
+            [*PHASES[:-1], "borders", PHASES[-1]],
         ),
         ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "starts"]),
     ],

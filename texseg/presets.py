@@ -37,8 +37,6 @@ class Settings:
     """Sides of the windows of the starts: for channels up to 8 pixels of wavelength, and above."""
     n_starts: int = 24
     """Runs of the hard ACM from different seeds, for up to five clusters; more clusters get more."""
-    merge_down: bool = False
-    """Also begin with an over-segmentation that is merged down to the number that is given."""
     n_exchanges: int = 3
     """Rounds in which one cluster of the best run is split and two others are merged, at most."""
     n_moves: int = 6
@@ -67,11 +65,11 @@ class Settings:
 
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
-    "accurate": Settings(n_starts=64, merge_down=True, n_exchanges=8, n_moves=12, learns_borders=True),
+    "accurate": Settings(learns_borders=True),
     "plain": Settings(patch_weight=0.0, value_weight=0.0),
 }
-"""``default`` is fast; ``accurate`` searches longer and learns what borders look like; ``plain`` is the path
-of A.I. Memo 1625."""
+"""``default`` is fast; ``accurate`` also learns what borders look like; ``plain`` is the path of A.I. Memo
+1625."""
 
 
 def settings_for(preset: str, **changes: Any) -> Settings:

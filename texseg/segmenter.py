@@ -45,7 +45,6 @@ __all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
 _ONE_BLAS_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")
-_SPARE = 4  # clusters that an over-segmentation has at least beyond the number that is asked for
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _COSTS = {
     "filters": 0.3,
@@ -98,8 +97,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
         others cluster the windowed histograms as they are, for comparison, and are not refined.
     preset : {"default", "accurate", "plain"}, default="default"
-        ``accurate`` spends more time; ``plain`` is the path of [1]_: annealed on windowed counts, coarse to
-        fine down to single pixels, without any prior on the labels.
+        ``accurate`` also learns what borders between these textures look like, from composites of the
+        segments (:mod:`texseg.refine`), and takes about six times as long; ``plain`` is the path of [1]_:
+        annealed on windowed counts, coarse to fine down to single pixels, without any prior on the labels.
     channel_axis : int, optional
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
     nodata : float, optional
@@ -378,7 +378,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def _costs(self, settings: Settings) -> dict[str, float]:
         """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
         phases = ["filters", "histograms", "number", "starts", "clusters", "borders", "boundaries"]
-        if self.n_segments is not None and not settings.merge_down:
+        if self.n_segments is not None:
             phases.remove("number")
         if not settings.learns_borders:
             phases.remove("borders")
@@ -471,11 +471,6 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             selection = choose_number(search.tree(self.k_max))
             n_segments = selection.chosen
             extra = search.merged(self.k_max, n_segments)
-        elif settings.merge_down:
-            tell("number")
-            k_max = max(self.k_max, n_segments + _SPARE)
-            if search.tree(k_max).n_clusters >= n_segments:
-                extra = search.merged(k_max, n_segments)
         if self.model != "acm":
             tell("clusters")
             return self._find_by_model(search, features, n_segments, rng)._replace(selection=selection)
