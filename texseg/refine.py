@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from texseg.channels import Planes, responses
+from texseg.channels import Channel, Planes, responses
 from texseg.composites import border_distance, compose, trusted
 from texseg.features import Features, bins_of
 
@@ -98,7 +98,7 @@ class BorderClassifier(NamedTuple):
     log_profiles: NDArray[np.floating]
     """(K, C, n_bins), of the histograms of all textures it was learned with."""
     densities: Mapping[str, Density]
-    """By description; see :func:`_describe`."""
+    """By description, see :func:`_read`."""
     weights: NDArray[np.floating]
     """(scores, K)."""
     offsets: NDArray[np.floating]
@@ -119,14 +119,12 @@ class BorderClassifier(NamedTuple):
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> Iterator[NDArray[np.floating]]:
         """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
         f = self.features
-        channels = list(responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0))
-        bins = bins_of([channel for channel in channels if channel.name in f.names], f)
+        bins, described = _read(planes, f)
         tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         for group in _groups(f.wavelengths):
             for table in tables:
                 yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
-        described = _describe(channels)
         shape = bins.shape[1:]
         around = _grown(pixels, shape, max(_WINDOWS) // 2)
         plane = np.zeros(shape, np.float32)
@@ -208,8 +206,7 @@ def _learn_densities(
     for planes, usable in zip(images, inner, strict=True):
         own = [np.flatnonzero(usable == k) for k in range(n_labels)]
         pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
-        described = _describe(list(responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0)))
-        for name, description in described.items():
+        for name, description in _read(planes, f)[1].items():
             vectors.setdefault(name, []).append(_vectors(description, pixels))
         labels.append(usable.ravel()[pixels])
     all_labels = np.concatenate(labels)
@@ -218,20 +215,28 @@ def _learn_densities(
     }
 
 
-def _describe(channels: Sequence) -> dict[str, Description]:
-    """Three ways to describe a neighbourhood: its values, its form without light, its frequencies."""
-    moduli = [np.log(channel.values + np.float32(_DARK)) for channel in channels if channel.kind == "modulus"]
-    form = [channel.values for channel in channels if channel.kind == "patch"]
-    values = [channel.values for channel in channels if channel.kind == "value"]
-    described = {
-        "detail": [(values[0], _DETAIL)],
-        "form": [(form[0], _FORM)],
-        "frequencies": [(plane, 1) for plane in moduli] + [(plane, _VALUES) for plane in values],
-    }
-    return {
-        name: [(np.pad(plane, side // 2, mode="symmetric"), side) for plane, side in parts]
-        for name, parts in described.items()
-    }
+def _read(planes: Planes, f: Features) -> tuple[NDArray[np.uint8], dict[str, Description]]:
+    """Bins (C, H, W), and three descriptions: values, their form without the light, frequencies."""
+    described: dict[str, Description] = {"detail": [], "form": [], "frequencies": []}
+
+    def counted() -> Iterator[Channel]:
+        """Take what descriptions need from channels as they pass; few are held at a time."""
+        for channel in responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0):
+            if channel.kind == "modulus":
+                described["frequencies"].append((np.log(channel.values + np.float32(_DARK)), 1))
+            elif channel.kind == "patch":
+                described["form"].append(_padded(channel.values, _FORM))
+            else:
+                described["frequencies"].append(_padded(channel.values, _VALUES))
+                described["detail"] = described["detail"] or [_padded(channel.values, _DETAIL)]
+            if channel.name in f.names:
+                yield channel
+
+    return bins_of(counted(), f), described
+
+
+def _padded(plane: NDArray[np.floating], side: int) -> tuple[NDArray[np.floating], int]:
+    return np.pad(plane, side // 2, mode="symmetric"), side
 
 
 def _vectors(description: Description, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
