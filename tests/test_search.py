@@ -122,7 +122,7 @@ def test_the_greatest_gain_wins_unless_it_is_nearly_a_tie():
     region = regions((24, 32))
     search = search_of(region)
     right = candidate_of(region, search.cells, 1.0)
-    far_ahead = candidate_of(spoilt(region), search.cells, 1.5)
+    far_ahead = candidate_of(spoilt(region), search.cells, 1.8)
     assert search.best([right, far_ahead]) is far_ahead
 
 

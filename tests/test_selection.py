@@ -223,7 +223,7 @@ def test_textures_that_do_not_touch_are_farther_apart():
     for gap in (columns >= 24, (columns >= 12) & (columns < 18)):
         labels = np.where(columns >= 12, 1, 0)
         sites, _ = sites_of(labels, n_draws=12, missing=gap)
-        found.append(closest_separations(candidate_of(labels, sites), sites, WINDOW)[0])
+        found.append(closest_separations([candidate_of(labels, sites)], sites, WINDOW)[0, 0])
     contact = 24 / (2 * np.sqrt(12 * 24))
     assert found[1] / found[0] == pytest.approx((1 + contact / 0.2) ** (1 / 3), rel=0.15)
 
@@ -233,7 +233,7 @@ def test_the_closest_separations_are_those_of_the_pairs(planted):
     for labels in (region, clusters):
         candidate = candidate_of(labels, sites)
         first = merge_tree(candidate, sites, WINDOW).separations[0]
-        closest = closest_separations(candidate, sites, WINDOW)
+        (closest,) = closest_separations([candidate], sites, WINDOW)
         assert closest.shape == (2,)
         assert closest[0] == pytest.approx(first, rel=1e-6)
         assert closest[1] >= closest[0]
@@ -242,8 +242,8 @@ def test_the_closest_separations_are_those_of_the_pairs(planted):
 def test_an_empty_cluster_and_a_single_one_are_separated_from_nothing(planted):
     sites, region, _ = planted
     empty = candidate_of(np.where(region == 2, 4, region), sites)
-    np.testing.assert_array_equal(closest_separations(empty, sites, WINDOW), [0, 0])
-    assert closest_separations(candidate_of(0 * region, sites), sites, WINDOW).shape == (0,)
+    np.testing.assert_array_equal(closest_separations([empty], sites, WINDOW), [[0, 0]])
+    assert closest_separations([candidate_of(0 * region, sites)], sites, WINDOW).shape == (1, 0)
 
 
 # ---- planted images ----------------------------------------------------------------------------------------

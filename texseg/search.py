@@ -16,9 +16,9 @@ from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits
 __all__ = ["Search"]
 
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
-_NEAR_TIE = 0.8  # share of the largest gain that a rival has at least
+_NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 6
-_SEPARATION_SAY = 0.5
+_SEPARATION_SAY = 1.0
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
 
@@ -57,7 +57,7 @@ class Search:
     def best(self, candidates: list[Candidate]) -> Candidate:
         """Choose by interior gain, and among near ties by how far apart the closest clusters are.
 
-        The score is ``log(gain) + c sum log(separation)`` over the two closest pairs, where ``c`` is 0.5 over
+        The score is ``log(gain) + c sum log(separation)`` over the two closest pairs, where ``c`` is one over
         the number of pairs. A texture that was cut in two has a close pair, however much its parts gain.
         """
         top = max(candidates, key=_gain)
@@ -71,11 +71,9 @@ class Search:
         side = self.settings.windows[0] / self.settings.cell
         say = _SEPARATION_SAY / (K * (K - 1) / 2)
 
-        def score(candidate: Candidate) -> float:
-            separations = closest_separations(candidate, self.cells, side)
-            return float(np.log(candidate.gain) + say * np.log(np.maximum(separations, 0.1)).sum())
-
-        return max(rivals, key=score)
+        separations = closest_separations(rivals, self.cells, side)
+        scores = np.log([c.gain for c in rivals]) + say * np.log(np.maximum(separations, 0.1)).sum(axis=1)
+        return rivals[int(scores.argmax())]
 
     def tree(self, k_max: int) -> MergeTree:
         """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""

@@ -29,6 +29,7 @@ never homogeneous; so does the held-out likelihood alone, which gains by every s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +38,9 @@ from numpy.typing import NDArray
 
 from texseg.starts import Candidate, Sites, interior_cells
 
-__all__ = ["MergeTree", "Selection", "choose_number", "closest_separations", "merge_tree", "separabilities"]
+__all__ = ["MergeTree", "Selection", "choose_number", "closest_separations", "merge_tree"]
+
+Floats = NDArray[np.floating]
 
 NOISE = 7.0
 CLEAR = 40.0
@@ -105,7 +108,8 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         Clusters without interior are dissolved into the others before.
     """
     labels = _dissolve(candidate, cells)
-    pairs = _Pairs.of(labels, int(labels.max()) + 1, cells, window)
+    held = _held_out_scores(labels[:, None], int(labels.max()) + 1, cells)[:, 0]
+    pairs = _Pairs.of(labels, held, cells, window)
     merges, separations = [], []
     for _ in range(len(pairs.areas) - 1):
         separation = pairs.separations()
@@ -130,9 +134,10 @@ class _Pairs:
     """Side of a window in cells."""
 
     @classmethod
-    def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> _Pairs:
+    def of(cls, labels: NDArray[np.intp], held: Floats, cells: Sites, window: float) -> _Pairs:
+        n_clusters = held.shape[1]
         return cls(
-            separabilities(labels, cells, window),
+            _separabilities(labels, held, cells, window),
             np.stack(
                 [
                     np.bincount(own.ravel(), size.ravel(), n_clusters)
@@ -203,18 +208,22 @@ def _usefulness(separation: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(np.minimum(separation, CLEAR)) + _BEYOND_CLEAR * np.log(np.maximum(separation / CLEAR, 1))
 
 
-def closest_separations(candidate: Candidate, cells: Sites, window: float) -> NDArray[np.float64]:
-    """Separations of the two pairs of clusters of a run that are hardest to tell apart, smallest first.
+def closest_separations(
+    candidates: Sequence[Candidate], cells: Sites, window: float
+) -> NDArray[np.float64]:
+    """Separations of the two pairs of clusters of each run that are hardest to tell apart, smallest first.
 
-    A single one for two clusters, none for one; 0 when a cluster is empty.
+    Shape (S, 2); (S, 1) for two clusters, and (S, 0) for one. 0 when a cluster is empty.
     """
-    labels = candidate.posteriors.argmax(axis=1)
-    K = candidate.posteriors.shape[1]
-    n_pairs = min(2, K * (K - 1) // 2)
-    if np.bincount(labels, cells.sizes, K).min() <= 0:
-        return np.zeros(n_pairs)
-    separations = _Pairs.of(labels, K, cells, window).separations()
-    return np.sort(separations[np.triu_indices(K, 1)])[:n_pairs]
+    labels = np.stack([candidate.posteriors.argmax(axis=1) for candidate in candidates], axis=1)
+    K = candidates[0].posteriors.shape[1]
+    held = _held_out_scores(labels, K, cells)
+    closest = np.zeros((len(candidates), min(2, K * (K - 1) // 2)))
+    for s, own in enumerate(labels.T):
+        if np.bincount(own, cells.sizes, K).min() > 0:
+            separations = _Pairs.of(own, held[:, s], cells, window).separations()
+            closest[s] = np.sort(separations[np.triu_indices(K, 1)])[: closest.shape[1]]
+    return closest
 
 
 def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
@@ -235,10 +244,11 @@ def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
     return np.searchsorted(alive, labels)
 
 
-def separabilities(labels: NDArray[np.intp], cells: Sites, window: float) -> NDArray[np.float64]:
-    """``d'`` of every two clusters, shape (K, K)."""
-    K = int(labels.max()) + 1
-    held = _held_out_scores(labels, cells)
+def _separabilities(
+    labels: NDArray[np.intp], held: Floats, cells: Sites, window: float
+) -> NDArray[np.float64]:
+    """``d'`` of every two clusters, shape (K, K), from held-out scores (N, K)."""
+    K = held.shape[1]
     mean, variance = np.zeros((K, K)), np.zeros((K, K))
     for a in range(K):
         own = (labels == a) * cells.sizes
@@ -251,12 +261,12 @@ def separabilities(labels: NDArray[np.intp], cells: Sites, window: float) -> NDA
     return (mean + mean.T) / np.sqrt((variance + variance.T) / 2 + 1e-6)
 
 
-def _held_out_scores(labels: NDArray[np.intp], cells: Sites) -> NDArray[np.floating]:
-    """Scores of full cells (N, K) under profiles that the cell itself was not part of."""
-    members = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float32)
+def _held_out_scores(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> Floats:
+    """Scores of full cells (N, S, K) for S runs (N, S), under profiles that the cell was not part of."""
+    members = (labels[:, :, None] == np.arange(n_clusters)).astype(np.float32)
     fold = np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in cells.grids])
     held = np.empty(members.shape, np.float32)
     for half in (0, 1):
-        scores = cells.scores(cells.profiles(members * (fold == half)[:, None]))
+        scores = cells.scores(cells.profiles(members * (fold == half)[:, None, None]))
         held[fold != half] = scores[fold != half]
-    return held / np.maximum(cells.sizes, 1e-6)[:, None]
+    return held / np.maximum(cells.sizes, 1e-6)[:, None, None]
