@@ -327,6 +327,22 @@ def test_geweke_joint_distribution(omega, family):
     assert (np.abs(moved.mean(axis=0)) <= 3.5 * error + 1e-12).all()
 
 
+def test_omega_is_drawn_from_its_posterior_given_pairs_and_sticks():
+    """With omega from its prior, and pairs and sticks given it, a new draw has the same joint law."""
+    rng, changes = np.random.default_rng(3), []
+    for _ in range(1500):
+        omega = float(rng.choice(OMEGA_GRID))
+        state = draw_prior(rng, 8, halves(1.3, omega), FAMILY)
+        drawn = draw_omega(rng, state.sharing, state.z1, state.z2, state.sticks).omega
+        rests = state.sticks.first[-1], state.sticks.second[-1]
+        pairs = len(np.unique(state.z1 * 100 + state.z2))
+        given = np.array([1.0, omega, *state.sizes, pairs, *rests, *np.log(rests)])
+        changes.append((drawn - omega) * given)
+        changes[-1][1] = drawn**2 - omega**2
+    error = np.std(changes, axis=0, ddof=1) / np.sqrt(len(changes))
+    assert (np.abs(np.mean(changes, axis=0)) <= 3.5 * error).all()
+
+
 @pytest.mark.parametrize("prior", ["exchangeable", "eq6"])
 def test_names_of_components_do_not_matter(prior):
     rng = np.random.default_rng(0)
