@@ -131,7 +131,7 @@ def distance_after_annealing(n, members, beta, n_steps=300):
 def test_segments_fall_in_two_below_their_critical_temperature_and_not_above():
     sites, _ = sites_of(regions(), n_draws=30)
     labels = regions().ravel()
-    tree = MergeTree(labels, ((0, 1), (2, 3), (0, 2)), np.arange(3.0))
+    tree = MergeTree(labels, ((0, 1), (2, 3), (0, 2)), np.arange(3.0), np.arange(3.0))
     temperatures = critical_temperatures(tree, sites)
     n = (sites.counts * sites.weights).astype(float) + 1e-9
     parents = [labels >= 0, labels >= 2, labels <= 1]  # coarsest first
@@ -142,7 +142,7 @@ def test_segments_fall_in_two_below_their_critical_temperature_and_not_above():
 
 def test_critical_temperatures_count_observations():
     sites, _ = sites_of(regions())
-    tree = MergeTree(regions().ravel(), ((0, 1), (2, 3), (0, 2)), np.arange(3.0))
+    tree = MergeTree(regions().ravel(), ((0, 1), (2, 3), (0, 2)), np.arange(3.0), np.arange(3.0))
     double = sites._replace(weights=2 * sites.weights)
     np.testing.assert_allclose(
         critical_temperatures(tree, double), 2 * critical_temperatures(tree, sites), rtol=1e-3
@@ -151,7 +151,7 @@ def test_critical_temperatures_count_observations():
 
 def test_a_tree_without_merges_has_no_temperatures():
     sites, _ = sites_of(regions())
-    tree = MergeTree(np.zeros(320, int), (), np.empty(0))
+    tree = MergeTree(np.zeros(320, int), (), np.empty(0), np.empty(0))
     assert critical_temperatures(tree, sites).shape == (0,)
 
 

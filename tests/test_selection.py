@@ -14,10 +14,11 @@ GRID = (24, 32)
 WINDOW = 5.0
 
 
-def tree_of(separations):
-    """Cluster 0 swallows all others in turn, at these separations."""
+def tree_of(separations, contrast=2 * ONE):
+    """Cluster 0 swallows all others in turn, at these separations; every contrast is the same."""
     K = len(separations) + 1
-    return MergeTree(np.arange(K), tuple((0, k) for k in range(1, K)), np.array(separations, float))
+    merges = tuple((0, k) for k in range(1, K))
+    return MergeTree(np.arange(K), merges, np.array(separations, float), np.full(K - 1, contrast))
 
 
 def candidate_of(labels, sites):
@@ -49,14 +50,12 @@ def planted():
     ("separations", "chosen"),
     [
         ([], 1),
-        ([1.0], 1),
-        ([NOISE, NOISE, NOISE], 1),
+        ([1.0], 2),
         ([CLEAR], 2),
         ([CLEAR, CLEAR, CLEAR], 4),
         ([5.0, 5.5, 30.0, 50.0], 3),
         ([5.0, 12.0, 14.0, 39.0], 2),
         ([9.0, 12.0, 35.0, 180.0], 2),  # a leap far above what is clear counts, though less
-        ([8.0, 9.0, 10.0, 11.0], 1),
         ([7.0, 30.0, 9.0, 35.0], 4),  # what was once far apart stays so, whatever is merged into it
     ],
 )
@@ -64,29 +63,38 @@ def test_the_number_is_where_the_separation_leaps(separations, chosen):
     selection = choose_number(tree_of(separations))
     assert selection.chosen == chosen
     assert selection.n_segments.tolist() == list(range(1, len(separations) + 2))
+    assert choose_number(tree_of(separations, 0.9 * ONE)).chosen == 1
+
+
+def test_one_contrast_is_enough_for_more_than_one_segment():
+    contrasts = np.array([3.0, 1.01 * ONE, 3.0])
+    tree = tree_of([5.0, 12.0, 60.0])._replace(contrasts=contrasts)
+    selection = choose_number(tree)
+    assert selection.chosen == 2
+    np.testing.assert_array_equal(selection.contrasts, [np.nan, *contrasts[::-1]])
+    assert choose_number(tree._replace(contrasts=contrasts / 1.02)).chosen == 1
 
 
 def test_scores_are_logarithms_of_leaps():
     selection = choose_number(tree_of([5.0, 12.0, 60.0]))
     np.testing.assert_array_equal(selection.separations, [np.nan, 60, 12, 5])
-    one, two = CLEAR * (ONE / CLEAR) ** 0.7, CLEAR * (60 / CLEAR) ** 0.7
-    expected = np.log([one / 60, two / 12, 12 / NOISE, NOISE / NOISE])
+    two = np.log(CLEAR * (60 / CLEAR) ** 0.7 / 12)
+    expected = [two - np.log(2), two, np.log(12 / NOISE), np.log(NOISE / NOISE)]
     np.testing.assert_allclose(selection.scores, expected)
-    assert selection.chosen == selection.n_segments[selection.scores.argmax()]
 
 
-def test_all_leaps_together_lead_from_noise_to_one_segment():
+def test_all_leaps_together_lead_from_noise_to_the_last_merge():
     separations = np.random.default_rng(0).uniform(1, CLEAR, 12)
     scores = choose_number(tree_of(separations)).scores
     assert (scores[1:] >= 0).all()
-    assert scores.sum() == pytest.approx(np.log(CLEAR * (ONE / CLEAR) ** 0.7 / NOISE))
+    assert scores[1:].sum() == pytest.approx(np.log(separations.max() / NOISE))
 
 
 # ---- groups ------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_nested_partitions_into_k():
-    tree = MergeTree(np.arange(5), ((1, 3), (0, 4), (1, 2), (0, 1)), np.arange(4.0))
+    tree = MergeTree(np.arange(5), ((1, 3), (0, 4), (1, 2), (0, 1)), np.arange(4.0), np.arange(4.0))
     groups = {k: tree.groups(k).tolist() for k in range(1, 6)}
     assert groups == {
         5: [0, 1, 2, 3, 4],
@@ -123,6 +131,7 @@ def test_parts_of_one_texture_alone_are_one_segment():
     sites, _ = sites_of(region, n_draws=12)
     tree = merge_tree(candidate_of(halved(regions(GRID)), sites), sites, WINDOW)
     assert tree.n_clusters == 8
+    assert tree.contrasts.max() < ONE
     assert choose_number(tree).chosen == 1
 
 
@@ -146,6 +155,7 @@ def test_twice_the_area_separates_by_the_root_of_two(planted):
     two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)
     assert two.merges == one.merges
     np.testing.assert_allclose(two.separations, 2**0.5 * one.separations, rtol=1e-3)
+    np.testing.assert_allclose(two.contrasts, 2**0.5 * one.contrasts, rtol=1e-3)
 
 
 def test_clusters_along_borders_are_dissolved(planted):
@@ -232,10 +242,12 @@ def test_the_closest_separations_are_those_of_the_pairs(planted):
     sites, region, clusters = planted
     for labels in (region, clusters):
         candidate = candidate_of(labels, sites)
-        first = merge_tree(candidate, sites, WINDOW).separations[0]
+        tree = merge_tree(candidate, sites, WINDOW)
+        first = tree.separations[0]
         (closest,) = closest_separations([candidate], sites, WINDOW)
         assert closest.shape == (2,)
         assert closest[0] == pytest.approx(first, rel=1e-6)
+        assert tree.contrasts[0] == pytest.approx(np.sqrt(tree.n_clusters) * first, rel=1e-6)
         assert closest[1] >= closest[0]
 
 

@@ -13,15 +13,19 @@ their own spread, whatever the likelihood gains by telling them apart. ``windows
 smaller of the two would fill: a difference that holds over a large area counts for more. And parts of one
 texture lie side by side, along a long common border, while two textures may not touch at all.
 
-The closest pair is merged again and again (average linkage). The number K is where the separation of the
-closest pair leaps: from h(K + 1), the largest of all merges so far, to h(K). The score of K is
-``log u(h(K)) - log h(K + 1)``, with
+The closest pair is merged again and again (average linkage of ``d'``). Two questions are asked of this tree:
 
-- h at least :data:`NOISE`, which parts of a homogeneous texture reach;
-- ``u`` the separation itself up to :data:`CLEAR`, from where on textures are different whatever it is, and
-  growing with its power 0.7 beyond (photographs have parts that are clearly different, and textures that are
-  more so);
-- h(1) = :data:`ONE`: the whole image is one segment when no merge comes near that.
+*Is there more than one texture?* On the way down, the *contrast* of K segments is ``sqrt(K)`` times the
+separation of the closest two of them, measured anew on the segments themselves (the root makes up for their
+smaller areas). Where one texture is cut into parts, some of them are alike at every K, and a part that was
+merged from others has their spread inside. So there is one segment when no contrast reaches :data:`ONE`.
+
+*How many?* The number K is where the separation of the closest pair leaps: from h(K + 1), the largest of all
+merges so far, to h(K). The score of K is ``log u(h(K)) - log h(K + 1)``, where h is at least :data:`NOISE`,
+which parts of a homogeneous texture reach, and ``u`` the separation itself up to :data:`CLEAR`, from where on
+textures are different whatever it is; beyond, ``u`` grows with its power 0.7 (photographs have parts that
+are clearly different, and textures that are more so). The score of one segment is that of the best number,
+and the logarithm of ONE over the largest contrast.
 
 Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
 never homogeneous; so does the held-out likelihood alone, which gains by every split.
@@ -44,7 +48,7 @@ Floats = NDArray[np.floating]
 
 NOISE = 7.0
 CLEAR = 40.0
-ONE = 85.0
+ONE = 31.0
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
@@ -61,6 +65,8 @@ class Selection(NamedTuple):
     """Candidates, 1 .. the number of clusters that were found at most."""
     separations: NDArray[np.float64]
     """Separation of the closest two segments at each number; NaN for one segment."""
+    contrasts: NDArray[np.float64]
+    """Contrast at each number; NaN for one segment."""
     scores: NDArray[np.float64]
     """Logarithm of the leap at each number, see :mod:`texseg.selection`; the largest wins."""
     chosen: int
@@ -75,6 +81,8 @@ class MergeTree(NamedTuple):
     """Clusters (kept, absorbed), in the order of merging; each is named by its smallest member."""
     separations: NDArray[np.float64]
     """(K - 1,), of each merged pair."""
+    contrasts: NDArray[np.float64]
+    """(K - 1,), of the segments before each merge."""
 
     @property
     def n_clusters(self) -> int:
@@ -108,16 +116,21 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         Clusters without interior are dissolved into the others before.
     """
     labels = _dissolve(candidate, cells)
-    held = _held_out_scores(labels[:, None], int(labels.max()) + 1, cells)[:, 0]
-    pairs = _Pairs.of(labels, held, cells, window)
-    merges, separations = [], []
+    (pairs,) = _pairs([labels], int(labels.max()) + 1, cells, window)
+    merges, separations, levels = [], [], []
+    segments = labels
     for _ in range(len(pairs.areas) - 1):
         separation = pairs.separations()
         a, b = sorted(divmod(int(separation.argmin()), len(separation)))
         merges.append((a, b))
         separations.append(float(separation[a, b]))
+        levels.append(np.unique(segments, return_inverse=True)[1])
+        segments = np.where(segments == b, a, segments)
         pairs.merge(a, b)
-    return MergeTree(labels, tuple(merges), np.array(separations))
+    contrasts = [
+        np.sqrt(len(level.areas)) * level.separations().min() for level in _pairs(levels, None, cells, window)
+    ]
+    return MergeTree(labels, tuple(merges), np.array(separations), np.array(contrasts))
 
 
 @dataclass
@@ -132,22 +145,6 @@ class _Pairs:
     """Lengths of common borders in sides of cells."""
     window: float
     """Side of a window in cells."""
-
-    @classmethod
-    def of(cls, labels: NDArray[np.intp], held: Floats, cells: Sites, window: float) -> _Pairs:
-        n_clusters = held.shape[1]
-        return cls(
-            _separabilities(labels, held, cells, window),
-            np.stack(
-                [
-                    np.bincount(own.ravel(), size.ravel(), n_clusters)
-                    for own, size in zip(cells.pieces(labels), cells.pieces(cells.sizes), strict=True)
-                ],
-                axis=1,
-            ),
-            _borders(labels, n_clusters, cells),
-            window,
-        )
 
     def separations(self) -> NDArray[np.float64]:
         """Separation of every two clusters; infinite from itself, and from one that is no more."""
@@ -170,6 +167,27 @@ class _Pairs:
         self.areas[b] = 0
 
 
+def _pairs(
+    partitions: Sequence[NDArray[np.intp]], n_clusters: int | None, cells: Sites, window: float
+) -> list[_Pairs]:
+    """Measure the pairs of some partitions; of ``n_clusters`` each, else as many as each has labels."""
+    members = [
+        (labels[:, None] == np.arange(n_clusters or labels.max() + 1)).astype(np.float32)
+        for labels in partitions
+    ]
+    if not members:
+        return []
+    held = _held_out_scores(np.concatenate(members, axis=1), cells)
+    ends = np.cumsum([own.shape[1] for own in members])[:-1]
+    measured = []
+    for labels, own, scores in zip(partitions, members, np.split(held, ends, axis=1), strict=True):
+        images = cells.pieces((own * cells.sizes[:, None]).astype(np.float64))
+        areas = np.stack([image.sum(axis=(0, 1)) for image in images], axis=1)
+        distance = _separabilities(labels, scores, cells, window)
+        measured.append(_Pairs(distance, areas, _borders(labels, own.shape[1], cells), window))
+    return measured
+
+
 def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
     """Sides of cells along which every two clusters touch, shape (K, K); cells without data do not."""
     table = np.zeros((n_clusters, n_clusters))
@@ -188,7 +206,8 @@ def choose_number(tree: MergeTree) -> Selection:
     --------
     Five clusters; two pairs of them are parts of one texture, and the other three are far apart:
 
-    >>> tree = MergeTree(np.arange(5), ((0, 1), (2, 3), (0, 2), (0, 4)), np.array([6.0, 7.0, 30.0, 33.0]))
+    >>> separations = np.array([6.0, 7.0, 30.0, 33.0])
+    >>> tree = MergeTree(np.arange(5), ((0, 1), (2, 3), (0, 2), (0, 4)), separations, 2 * separations)
     >>> choose_number(tree).chosen
     3
     """
@@ -198,9 +217,10 @@ def choose_number(tree: MergeTree) -> Selection:
     heights = np.full(K + 2, NOISE)
     for k in range(K, 1, -1):
         heights[k] = max(heights[k + 1], closest[k])
-    heights[1] = ONE
     scores = _usefulness(heights[1 : K + 1]) - np.log(heights[2:])
-    return Selection(np.arange(1, K + 1), closest[1:], scores, int(scores.argmax()) + 1)
+    contrasts = np.concatenate([[np.nan], tree.contrasts[::-1]])
+    scores[0] = scores[1:].max() + np.log(ONE / contrasts[1:].max()) if K > 1 else 0.0
+    return Selection(np.arange(1, K + 1), closest[1:], contrasts, scores, int(scores.argmax()) + 1)
 
 
 def _usefulness(separation: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -215,14 +235,13 @@ def closest_separations(
 
     Shape (S, 2); (S, 1) for two clusters, and (S, 0) for one. 0 when a cluster is empty.
     """
-    labels = np.stack([candidate.posteriors.argmax(axis=1) for candidate in candidates], axis=1)
     K = candidates[0].posteriors.shape[1]
-    held = _held_out_scores(labels, K, cells)
     closest = np.zeros((len(candidates), min(2, K * (K - 1) // 2)))
-    for s, own in enumerate(labels.T):
-        if np.bincount(own, cells.sizes, K).min() > 0:
-            separations = _Pairs.of(own, held[:, s], cells, window).separations()
-            closest[s] = np.sort(separations[np.triu_indices(K, 1)])[: closest.shape[1]]
+    runs = [candidate.posteriors.argmax(axis=1) for candidate in candidates]
+    full = [s for s, labels in enumerate(runs) if np.bincount(labels, cells.sizes, K).min() > 0]
+    for s, pairs in zip(full, _pairs([runs[s] for s in full], K, cells, window), strict=True):
+        separations = pairs.separations()
+        closest[s] = np.sort(separations[np.triu_indices(K, 1)])[: closest.shape[1]]
     return closest
 
 
@@ -261,12 +280,11 @@ def _separabilities(
     return (mean + mean.T) / np.sqrt((variance + variance.T) / 2 + 1e-6)
 
 
-def _held_out_scores(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> Floats:
-    """Scores of full cells (N, S, K) for S runs (N, S), under profiles that the cell was not part of."""
-    members = (labels[:, :, None] == np.arange(n_clusters)).astype(np.float32)
+def _held_out_scores(members: Floats, cells: Sites) -> Floats:
+    """Scores of full cells (N, C) in the clusters of one-hot members (N, C), learned without the cell."""
     fold = np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in cells.grids])
     held = np.empty(members.shape, np.float32)
     for half in (0, 1):
-        scores = cells.scores(cells.profiles(members * (fold == half)[:, None, None]))
+        scores = cells.scores(cells.profiles(members * (fold == half)[:, None]))
         held[fold != half] = scores[fold != half]
-    return held / np.maximum(cells.sizes, 1e-6)[:, None, None]
+    return held / np.maximum(cells.sizes, 1e-6)[:, None]
