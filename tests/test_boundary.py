@@ -232,13 +232,13 @@ def test_large_parts_and_missing_pixels_stay_whatever_is_merged(seed, min_size, 
 
 def merged_by_hand(labels, scores, min_size):
     """Merge the smallest part first, of equals that with the first pixel; find the parts anew after each."""
-    labels = labels.copy()
+    labels, limits = labels.copy(), np.broadcast_to(min_size, len(scores))
     while True:
         parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
         sizes = np.bincount(parts.ravel())
         for part in sorted(range(1, n_parts + 1), key=lambda p: (sizes[p], p)):
             neighbours = labels[ndimage.binary_dilation(parts == part) & (parts != part) & (labels >= 0)]
-            if sizes[part] < min_size and neighbours.size:
+            if sizes[part] < limits[labels[parts == part][0]] and neighbours.size:
                 own = {k: scores[k][parts == part].sum(dtype=float) for k in np.unique(neighbours)}
                 labels[parts == part] = max(own, key=own.get)
                 break
@@ -258,6 +258,16 @@ def test_small_parts_are_merged_one_by_one_until_none_with_a_neighbour_is_left(s
     for part in np.unique(parts[parts > 0]):
         edge = ndimage.binary_dilation(parts == part) & (parts != part) & (merged >= 0)
         assert (parts == part).sum() >= min_size or not edge.any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**16), st.lists(st.integers(1, 20), min_size=2, max_size=4), st.integers(-1, 0))
+def test_limits_of_labels_hold_while_parts_are_merged(seed, limits, lowest):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(lowest, len(limits), (9, 10)).astype(np.int32)
+    scores = rng.standard_normal((len(limits), 9, 10)).astype(np.float32)
+    merged = merge_small(labels, scores, np.array(limits))
+    np.testing.assert_array_equal(merged, merged_by_hand(labels, scores, limits))
 
 
 def test_every_label_may_have_a_limit_of_its_own():

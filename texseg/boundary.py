@@ -8,13 +8,14 @@ little say here.
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
-from texseg.posteriors import soft_max_over
+from texseg.posteriors import arg_max_over, soft_max_over
 from texseg.pyramid import CellGrid
 
 __all__ = ["dissolve_specks", "merge_small", "pixel_posteriors", "pixel_scores", "settle"]
@@ -118,7 +119,7 @@ def pixel_posteriors(
     K = len(scores)
     if smoothness <= 0:
         return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
-    posteriors = np.ascontiguousarray(grid.to_pixels(cell_posteriors).transpose(2, 0, 1))
+    posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
     band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
     settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
     return posteriors
@@ -193,19 +194,18 @@ def dissolve_specks(
     >>> posteriors[0, 4:6, 4:6].tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    labels = posteriors.argmax(axis=0).astype(np.int32)
+    labels = arg_max_over(posteriors)
     if mask is not None:
         labels[~mask] = -1
-    parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
-    sizes = np.bincount(parts.ravel(), minlength=n_parts + 1)
-    own = np.zeros(n_parts + 1, np.int32)
-    own[parts] = labels
+    parts = _connected(labels)
+    del labels
     largest = np.zeros(len(posteriors), np.intp)
-    np.maximum.at(largest, own[1:], sizes[1:])
-    merged = merge_small(labels, scores, np.minimum(area, largest / _SPECK))
-    moved = np.flatnonzero(merged != labels)
+    np.maximum.at(largest, parts.labels[1:], parts.sizes[1:])
+    merged = _merged_labels(parts, scores, np.minimum(area, largest / _SPECK))
+    moved = np.flatnonzero((merged != parts.labels)[parts.places])
+    part = parts.places.ravel()[moved]
+    old, new = parts.labels[part], merged[part]
     flat = posteriors.reshape(len(posteriors), -1)
-    old, new = labels.ravel()[moved], merged.ravel()[moved]
     flat[old, moved], flat[new, moved] = flat[new, moved], flat[old, moved]
 
 
@@ -232,28 +232,56 @@ def merge_small(
     limits = np.broadcast_to(min_size, len(scores))
     if limits.max() <= 1:
         return labels.copy()
-    parts, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
-    flat = parts.ravel()
-    sizes = np.bincount(flat, minlength=n_parts + 1)
+    parts = _connected(labels)
+    return _merged_labels(parts, scores, limits)[parts.places]
+
+
+class _Parts(NamedTuple):
+    """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
+
+    places: NDArray[np.intp]
+    """(H, W), part of every pixel; 0 where there is no data."""
+    sizes: NDArray[np.intp]
+    """(parts + 1,), pixels."""
+    labels: NDArray[np.int32]
+    """(parts + 1,); -1 for part 0."""
+
+
+def _connected(labels: NDArray[np.int32]) -> _Parts:
+    """Find the parts of labels (H, W), -1 without data; pixels are connected along their edges."""
+    places, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
     own = np.full(n_parts + 1, -1, np.int32)
-    own[flat] = labels.ravel()
-    if (sizes[1:] >= limits[own[1:]]).all():
-        return labels.copy()
+    own[places] = labels
+    return _Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
+
+
+def _merged_labels(parts: _Parts, scores: Floats, limits: NDArray[np.floating]) -> NDArray[np.int32]:
+    """Label of every part (parts + 1,) when the small ones have been merged; limits (K,) in pixels."""
+    small = parts.sizes < limits[parts.labels]
+    small[0] = False
+    if not small.any():
+        return parts.labels
+    pixels = np.flatnonzero(small[parts.places])  # only of small parts anybody asks what explains them
+    part = parts.places.ravel()[pixels]
     sums: Floats = np.stack(
-        [np.bincount(flat, plane.ravel(), n_parts + 1).astype(np.float64) for plane in scores], axis=1
+        [np.bincount(part, plane.ravel()[pixels], len(small)).astype(np.float64) for plane in scores], axis=1
     )
-    _merge_parts(own, sizes, sums, _neighbours(parts, n_parts), limits)
-    return own[parts]
+    own, sizes = parts.labels.copy(), parts.sizes.copy()
+    _merge_parts(own, sizes, sums, _neighbours(parts.places, small), limits)
+    return own
 
 
-def _neighbours(parts: NDArray[np.intp], n_parts: int) -> list[set[int]]:
-    """Parts that touch along an edge of a pixel; the background, 0, is nobody's neighbour."""
-    across = np.stack([parts[:, :-1].ravel(), parts[:, 1:].ravel()])
-    down = np.stack([parts[:-1].ravel(), parts[1:].ravel()])
-    pairs = np.concatenate([across, down], axis=1)
-    pairs = np.unique(pairs[:, (pairs[0] != pairs[1]) & (pairs.min(axis=0) > 0)], axis=1)
-    near: list[set[int]] = [set() for _ in range(n_parts + 1)]
-    for p, q in pairs.T.tolist():
+def _neighbours(places: NDArray[np.intp], small: NDArray[np.bool_]) -> list[set[int]]:
+    """Neighbours of small parts, and small neighbours of the others; the background, 0, is nobody's."""
+    keys = []
+    for one, other in ((places[:, :-1], places[:, 1:]), (places[:-1], places[1:])):
+        touch = one != other
+        p, q = one[touch], other[touch]
+        told = (small[p] | small[q]) & (p > 0) & (q > 0)
+        keys.append(p[told] * len(small) + q[told])
+    near: list[set[int]] = [set() for _ in small]
+    for key in np.unique(np.concatenate(keys)).tolist():
+        p, q = divmod(key, len(small))
         near[p].add(q)
         near[q].add(p)
     return near

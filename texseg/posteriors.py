@@ -29,7 +29,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ArgMax", "Assignment", "Posterior", "PottsField", "SoftMax", "soft_max", "soft_max_over"]
+__all__ = [
+    "ArgMax",
+    "Assignment",
+    "Posterior",
+    "PottsField",
+    "SoftMax",
+    "arg_max_over",
+    "soft_max",
+    "soft_max_over",
+]
 
 Floats = NDArray[np.floating]
 
@@ -109,6 +118,32 @@ def soft_max_over(logits: Floats) -> Floats:
     np.exp(logits, out=logits)
     logits /= logits.sum(axis=-2, keepdims=True)
     return logits
+
+
+def arg_max_over(values: Floats) -> NDArray[np.int32]:
+    """Index of the largest value along the first axis; the first of equals.
+
+    The same as NumPy's ``argmax``, which would first copy the values into another layout.
+
+    Parameters
+    ----------
+    values : float array of shape (K, ...)
+
+    Returns
+    -------
+    int32 array of the shape of the other axes
+
+    Examples
+    --------
+    >>> arg_max_over(np.array([[0.2, 0.5], [0.8, 0.5]]))
+    array([1, 0], dtype=int32)
+    """
+    best = values[0].copy()
+    index = np.zeros(best.shape, np.int32)
+    for k, plane in enumerate(values[1:], start=1):
+        np.copyto(index, k, where=plane > best)
+        np.maximum(best, plane, out=best)
+    return index
 
 
 class SoftMax:
