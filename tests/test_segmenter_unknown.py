@@ -132,6 +132,14 @@ def test_confidence_is_about_the_share_that_is_right(make_number, n_textures, no
     assert right[sure].mean() > right[~sure].mean() + 0.2
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_halves_of_one_texture_are_uncertain_and_two_textures_are_not(make_number, seed):
+    for n_textures, low, high in ((1, 0.49, 0.6), (2, 0.98, 1.0)):
+        image, _ = make_number(n_textures, (192, 208), seed)
+        model = TextureSegmenter(2).fit(image)
+        assert low < model.confidence_.mean() <= high
+
+
 @pytest.mark.parametrize("preset", ["default", "plain"])
 def test_probabilities_belong_to_labels_and_confidence(mosaic, preset):
     image = mosaic[0]

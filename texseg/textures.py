@@ -35,7 +35,8 @@ _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of t
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
 _SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
 _BORDER_REACH = 2.5  # cells; so near to a border pixels are looked at again with what was learned of borders
-_SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
+SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
+_STRIP = 2**18  # pixels that are handled at once
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
 _COOLING = 0.8  # each temperature of the plain path is this times the one before
@@ -95,13 +96,22 @@ class CellTextures:
     """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
     limits: NDArray[np.floating]
     """(K,), divergence of a window from its texture's profile above which it is something else, nats."""
+    confusion: NDArray[np.floating]
+    """(K, K), chance that what was taken for one texture (row) is another; see `confusion_of_clusters`."""
     borders: BorderClassifier | None = None
     """What was learned of borders between the textures, if that was."""
 
     def take(self, order: NDArray[np.intp]) -> CellTextures:
         """Keep some of the textures, in this order."""
         borders = None if self.borders is None else self.borders.take(order)
-        return replace(self, profiles=self.profiles[order], limits=self.limits[order], borders=borders)
+        confusion = self.confusion[np.ix_(order, order)]
+        return replace(
+            self,
+            profiles=self.profiles[order],
+            limits=self.limits[order],
+            confusion=confusion / confusion.sum(axis=1, keepdims=True),
+            borders=borders,
+        )
 
     def with_borders(
         self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator
@@ -118,7 +128,7 @@ class CellTextures:
         sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         potts = self.potts._replace(strength=self.potts.strength * smoothness)
         local = sites.scores(self.profiles)
-        cells = potts_sweeps(local[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
+        cells = potts_sweeps(local[:, None], sites, potts, None, SETTLING_SWEEPS)[:, 0]
         weights, wavelengths = self.features.weights, self.features.wavelengths
         scores = pixel_scores(scene.bins, self._log_profiles(), wavelengths, weights, scene.mask)
         posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
@@ -135,6 +145,7 @@ class CellTextures:
         for plane, window in zip(probabilities, wide, strict=True):
             plane += grid.to_pixels(window)
         soft_max_over(probabilities.reshape(K, -1))
+        _confuse(probabilities.reshape(K, -1), self.confusion)
         _agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
         return Reading(posteriors, probabilities, scores)
 
@@ -211,6 +222,13 @@ class WindowTextures:
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Raise: the plain path learns no limits of its textures."""
         raise ValueError("unknown textures cannot be told on preset='plain'; fit with another preset")
+
+
+def _confuse(probabilities: NDArray[np.floating], confusion: NDArray[np.floating]) -> None:
+    """Probabilities (K, pixels) of what pixels are, from those of what they are taken for, in place."""
+    for start in range(0, probabilities.shape[1], _STRIP):
+        strip = probabilities[:, start : start + _STRIP]
+        strip[:] = confusion.T @ strip
 
 
 def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
@@ -361,6 +379,7 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
             "boundary_sigma": textures.boundary_sigma,
             "windows": list(textures.windows),
             "limits": textures.limits,
+            "confusion": textures.confusion,
         }
         if textures.borders is not None:
             values |= _borders_to_plain_data(textures.borders)
@@ -404,6 +423,7 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
             values["boundary_sigma"],
             tuple(values["windows"]),
             values["limits"],
+            values["confusion"],
             _borders_from_plain_data(values, features),
         )
     return WindowTextures(
