@@ -259,10 +259,10 @@ def confusion_of_clusters(
     """Chance that what was taken for one texture belongs to another, since the clusters may be wrong.
 
     No posterior of a solution knows that two of its clusters are the halves of one texture. But such clusters
-    are close: a cluster whose closest other gives a contrast of c (see :mod:`texseg.selection`), over the root
-    of the windows that all the data would fill, is right with probability ``1 / (1 + (DOUBT / c)^4)``, at
-    least one half, and that other otherwise. The curve was measured on mosaics and photographs, with the
-    number of segments given.
+    are close. Let c be the contrast of a cluster and its closest other (see :mod:`texseg.selection`) over
+    the root of the windows that all the data would fill: the cluster is right with probability
+    ``1 / (1 + (DOUBT / c)^4)``, at least one half, and is that other otherwise. The curve was measured on
+    mosaics and photographs, with the number of segments given.
 
     Parameters
     ----------
