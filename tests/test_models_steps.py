@@ -6,12 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from texseg.counts import WindowedCounts
-from texseg.models.acm import (
-    HistogramClustering,
-    PredictiveHistogramClustering,
-    Profiles,
-    saturated_scores,
-)
+from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering, Profiles
 from texseg.models.base import normalise
 from texseg.models.hacm import HierarchicalClustering, Hierarchy, ObjectHierarchy, Tree
 from texseg.models.pmm import ProductAspectModel, ProductAspects
@@ -151,17 +146,6 @@ def test_acm_predictive_leaves_the_row_out(kind):
         h = [sum(n[i, j] * np.log(S[k, j] / totals[k, j]) for j in np.flatnonzero(n[i])) for k in range(2)]
         weights = rho * np.exp(0.8 * (np.array(h) - max(h)))
         np.testing.assert_allclose(result.posteriors[i], weights / weights.sum(), atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["dense", "csr", "image"])
-def test_saturated_scores_are_row_entropies(kind):
-    matrix, n = image_counts() if kind == "image" else (kinds_of(counts())[kind], counts())
-    groups = getattr(matrix, "groups", np.zeros(n.shape[1], int))
-    expected = [
-        sum(n[i, j] * np.log(n[i, j] / n[i, groups == groups[j]].sum()) for j in np.flatnonzero(n[i]))
-        for i in range(len(n))
-    ]
-    np.testing.assert_allclose(saturated_scores(matrix), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -174,7 +174,7 @@ def test_sweeps_are_those_of_the_potts_posterior_policy():
     Q = potts_sweeps(scores[:, None], sites, potts, n_sweeps=4)[:, 0]
     field = PottsField(GRID, strength=3.0, sigma=1.5, n_sweeps=4)
     expected = field(scores, 0.7, np.ones(4)).posteriors
-    np.testing.assert_allclose(Q, expected, atol=5e-3)
+    np.testing.assert_allclose(Q, expected, atol=1e-5)
 
 
 def test_the_field_is_a_gaussian_mean_with_nothing_beyond_the_border():

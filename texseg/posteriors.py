@@ -32,10 +32,12 @@ from numpy.typing import NDArray
 __all__ = [
     "ArgMax",
     "Assignment",
+    "Neighbourhood",
     "Posterior",
     "PottsField",
     "SoftMax",
     "arg_max_over",
+    "mean_field",
     "soft_max",
     "soft_max_over",
 ]
@@ -90,11 +92,8 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     >>> p, float(np.exp(log_sum[0]).round(6))
     (array([[0.25, 0.75]]), 4.0)
     """
-    top = logits.max(axis=1, keepdims=True)
-    p = np.exp(logits - top)
-    total = p.sum(axis=1, keepdims=True)
-    p /= total
-    return p, (top + np.log(total))[:, 0]
+    p = np.array(logits)
+    return p, _normalise_exponentials(p, axis=1)
 
 
 def soft_max_over(logits: Floats) -> Floats:
@@ -114,10 +113,18 @@ def soft_max_over(logits: Floats) -> Floats:
     array([[0.25, 0.5 ],
            [0.75, 0.5 ]])
     """
-    logits -= logits.max(axis=-2, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-2, keepdims=True)
+    _normalise_exponentials(logits, axis=-2)
     return logits
+
+
+def _normalise_exponentials(logits: Floats, axis: int) -> Floats:
+    """Turn logits into probabilities along an axis, in place; give the logarithms of the sums."""
+    top = logits.max(axis=axis, keepdims=True)
+    logits -= top
+    np.exp(logits, out=logits)
+    total = logits.sum(axis=axis, keepdims=True)
+    logits /= total
+    return np.squeeze(top + np.log(total), axis=axis)
 
 
 def arg_max_over(values: Floats) -> NDArray[np.int32]:
@@ -214,6 +221,68 @@ class ArgMax:
         return np.zeros(posteriors.shape[1])
 
 
+class Neighbourhood(NamedTuple):
+    """What the neighbours of every site on some grids say, for :func:`mean_field`."""
+
+    grids: Sequence[tuple[int, int]]
+    """Rows and columns of each image's sites; the images follow one another."""
+    sigma: float
+    """Standard deviation of the Gaussian, in sites."""
+    strength: float
+    """Nats that a unanimous neighbourhood adds."""
+    presence: Floats | None = None
+    """(N,), how much each site counts, 0 to 1."""
+
+    def field(self, planes: Floats) -> Floats:
+        """``strength * G Q`` of planes (..., N), nothing beyond the ends of the grids."""
+        stack = planes.reshape(-1, planes.shape[-1])
+        out = np.empty_like(stack)
+        gap = int(4 * self.sigma) + 1  # the reach of the filter
+        start = 0
+        for h, w in self.grids:
+            place = slice(start, start + h * w)
+            # one tall image for a single call, the planes so far apart that they do not see each other
+            tall = np.zeros((len(stack), h + gap, w), stack.dtype)
+            tall[:, :h] = stack[:, place].reshape(-1, h, w)
+            if self.presence is not None:
+                tall[:, :h] *= self.presence[place].reshape(h, w)
+            blurred = cv2.GaussianBlur(
+                tall.reshape(-1, w), (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT
+            )
+            out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
+            start = place.stop
+        out *= self.strength
+        return out.reshape(planes.shape)
+
+
+def mean_field(
+    local: Floats, neighbourhood: Neighbourhood, planes: Floats | None = None, n_sweeps: int = 1
+) -> Floats:
+    """Sweeps ``Q <- softmax(local + field of Q)`` of one run or several, all sites at once.
+
+    Parameters
+    ----------
+    local : float array of shape (..., K, N)
+        Tempered scores.
+    neighbourhood : Neighbourhood
+    planes : float array of the same shape, optional
+        Posteriors to begin with; those without neighbours if None.
+    n_sweeps : int, default=1
+
+    Returns
+    -------
+    float array of the same shape
+        Sums to one over K.
+    """
+    if planes is None:
+        planes = soft_max_over(local.copy())
+    for _ in range(n_sweeps):
+        planes = neighbourhood.field(planes)
+        planes += local
+        soft_max_over(planes)
+    return planes
+
+
 class PottsField:
     """Mean field of a Potts model over pixel grids: neighbours pull a site to their own cluster.
 
@@ -283,41 +352,29 @@ class PottsField:
         """Sweep from ``previous`` (from the posteriors without neighbours if None)."""
         if len(scores) != sum(h * w for h, w in self.grids):
             raise ValueError(f"PottsField on grids {self.grids} got scores of {len(scores)} sites")
-        presence = None if row_weights is None else _presence(row_weights, scores.dtype)
-        local = beta * scores
-        Q = soft_max(local)[0] if previous is None else previous
-        field = self.field(Q, presence)
-        for _ in range(self.n_sweeps):
-            Q, log_sums = soft_max(local + field)
-            swept, field = field, self.field(Q, presence)
-        # -beta Q s + Q log Q = Q field - log sum at the optimum of the last sweep
-        energies = np.einsum("nk,nk->n", Q, swept - 0.5 * field) - log_sums
-        return Assignment(Q, _weighted_sum(energies, row_weights))
+        neighbourhood = self._neighbourhood(row_weights, scores.dtype)
+        local = beta * np.ascontiguousarray(scores.T)
+        first = None if previous is None else np.ascontiguousarray(previous.T)
+        planes = mean_field(local, neighbourhood, first, self.n_sweeps)
+        surprise = np.log(np.maximum(planes, _TINY)) - np.where(planes > 0, local, 0)
+        energies = np.einsum("kn,kn->n", planes, surprise - 0.5 * neighbourhood.field(planes))
+        return Assignment(np.ascontiguousarray(planes.T), _weighted_sum(energies, row_weights))
 
-    def field(self, posteriors: Floats, presence: Floats | None = None) -> Floats:
+    def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``strength * G Q`` (N, K): what the neighbours of every site say."""
-        Q = posteriors if presence is None else posteriors * presence[:, None]
-        out = np.empty_like(Q)
-        start = 0
-        for h, w in self.grids:
-            stop = start + h * w
-            grid = np.ascontiguousarray(Q[start:stop]).reshape(h, w, -1)
-            blurred = cv2.GaussianBlur(grid, (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT)
-            out[start:stop] = blurred.reshape(h * w, -1)
-            start = stop
-        out *= self.strength
-        return out
+        return self._neighbourhood(row_weights, posteriors.dtype).field(np.ascontiguousarray(posteriors.T)).T
+
+    def _neighbourhood(self, row_weights: Floats | None, dtype: np.dtype) -> Neighbourhood:
+        presence = None
+        if row_weights is not None:
+            presence = (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
+        return Neighbourhood(self.grids, self.sigma, self.strength, presence)
 
     def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``sum_i c_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""
         c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
-        presence = None if row_weights is None else _presence(row_weights, posteriors.dtype)
-        surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors, presence)
+        surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors, row_weights)
         return c @ (posteriors * surprise)
-
-
-def _presence(row_weights: Floats, dtype: np.dtype) -> Floats:
-    return (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
 
 
 def _weighted_sum(values: Floats, row_weights: Floats | None) -> float:

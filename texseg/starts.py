@@ -16,16 +16,14 @@ References
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linear_sum_assignment
 
-from texseg.posteriors import soft_max_over
+from texseg.posteriors import Neighbourhood, arg_max_over, mean_field
 from texseg.pyramid import window_matrix
 
 __all__ = [
@@ -55,7 +53,6 @@ _STEADY = 0.998  # share of labels that stay when a run has converged
 _SAME = 0.97  # starts that agree on this share of the sites are the same
 _DIVISIBLE = 8  # windows that a cluster must hold to be split
 _HALVING_STEPS = 4
-_MARGIN = 1.0  # cells farther than this from a border cell are interior
 _EXTRAPOLATION = 2.0  # how far the interior of a cluster may stand for the whole
 
 
@@ -87,16 +84,17 @@ class Sites(NamedTuple):
         """Log-likelihood of every site under profiles (..., M), shape (N, ...), in weighted nats."""
         mixed = (1 - BACKGROUND) * profiles + BACKGROUND * self.background
         logs = np.log(mixed.reshape(-1, len(self.weights)) + np.float32(1e-7)) * self.weights
-        return (logs @ self.counts.T).T.reshape(-1, *profiles.shape[:-1])
+        # sites are adjacent in memory; the product is faster in the other layout, copy included
+        planes = np.ascontiguousarray((self.counts @ logs.T).T)
+        return planes.T.reshape(-1, *profiles.shape[:-1])
 
     def profiles(self, posteriors: Floats) -> Floats:
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
-        flat = posteriors.reshape(len(self.counts), -1)
-        mass = flat.T @ self.sizes
-        means = (flat.T @ self.counts) / np.maximum(mass, 1e-6)[:, None]
+        flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
+        mass = flat @ self.sizes
+        means = (flat @ self.counts) / np.maximum(mass, 1e-6)[:, None]
         means[mass <= 1e-6] = self.background
         return means.reshape(*posteriors.shape[1:], -1)
-
 
     def window_mean(self, values: Floats, side: float) -> Floats:
         """Mean of values a site (N, ...) over centred square windows of so many sites, cut at the border."""
@@ -200,16 +198,16 @@ def hard_starts(
     calm = present & (measure <= np.quantile(measure[present], _CALM))
     allowed = np.stack([present if s % 2 == 0 else calm for s in range(n_starts)], axis=1)
     profiles = plus_plus(windows, n_clusters, allowed, rng)
-    clusters = np.arange(n_clusters)
-    labels = np.full(allowed.shape, -1)
+    clusters = np.arange(n_clusters)[:, None]
+    labels = np.full(allowed.shape[::-1], -1)
     for _ in range(n_steps):
-        before, labels = labels, windows.scores(profiles).argmax(axis=2)
+        before, labels = labels, arg_max_over(windows.scores(profiles).transpose(2, 1, 0))
         if (labels == before).mean() > _STEADY:
             break
-        members = ((labels[:, :, None] == clusters) & allowed[:, :, None]).astype(np.float32)
-        empty = ~members.any(axis=0)
-        profiles = np.where(empty[:, :, None], profiles, windows.profiles(members))
-    return profiles[distinct(labels[present], n_clusters)]
+        members = ((labels[:, None] == clusters) & allowed.T[:, None]).astype(np.float32)  # (S, K, N)
+        empty = ~members.any(axis=2)
+        profiles = np.where(empty[:, :, None], profiles, windows.profiles(members.transpose(2, 0, 1)))
+    return profiles[distinct(labels[:, present].T, n_clusters)]
 
 
 def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
@@ -334,32 +332,10 @@ def potts_sweeps(
 ) -> Floats:
     """Mean-field sweeps of S runs at once; ``scores`` and the result have shape (N, S, K)."""
     local = settings.beta * np.ascontiguousarray(scores.transpose(1, 2, 0))  # (S, K, N): sites are adjacent
-    planes = soft_max_over(local.copy()) if Q is None else np.ascontiguousarray(Q.transpose(1, 2, 0))
-    ends = np.cumsum([h * w for h, w in cells.grids])[:-1]
-    for _ in range(settings.n_sweeps if n_sweeps is None else n_sweeps):
-        pieces = zip(np.split(planes * cells.sizes, ends, axis=2), cells.grids, strict=True)
-        field = np.concatenate([_blur(piece, grid, settings.sigma) for piece, grid in pieces], axis=2)
-        field *= np.float32(settings.strength)
-        field += local
-        planes = soft_max_over(field)
-    return planes.transpose(2, 0, 1)
-
-
-def _blur(planes: Floats, grid: tuple[int, int], sigma: float) -> Floats:
-    """Gaussian mean over an image's grid of planes (S, K, h * w), nothing beyond its ends."""
-    h, w = grid
-    across = planes.reshape(-1, w) @ _gaussian_matrix(w, sigma)
-    down = np.matmul(_gaussian_matrix(h, sigma), across.reshape(-1, h, w))
-    return down.reshape(planes.shape)
-
-
-@lru_cache(maxsize=16)
-def _gaussian_matrix(length: int, sigma: float) -> Floats:
-    """Gaussian filter of a line as a matrix; nothing lies beyond its ends."""
-    distance = np.arange(length)[:, None] - np.arange(length)
-    reach = np.arange(-int(4 * sigma + 1), int(4 * sigma + 1) + 1)
-    kernel = np.exp(-0.5 * (distance / sigma) ** 2)
-    return (kernel / np.exp(-0.5 * (reach / sigma) ** 2).sum()).astype(np.float32)
+    planes = None if Q is None else np.ascontiguousarray(Q.transpose(1, 2, 0))
+    neighbourhood = Neighbourhood(cells.grids, settings.sigma, settings.strength, cells.sizes)
+    n_sweeps = settings.n_sweeps if n_sweeps is None else n_sweeps
+    return mean_field(local, neighbourhood, planes, n_sweeps).transpose(2, 0, 1)
 
 
 def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
@@ -369,7 +345,7 @@ def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
     cells too, by at most a factor of two. So a cluster that follows borders earns nothing, and a correct
     partition is not punished for having many borders.
     """
-    labels = posteriors.argmax(axis=1)
+    labels = arg_max_over(posteriors.T)
     inside = interior_cells(labels, cells)
     K = scores.shape[1]
     own = scores[np.arange(len(labels)), labels]
@@ -380,13 +356,13 @@ def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
     return float((gain * share).sum() / cells.sizes.sum())
 
 
-def interior_cells(labels: NDArray[np.intp], cells: Sites) -> NDArray[np.bool_]:
-    """Which cells (N,) are farther than the margin from any change of label."""
+def interior_cells(labels: NDArray[np.integer], cells: Sites) -> NDArray[np.bool_]:
+    """Which cells (N,) neither touch another label, nor lie beside a cell that does."""
     return np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
 
 
-def _interior(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _interior(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
     grid = labels.astype(np.uint8)
     square = np.ones((3, 3), np.uint8)
-    edge = np.asarray(cv2.dilate(grid, square) != cv2.erode(grid, square))
-    return np.asarray(distance_transform_edt(~edge)) > _MARGIN if edge.any() else ~edge
+    edge = (cv2.dilate(grid, square) != cv2.erode(grid, square)).astype(np.uint8)
+    return cv2.dilate(edge, cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))) == 0

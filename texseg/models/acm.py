@@ -190,54 +190,6 @@ class HistogramClustering(ClusteringModel):
         with np.errstate(divide="ignore", over="ignore"):
             return Instability(1.0 / eigenvalues, u)
 
-    def plus_plus(
-        self,
-        n: CountMatrix,
-        n_clusters: int,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
-        shrink: float = 0.5,
-    ) -> Profiles:
-        """Start from rows far apart: k-means++ with the Kullback-Leibler divergence as the distance.
-
-        Each profile is that of a row, mixed with ``shrink`` of the marginal, since a single row has zeros;
-        a row is drawn with probability proportional to what it would gain, ``n_i D(n_i | nearest profile)``.
-        """
-        groups = groups_of(n)
-        marginal = self.initial(n, 1, rng).profiles
-        best = self.scores(n, Profiles(marginal, np.ones(1)))[:, 0].astype(np.float64)
-        bound = saturated_scores(n)
-        profiles = []
-        for _ in range(n_clusters):
-            gain = np.maximum(bound - best, 0.0)
-            total = gain.sum()
-            chance = gain / total if total > 0 else np.full(len(gain), 1.0 / len(gain))
-            e = np.zeros((n.shape[0], 1))
-            e[rng.choice(len(gain), p=chance)] = 1.0
-            row = normalise_profiles(np.asarray(n.T @ e, dtype=np.float64).T, groups)
-            profiles.append((1 - shrink) * row + shrink * marginal)
-            score = self.scores(n, Profiles(profiles[-1], np.ones(1)))[:, 0]
-            best = score.astype(np.float64) if len(profiles) == 1 else np.maximum(best, score)
-        return Profiles(np.concatenate(profiles), np.full(n_clusters, 1.0 / n_clusters))
-
-
-def saturated_scores(n: CountMatrix) -> Floats:
-    """``sum_j n_ij log n_{j|i}`` (N,): the score of every row under its own histogram, the highest possible.
-
-    Examples
-    --------
-    >>> bool(np.isclose(saturated_scores(np.array([[2.0, 2.0]]))[0], 4 * np.log(0.5)))
-    True
-    """
-    groups, out = groups_of(n), np.empty(n.shape[0])
-    indicator = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)
-    for rows, block in row_blocks(n):
-        entries = block.copy()
-        entries.data = block.data * np.log(np.maximum(block.data, FLOOR))
-        totals = block @ indicator
-        out[rows] = entries.sum(axis=1) - (totals * np.log(np.maximum(totals, FLOOR))).sum(axis=1)
-    return out
-
 
 def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
     """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
