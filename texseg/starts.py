@@ -16,6 +16,7 @@ References
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import cv2
@@ -54,6 +55,9 @@ _SAME = 0.97  # starts that agree on this share of the sites are the same
 _DIVISIBLE = 8  # windows that a cluster must hold to be split
 _HALVING_STEPS = 4
 _EXTRAPOLATION = 2.0  # how far the interior of a cluster may stand for the whole
+
+
+_window_matrix = lru_cache(maxsize=8)(window_matrix)
 
 
 class Sites(NamedTuple):
@@ -101,8 +105,8 @@ class Sites(NamedTuple):
         means = []
         for piece in self.pieces(values):
             h, w = piece.shape[:2]
-            down = window_matrix(h, side) @ np.ascontiguousarray(piece, np.float32).reshape(h, -1)
-            means.append(np.matmul(window_matrix(w, side), down.reshape(h, w, -1)).reshape(h * w, -1))
+            down = _window_matrix(h, side) @ np.ascontiguousarray(piece, np.float32).reshape(h, -1)
+            means.append(np.matmul(_window_matrix(w, side), down.reshape(h, w, -1)).reshape(h * w, -1))
         return np.concatenate(means).reshape(values.shape)
 
 
@@ -200,13 +204,18 @@ def hard_starts(
     profiles = plus_plus(windows, n_clusters, allowed, rng)
     clusters = np.arange(n_clusters)[:, None]
     labels = np.full(allowed.shape[::-1], -1)
+    moving = np.arange(n_starts)  # a run whose labels all stay has ended
     for _ in range(n_steps):
-        before, labels = labels, arg_max_over(windows.scores(profiles).transpose(2, 1, 0))
-        if (labels == before).mean() > _STEADY:
+        found = arg_max_over(windows.scores(profiles[moving]).transpose(2, 1, 0))
+        changes = np.count_nonzero(found != labels[moving], axis=1)
+        labels[moving] = found
+        if changes.sum() < (1 - _STEADY) * labels.size:
             break
-        members = ((labels[:, None] == clusters) & allowed.T[:, None]).astype(np.float32)  # (S, K, N)
+        moving, found = moving[changes > 0], found[changes > 0]
+        members = ((found[:, None] == clusters) & allowed.T[moving, None]).astype(np.float32)  # (S, K, N)
         empty = ~members.any(axis=2)
-        profiles = np.where(empty[:, :, None], profiles, windows.profiles(members.transpose(2, 0, 1)))
+        means = windows.profiles(members.transpose(2, 0, 1))
+        profiles[moving] = np.where(empty[:, :, None], profiles[moving], means)
     return profiles[distinct(labels[:, present].T, n_clusters)]
 
 
