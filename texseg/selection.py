@@ -55,7 +55,7 @@ Floats = NDArray[np.floating]
 
 NOISE = 7.0
 CLEAR = 40.0
-ONE = 31.0
+ONE = 32.0
 DOUBT = 1.15
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
