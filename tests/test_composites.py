@@ -61,7 +61,7 @@ def test_several_images_give_pieces_and_missing_pixels_give_none():
     offset = shapes[0][0] * shapes[0][1]
     images = [Planes([addresses(shapes[0])], None), Planes([addresses(shapes[1], offset)], mask)]
     made = compose(images, labels, 3, 16, MARGIN, np.random.default_rng(1))
-    assert made.labels.shape == shapes[0]
+    assert made.labels.shape == (70, 100)  # as high as the highest, as wide as the widest
     usable = [trusted(labels[0], MARGIN).ravel(), trusted(labels[1], MARGIN, mask).ravel()]
     source = made.planes.bands[0][made.filled].astype(int)
     np.testing.assert_array_equal(np.concatenate(usable)[source], made.labels[made.filled])
@@ -88,3 +88,14 @@ def test_every_label_has_pieces_however_few_fit(n_labels):
         [Planes([addresses((96, 96))], None)], [labels], n_labels, 200, 1, np.random.default_rng(0)
     )
     assert set(np.unique(made.labels)) == set(range(n_labels))
+
+
+def test_images_of_different_types_keep_their_values():
+    whole = np.arange(6400, dtype=np.uint16).reshape(80, 80)
+    fractions = np.linspace(0.1, 0.9, 6400).reshape(80, 80)
+    labels = np.zeros((80, 80), np.int32)
+    images = [Planes([whole], None), Planes([fractions], None)]
+    made = compose(images, [labels, labels + 1], 2, 24, MARGIN, np.random.default_rng(0))
+    values = made.planes.bands[0][made.filled & (made.labels == 1)]
+    assert len(values) > 500
+    assert np.isin(values, fractions).all()

@@ -120,6 +120,9 @@ def test_nothing_is_learned_of_one_texture_or_of_one_without_inside():
     assert learned(image, thin)[0] is None
     mask = labels < 2
     assert learned(image, labels, mask=mask)[0] is None
+    for width in (7, 9):  # so narrow that pieces of their insides hold nothing to train on
+        stripes = (np.arange(SHAPE[1]) // width % 2).astype(np.int32)[None, :].repeat(SHAPE[0], axis=0)
+        assert learned(image, stripes)[0] is None
 
 
 # ---- the accurate preset -----------------------------------------------------------------------------------

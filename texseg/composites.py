@@ -93,7 +93,7 @@ def compose(
     Returns
     -------
     Composite
-        As large as the first image, but 400 pixels a side at most.
+        As high as the highest image and as wide as the widest, but 400 pixels a side at most.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def compose(
     >>> made.labels.shape, np.array_equal(made.planes.bands[0][made.filled], 10 * made.labels[made.filled])
     ((48, 64), True)
     """
-    height, width = (min(n, _LARGEST) for n in labels[0].shape)
+    height, width = np.minimum(np.max([one.shape for one in labels], axis=0), _LARGEST).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     usable = [trusted(one, margin, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.array([np.bincount(one.ravel() + 1, minlength=n_labels + 1)[1:] for one in usable], float)
@@ -112,7 +112,8 @@ def compose(
     given = rng.permutation(np.resize(rng.permutation(n_labels), n_pieces))
     truth = given.astype(np.int32)[pieces]
     filled = np.zeros((height, width), bool)
-    bands = [np.zeros((height, width), band.dtype) for band in images[0].bands]
+    dtypes = [np.result_type(*same) for same in zip(*(planes.bands for planes in images), strict=True)]
+    bands = [np.zeros((height, width), dtype) for dtype in dtypes]
     for piece, label in enumerate(given):
         to = np.stack(np.nonzero(pieces == piece))
         if not to.size:
