@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, segment
-from texseg.modelfile import ModelFileError, save_model
+from texseg.modelfile import ModelFileError, load_model, save_model
 
 K = 3
 
@@ -38,6 +38,16 @@ def test_the_training_image_is_predicted_as_labelled_when_clusters_were_dropped(
 def test_the_training_image_is_predicted_as_labelled_when_segments_were_merged_away(mosaic):
     model = fit_in_silence(TextureSegmenter(6, min_size=1500), mosaic[0])
     np.testing.assert_array_equal(model.predict(mosaic[0]), model.labels_)
+
+
+def test_the_label_is_the_most_probable_one_where_clusters_are_so_alike_that_two_are_equal():
+    rows, columns = np.mgrid[:64, :96]
+    waves = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+    image = waves + np.random.default_rng(0).normal(0, 0.1, waves.shape)
+    model = fit_in_silence(TextureSegmenter(60, n_starts=2), image)
+    probabilities = model.predict_proba(image)
+    np.testing.assert_array_equal(probabilities.argmax(axis=-1) + 1, model.labels_)
+    np.testing.assert_allclose(probabilities.sum(axis=-1), 1, rtol=1e-4)
 
 
 def test_confidence_is_certain_when_there_is_one_texture_only():
@@ -121,6 +131,41 @@ def test_a_model_file_of_something_else_is_refused(tmp_path):
     save_model(tmp_path / "other.texseg", {"a": 1})
     with pytest.raises(ModelFileError, match="other.texseg holds no texture model: .* is missing"):
         TextureSegmenter.load(tmp_path / "other.texseg")
+
+
+@pytest.fixture(scope="module")
+def saved_values(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "good.texseg"
+    rows, columns = np.mgrid[:64, :96]
+    image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+    TextureSegmenter(2, preset="accurate", n_starts=4).fit(image).save(path)
+    return load_model(path)
+
+
+@pytest.mark.parametrize("name", ["confusion", "border_weights", "border_form_factors", "parameters"])
+def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, name):
+    save_model(tmp_path / "bad.texseg", {k: v for k, v in saved_values.items() if k != name})
+    with pytest.raises(ModelFileError, match=f"bad.texseg holds no texture model: '{name}' is missing"):
+        TextureSegmenter.load(tmp_path / "bad.texseg")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("confusion", np.eye(3), r"confusion must be numbers of shape \(2, 2\), got .* \(3, 3\)"),
+        ("border_log_profiles", np.zeros((1, 14, 40)), "border_weights must be numbers of shape"),
+        ("border_form_centres", np.zeros(7), "border_form_centres must be numbers of shape"),
+        ("limits", np.array(["a", "b"]), r"limits must be numbers of shape \(2,\), got <U1"),
+        ("patch_weight", "much", "patch_weight must be numbers"),
+        ("n_orientations", "four", "'str' and 'int'"),
+        ("parameters", {"colour": 3}, "unexpected keyword argument 'colour'"),
+        ("parameters", {"smoothness": -1}, "smoothness must be a finite number"),
+    ],
+)
+def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path, name, value, sentence):
+    save_model(tmp_path / "bad.texseg", saved_values | {name: value})
+    with pytest.raises(ModelFileError, match=f"bad.texseg holds no texture model .*{sentence}"):
+        TextureSegmenter.load(tmp_path / "bad.texseg")
 
 
 @pytest.mark.parametrize("parameters", [{"n_segments": K}, {}])

@@ -26,7 +26,7 @@ from texseg.channels import Channel, Planes, responses
 from texseg.composites import border_distance, compose, trusted
 from texseg.features import Features, bins_of
 
-__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density"]
+__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
 _WINDOWS = (3, 5, 9, 17)  # sides in pixels of the windows that log-densities are averaged over
 _DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
@@ -100,7 +100,7 @@ class BorderClassifier(NamedTuple):
     densities: Mapping[str, Density]
     """By description, see :func:`_read`."""
     weights: NDArray[np.floating]
-    """(scores, K)."""
+    """(scores, K), see :func:`n_scores`."""
     offsets: NDArray[np.floating]
     """(K,)."""
 
@@ -181,10 +181,10 @@ def learn_borders(
         far = made.filled.all() | (filled > _CLEAR * cell)
         pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
         pixels = np.sort(rng.choice(pixels, min(_PER_COMPOSITE, len(pixels)), replace=False))
-        tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
         truths.append(made.labels.ravel()[pixels])
-    if min(np.bincount(truth, minlength=K).min() for truth in truths) < _FEWEST:
-        return None
+        if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
+            return None
+        tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
     heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
     weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
     return classifier._replace(
@@ -253,6 +253,17 @@ def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
     """Channels of one wavelength together; plain values each for itself."""
     filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
     return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
+
+
+def n_scores(wavelengths: NDArray[np.float64], n_descriptions: int, n_labels: int) -> int:
+    """Count the scores of a pixel for channels of these wavelengths, and so many textures learned.
+
+    Examples
+    --------
+    >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_descriptions=3, n_labels=2)
+    48
+    """
+    return (len(_groups(wavelengths)) + n_descriptions) * n_labels * len(_WINDOWS)
 
 
 def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -325,9 +325,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         values = load_model(path)
         try:
             textures = from_plain_data(values)
+            model = cls(len(textures.profiles), **values["parameters"])
+            model._check_parameters()
         except KeyError as missing:
             raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
-        model = cls(len(textures.profiles), **values["parameters"])
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
         model.textures_ = textures
         model._describe()
         return model

@@ -22,7 +22,7 @@ from texseg.posteriors import soft_max_over
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
-from texseg.refine import BorderClassifier, Density, learn_borders
+from texseg.refine import BorderClassifier, Density, learn_borders, n_scores
 from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
@@ -39,6 +39,7 @@ SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _STRIP = 2**18  # pixels that are handled at once
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
+_NUMBERS = ("n_bins", "bandwidth", "angular_bandwidth", "contrast", "illumination_sigma", "patch_weight")
 _COOLING = 0.8  # each temperature of the plain path is this times the one before
 
 
@@ -232,12 +233,15 @@ def _confuse(probabilities: NDArray[np.floating], confusion: NDArray[np.floating
 
 
 def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
-    """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place."""
+    """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place.
+
+    Where several are the largest, the label's becomes larger by the least there is.
+    """
     first = probabilities.argmax(axis=0)
     pixels = np.flatnonzero(first != labels)
     ours, theirs = labels[pixels], first[pixels]
     swapped = probabilities[ours, pixels]
-    probabilities[ours, pixels] = probabilities[theirs, pixels]
+    probabilities[ours, pixels] = np.nextafter(probabilities[theirs, pixels], np.float32(2))
     probabilities[theirs, pixels] = swapped
 
 
@@ -393,7 +397,16 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
 
 
 def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
-    """Textures from the mapping that :func:`to_plain_data` made."""
+    """Textures from the mapping that :func:`to_plain_data` made.
+
+    Raises
+    ------
+    KeyError
+        A value is missing.
+    ValueError
+        A value does not fit the others.
+    """
+    _check_plain_data(values)
     bank = GaborBank(
         values["wavelengths_of_bank"],
         values["n_orientations"],
@@ -429,6 +442,43 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
     return WindowTextures(
         features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
     )
+
+
+def _check_plain_data(values: dict[str, Any]) -> None:
+    """Refuse what does not fit together, before it fails while an image is labelled."""
+    K, C, n_bins = len(values["profiles"]), len(values["channel_names"]), values["n_bins"]
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NUMBERS, ())
+    shapes |= {"profiles": (K, C * n_bins), "ranges": (C, 2), "wavelengths": (C,), "channel_weights": (C,)}
+    shapes |= {"low": np.shape(values["high"])}
+    if values["kind"] == CellTextures.kind:
+        shapes |= {"background": (C * n_bins,), "limits": (K,), "confusion": (K, K)}
+        shapes |= {"potts": (len(PottsSettings._fields),), "windows": (2,), "cell": (), "boundary_sigma": ()}
+        if "border_densities" in values:
+            shapes |= _border_shapes(values, K, C, n_bins)
+    else:
+        shapes |= {"proportions": (K,), "windows": (C,), "beta": ()}
+    for name, expected in shapes.items():
+        array = np.asarray(values[name])
+        if array.shape != expected or array.dtype.kind not in "buif":
+            raise ValueError(
+                f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
+            )
+
+
+def _border_shapes(values: dict[str, Any], K: int, C: int, n_bins: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what belongs to a `BorderClassifier` of ``K`` textures."""
+    names, learned = values["border_densities"], len(values["border_log_profiles"])
+    shapes: dict[str, tuple[int, ...]] = {
+        "border_log_profiles": (learned, C, n_bins),
+        "border_weights": (n_scores(values["wavelengths"], len(names), learned), K),
+        "border_offsets": (K,),
+    }
+    for name in names:
+        side = len(values[f"border_{name}_factors"])
+        shapes[f"border_{name}_factors"] = (side, learned * side)
+        shapes[f"border_{name}_centres"] = (learned * side,)
+        shapes[f"border_{name}_offsets"] = (learned,)
+    return shapes
 
 
 def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
