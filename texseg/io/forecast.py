@@ -1,20 +1,72 @@
-"""What a segmentation needs in memory, told from the size of the image alone.
+"""What a segmentation needs in memory and time, told from the size of the image alone.
 
-The constants are measured (``benchmarks/forecast.py``) with the default settings.
+The constants are measured (``benchmarks/forecast.py``).
 """
 
 from __future__ import annotations
 
-_BASE = 15e6
-_PER_PIXEL = 42.0
-_PER_PIXEL_AND_SEGMENT = 16.0
-_PER_VALUE = 5.0
+import time
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["TYPICAL_SEGMENTS", "expected_memory", "expected_seconds"]
 
 TYPICAL_SEGMENTS = 5
 """Number of segments a forecast is made for when it is not known."""
 
+_BASE = 8e6  # bytes
+_TRIALS = 7
+_TRIAL_SIDE = 512
+_OF_CHOOSING = 2.0  # times as long on the default path when the number of segments is to be chosen
 
-def expected_memory(n_pixels: int, n_channels: int = 1, n_segments: int | None = None) -> float:
+
+class _Peak(NamedTuple):
+    """Bytes that are held at one point of a segmentation; the largest is what it needs."""
+
+    per_pixel: float
+    per_pixel_and_segment: float
+    per_pixel_and_channel: float
+    per_segment: float = 0.0
+
+
+_LABELLING = _Peak(66.0, 17.0, 7.0)
+_PEAKS = {
+    "default": (_LABELLING,),
+    "accurate": (_LABELLING, _Peak(165.0, 9.0, 13.0), _Peak(107.0, 0.0, 13.0, 22e6)),  # ..., composites
+    "plain": (_Peak(123.0, 50.0, 7.0), _Peak(-252.0, 140.0, 7.0)),  # growing, all of many segments
+}
+
+
+class _Work(NamedTuple):
+    """Time in trials, for so many segments: ``(per_image + per_megapixel * size ** growth) * share``."""
+
+    per_image: float
+    per_megapixel: float
+    growth: float
+    share: float
+    """Of the time for five segments that none would take; the rest is in proportion to their number."""
+    beyond: float | None = None
+    """What each segment above five adds, in parts of the time for five; as much as the others if None."""
+
+    def trials(self, megapixels: float, n_segments: int) -> float:
+        """Take the time for ``n_segments``."""
+        each = (1 - self.share) / 5
+        share = self.share + each * n_segments
+        if self.beyond is not None and n_segments > 5:
+            share = 1 + self.beyond * (n_segments - 5)
+        return (self.per_image + self.per_megapixel * megapixels**self.growth) * share
+
+
+_CLUSTERING = _Work(30.0, 285.0, 1.15, 0.35, 0.25)  # above five segments, each means more starts
+_BORDERS = _Work(170.0, 530.0, 1.0, 0.35)
+_ANNEALING = _Work(0.0, 5100.0, 1.08, 0.05)
+
+
+def expected_memory(
+    n_pixels: int, n_channels: int = 1, n_segments: int | None = None, preset: str = "default"
+) -> float:
     """Memory above the imported libraries that segmenting an image takes at its peak.
 
     Parameters
@@ -25,11 +77,73 @@ def expected_memory(n_pixels: int, n_channels: int = 1, n_segments: int | None =
         Number of channels.
     n_segments : int, optional
         Number of segments; 5 where it is not known.
+    preset : {"default", "accurate", "plain"}, default="default"
 
     Returns
     -------
     float
         Bytes.
+
+    Examples
+    --------
+    >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
+    '671 MB'
     """
-    per_pixel = _PER_PIXEL + _PER_PIXEL_AND_SEGMENT * (n_segments or TYPICAL_SEGMENTS)
-    return _BASE + n_pixels * (per_pixel + _PER_VALUE * n_channels)
+    _check_preset(preset)
+    K = n_segments or TYPICAL_SEGMENTS
+    return _BASE + max(
+        p.per_segment * K
+        + n_pixels * (p.per_pixel + p.per_pixel_and_segment * K + p.per_pixel_and_channel * n_channels)
+        for p in _PEAKS[preset]
+    )
+
+
+def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
+    """Processor time that segmenting an image takes on this machine.
+
+    The cost was measured in units of a small trial, which is timed here and now, so that the forecast follows
+    the machine.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns.
+    n_segments : int, optional
+        Number of segments; None: to be chosen.
+    preset : {"default", "accurate", "plain"}, default="default"
+
+    Returns
+    -------
+    float
+        Seconds, all threads together.
+    """
+    _check_preset(preset)
+    megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
+    if preset == "plain":
+        return _ANNEALING.trials(megapixels, K) * _seconds_of_a_trial()
+    trials = _CLUSTERING.trials(megapixels, K) * (_OF_CHOOSING if n_segments is None else 1.0)
+    if preset == "accurate":
+        trials += _BORDERS.trials(megapixels, K)
+    return trials * _seconds_of_a_trial()
+
+
+def _check_preset(preset: str) -> None:
+    if preset not in _PEAKS:
+        raise ValueError(f"preset must be one of {', '.join(sorted(_PEAKS))}, got {preset!r}")
+
+
+def _seconds_of_a_trial() -> float:
+    """Time the kinds of work a segmentation consists of: transforms, filters, functions, histograms."""
+    import scipy.fft
+    import scipy.ndimage
+
+    image = np.random.default_rng(0).standard_normal((_TRIAL_SIDE, _TRIAL_SIDE), np.float32)
+    seconds = []
+    for _ in range(_TRIALS):
+        start = time.process_time()
+        spectrum = scipy.fft.rfft2(image)
+        smooth = scipy.ndimage.uniform_filter(scipy.fft.irfft2(spectrum * spectrum, s=image.shape), 33)
+        np.exp(smooth * np.float32(1e-3)).sum()
+        np.bincount((np.abs(image) * 10).astype(np.intp).ravel())
+        seconds.append(time.process_time() - start)
+    return median(seconds)
