@@ -27,7 +27,6 @@ __all__ = ["Search"]
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
 _NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 6
-_SEPARATION_SAY = 1.0
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
 
@@ -66,7 +65,7 @@ class Search:
     def best(self, candidates: list[Candidate]) -> Candidate:
         """Choose by interior gain, and among near ties by how far apart the closest clusters are.
 
-        The score is ``log(gain) + c sum log(separation)`` over the two closest pairs, where ``c`` is one over
+        The score is ``log(gain) + c mean log(separation)`` over the two closest pairs; ``c`` is one over
         the number of pairs. A texture that was cut in two has a close pair, however much its parts gain.
         """
         top = max(candidates, key=_gain)
@@ -78,10 +77,10 @@ class Search:
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
         rivals = [rivals[i] for i in distinct(labels, K)][:_MOST_RIVALS]
         side = self.settings.windows[0] / self.settings.cell
-        say = _SEPARATION_SAY / (K * (K - 1) / 2)
-
+        n_pairs = K * (K - 1) / 2
         separations = closest_separations(rivals, self.cells, side)
-        scores = np.log([c.gain for c in rivals]) + say * np.log(np.maximum(separations, 0.1)).sum(axis=1)
+        apart = np.log(np.maximum(separations, 0.1)).mean(axis=1)
+        scores = np.log([c.gain for c in rivals]) + apart / n_pairs
         return rivals[int(scores.argmax())]
 
     def tree(self, k_max: int) -> MergeTree:
