@@ -16,7 +16,7 @@ __all__ = ["TYPICAL_SEGMENTS", "expected_memory", "expected_seconds"]
 TYPICAL_SEGMENTS = 5
 """Number of segments a forecast is made for when it is not known."""
 
-_BASE = 8e6  # bytes
+_BASE = 10e6  # bytes
 _TRIALS = 7
 _TRIAL_SIDE = 512
 _OF_CHOOSING = 2.0  # times as long on the default path when the number of segments is to be chosen
@@ -59,8 +59,8 @@ class _Work(NamedTuple):
         return (self.per_image + self.per_megapixel * megapixels**self.growth) * share
 
 
-_CLUSTERING = _Work(30.0, 285.0, 1.15, 0.35, 0.25)  # above five segments, each means more starts
-_BORDERS = _Work(170.0, 530.0, 1.0, 0.35)
+_CLUSTERING = _Work(45.0, 285.0, 1.15, 0.35, 0.25)  # above five segments, each means more starts
+_BORDERS = _Work(210.0, 530.0, 1.0, 0.35)
 _ANNEALING = _Work(0.0, 5100.0, 1.08, 0.05)
 
 
@@ -87,7 +87,7 @@ def expected_memory(
     Examples
     --------
     >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '671 MB'
+    '673 MB'
     """
     _check_preset(preset)
     K = n_segments or TYPICAL_SEGMENTS
