@@ -143,6 +143,18 @@ def test_the_accurate_preset_is_more_accurate():
     assert accurate < 0.025
 
 
+def test_without_enough_inside_the_accurate_result_is_the_default_one():
+    image, _ = scene(shape=(24, 60))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the image is small
+        default, accurate = (
+            TextureSegmenter(3, preset=p, n_starts=4).fit(image) for p in ("default", "accurate")
+        )
+    assert accurate.textures_.borders is None
+    np.testing.assert_array_equal(accurate.labels_, default.labels_)
+    np.testing.assert_array_equal(accurate.confidence_, default.confidence_)
+
+
 def test_borders_are_saved_with_the_model_and_used_on_other_images(tmp_path):
     image, _ = scene()
     other, truth = scene(seed=9)

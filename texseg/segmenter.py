@@ -98,7 +98,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         others cluster the windowed histograms as they are, for comparison, and are not refined.
     preset : {"default", "accurate", "plain"}, default="default"
         ``accurate`` also learns what borders between these textures look like, from composites of the
-        segments (:mod:`texseg.refine`), and takes three to six times as long; ``plain`` is the path of [1]_:
+        segments (:mod:`texseg.refine`), and takes three to six times as long; where a texture has too little
+        inside to be learned from, the result is that of ``default``. ``plain`` is the path of [1]_:
         annealed on windowed counts, coarse to fine down to single pixels, without any prior on the labels.
     channel_axis : int, optional
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
