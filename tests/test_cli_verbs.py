@@ -104,6 +104,13 @@ class TestSegment:
     def test_one_segment_is_one_segment(self, scene_file, tmp_path):
         assert "192 x 160, 1 segment, " in run("segment", scene_file, "-k", 1, "-o", tmp_path).stdout
 
+    def test_one_texture_is_no_dead_end(self, tmp_path):
+        noise = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
+        Image.fromarray(noise).save(tmp_path / "noise.png")
+        said = "one texture was found; a given number divides it all the same (-k 3)"
+        assert said in run("segment", tmp_path / "noise.png", "-o", tmp_path / "chosen").stderr
+        assert said not in run("segment", tmp_path / "noise.png", "-k", 1, "-o", tmp_path / "given").stderr
+
     def test_number_is_chosen(self, scene_file, tmp_path):
         run("segment", scene_file, "--k-max", 6, "-o", tmp_path, "-q")
         expected = texseg.segment(PIXELS, k_max=6)

@@ -357,6 +357,8 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
         ({"n_components": (2, 3, 4)}, "n_components of FiniteM3 must be one or two whole numbers"),
         ({"omega": 1.5}, "omega of FiniteM3 must be None or lie in 0 ... 1, got 1.5"),
         ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', or one or two pos"),
+        ({"alpha": None}, "alpha of FiniteM3 must be .* finite numbers, got None"),
+        ({"alpha": np.inf}, "alpha of FiniteM3 must be .* finite numbers, got inf"),
         ({"alpha": "auto"}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', .* got 'auto'"),
         ({"topic_prior": -1}, "topic_prior of FiniteM3 must be at least 0, got -1"),
         ({"algorithm": "em"}, "algorithm of FiniteM3 must be one of switch, pairs, penalty, got 'em'"),

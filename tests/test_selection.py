@@ -75,6 +75,12 @@ def test_one_contrast_is_enough_for_more_than_one_segment():
     assert choose_number(tree._replace(contrasts=contrasts / 1.02)).chosen == 1
 
 
+def test_without_any_contrast_there_is_one_segment():
+    selection = choose_number(tree_of([0.5, 0.5], contrast=0.0))
+    assert selection.chosen == 1
+    assert np.isfinite(selection.scores).all()
+
+
 def test_scores_are_logarithms_of_leaps():
     selection = choose_number(tree_of([5.0, 12.0, 60.0]))
     np.testing.assert_array_equal(selection.separations, [np.nan, 60, 12, 5])

@@ -221,13 +221,17 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     images = read_scene(item.path, work.reading)
     pages, model = label_scene(images, work, callback)
     written = write_outputs(item, images, pages, work.writing, model=model, names=work.names)
+    n_segments = max(int(page.labels.max()) for page in pages)
+    messages = images[0].notes
+    if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
+        messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
     return Outcome(
         item.path,
         "done",
         shape=images[0].pixels.shape[:2],
         rows=tuple(segment_table(*pages[0], work.names)),
-        n_segments=max(int(page.labels.max()) for page in pages),
+        n_segments=n_segments,
         outputs=written.paths,
-        messages=images[0].notes,
+        messages=messages,
         report=written.report,
     )

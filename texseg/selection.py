@@ -227,7 +227,10 @@ def choose_number(tree: MergeTree) -> Selection:
         heights[k] = max(heights[k + 1], closest[k])
     scores = _usefulness(heights[1 : K + 1]) - np.log(heights[2:])
     contrasts = np.concatenate([[np.nan], tree.contrasts[::-1]])
-    scores[0] = scores[1:].max() + np.log(ONE / contrasts[1:].max()) if K > 1 else 0.0
+    if K > 1:
+        scores[0] = scores[1:].max() + np.log(ONE / max(contrasts[1:].max(), 1e-3))
+    else:
+        scores[0] = 0
     return Selection(np.arange(1, K + 1), closest[1:], contrasts, scores, int(scores.argmax()) + 1)
 
 

@@ -289,7 +289,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         if not _is_alpha(self.alpha):
             raise ValueError(
                 f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or two positive"
-                f" numbers, got {self.alpha!r}"
+                f" finite numbers, got {self.alpha!r}"
             )
         if not self.topic_prior >= 0:
             raise ValueError(f"topic_prior of FiniteM3 must be at least 0, got {self.topic_prior!r}")
@@ -304,10 +304,12 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 )
 
 
-def _is_alpha(alpha: str | float | tuple[float, float]) -> bool:
+def _is_alpha(alpha: str | float | tuple[float, float] | None) -> bool:
     if isinstance(alpha, str):
         return alpha in _ALPHAS
-    return np.shape(alpha) in ((), (2,)) and bool((np.asarray(alpha) > 0).all())
+    if alpha is None or np.shape(alpha) not in ((), (2,)):
+        return False
+    return bool((np.asarray(alpha) > 0).all() and np.isfinite(alpha).all())
 
 
 class _Progress(NamedTuple):

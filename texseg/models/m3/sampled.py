@@ -106,8 +106,9 @@ def check_sampling(estimator: Any, at_least_one: tuple[str, ...]) -> None:
     """Check the settings of a Gibbs run."""
     owner = type(estimator).__name__
     for name in (*at_least_one, "n_sweeps"):
-        if not getattr(estimator, name) >= 1:
-            raise ValueError(f"{name} of {owner} must be at least 1, got {getattr(estimator, name)!r}")
+        value = getattr(estimator, name)
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} of {owner} must be a whole number of at least 1, got {value!r}")
     if not 0 <= estimator.burn_in < estimator.n_sweeps:
         raise ValueError(
             f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {estimator.n_sweeps - 1}, got"
