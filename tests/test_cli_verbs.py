@@ -352,6 +352,15 @@ class TestInfo:
         assert memory[0] < memory[1] < memory[2] < 4.1 * memory[1]
         assert costs[2]["seconds"] > costs[0]["seconds"]
 
+    def test_cost_grows_with_the_preset(self, tmp_path):
+        image = tmp_path / "i.png"
+        io_scenes.write(image, np.zeros((512, 512), np.uint8))
+        costs = [
+            json.loads(run("info", image, "-k", 5, "--preset", preset, "--json").stdout)["seconds"]
+            for preset in ("default", "accurate", "plain")
+        ]
+        assert costs[0] < costs[1] < costs[2]
+
     def test_broken_files(self, scene_file, tmp_path):
         (tmp_path / "text.png").write_text("no image")
         result = run("info", tmp_path / "text.png", scene_file, exit_code=1)

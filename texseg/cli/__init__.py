@@ -18,6 +18,7 @@ from texseg.cli.options import (
     fitting_options,
     folder_option,
     paths_argument,
+    preset_option,
     quiet_option,
     reading_options,
     recursive_option,
@@ -236,8 +237,9 @@ def score(labels: Path, truth: Path, ignore_label: int | None, tolerance: float,
     default="auto",
     help="Number of textures it is asked for.",
 )
+@preset_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
-def info(files: Sequence[Path], n_segments: int | None, as_json: bool) -> None:
+def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bool) -> None:
     """Say what would be read from image files, and what segmenting them would cost."""
     import json
 
@@ -246,7 +248,7 @@ def info(files: Sequence[Path], n_segments: int | None, as_json: bool) -> None:
     n_failed = 0
     for file in files:
         try:
-            description = describe(file, n_segments)
+            description = describe(file, n_segments, preset)
         except (OSError, ValueError) as error:
             click.echo(f"failed: {error}", err=True)
             n_failed += 1

@@ -99,6 +99,14 @@ shared_option = click.option(
 )
 recursive_option = click.option("--recursive", is_flag=True, help="Look into folders inside folders.")
 
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(_PRESETS),
+    default="default",
+    show_default=True,
+    help="accurate takes longer; plain is the method of the paper.",
+)
+
 fitting_options = _group(
     click.option(
         "-k",
@@ -123,13 +131,7 @@ fitting_options = _group(
         show_default=True,
         help="Model that finds the clusters; those other than acm are there for comparison.",
     ),
-    click.option(
-        "--preset",
-        type=click.Choice(_PRESETS),
-        default="default",
-        show_default=True,
-        help="accurate takes longer; plain is the method of the paper.",
-    ),
+    preset_option,
     click.option(
         "--smoothness",
         type=click.FloatRange(min=0),
