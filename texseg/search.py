@@ -10,17 +10,8 @@ from numpy.typing import NDArray
 from texseg.features import Features
 from texseg.presets import Settings
 from texseg.selection import MergeTree, closest_separations, confusion_of_clusters, merge_tree
-from texseg.starts import (
-    Candidate,
-    PottsSettings,
-    Sites,
-    distinct,
-    exchange_starts,
-    fit_potts,
-    hard_starts,
-    potts_sweeps,
-)
-from texseg.textures import SETTLING_SWEEPS, WINDOW_STEP, CellTextures, divergence_limits
+from texseg.starts import Candidate, PottsSettings, Sites, distinct, exchange_starts, fit_potts, hard_starts
+from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits, settled
 
 __all__ = ["Search"]
 
@@ -101,8 +92,7 @@ class Search:
     def textures(self, profiles: NDArray[np.floating], features: Features) -> CellTextures:
         """Make profiles (K, M) into textures that images can be labelled with."""
         s = self.settings
-        scores = self.cells.scores(profiles)[:, None]
-        labels = potts_sweeps(scores, self.cells, self._potts(), None, SETTLING_SWEEPS)[:, 0].argmax(axis=1)
+        labels = settled(self.cells.scores(profiles), self.cells, self._potts()).argmax(axis=1)
         return CellTextures(
             features,
             profiles,

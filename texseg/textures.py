@@ -35,7 +35,7 @@ _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of t
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
 _SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
 _BORDER_REACH = 2.5  # cells; so near to a border pixels are looked at again with what was learned of borders
-SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
+_SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _STRIP = 2**18  # pixels that are handled at once
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
@@ -129,7 +129,7 @@ class CellTextures:
         sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         potts = self.potts._replace(strength=self.potts.strength * smoothness)
         local = sites.scores(self.profiles)
-        cells = potts_sweeps(local[:, None], sites, potts, None, SETTLING_SWEEPS)[:, 0]
+        cells = settled(local, sites, potts)
         weights, wavelengths = self.features.weights, self.features.wavelengths
         scores = pixel_scores(scene.bins, self._log_profiles(), wavelengths, weights, scene.mask)
         posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
@@ -243,6 +243,11 @@ def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.intp]) -> Non
     swapped = probabilities[ours, pixels]
     probabilities[ours, pixels] = np.nextafter(probabilities[theirs, pixels], np.float32(2))
     probabilities[theirs, pixels] = swapped
+
+
+def settled(scores: NDArray[np.floating], sites: Sites, potts: PottsSettings) -> NDArray[np.floating]:
+    """Posteriors (N, K) of cells under a Potts prior, from their scores (N, K) in textures that are known."""
+    return potts_sweeps(scores[:, None], sites, potts, None, _SETTLING_SWEEPS)[:, 0]
 
 
 def divergence(
