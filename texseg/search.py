@@ -67,9 +67,8 @@ class Search:
         rivals = sorted(rivals, key=_gain, reverse=True)
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
         rivals = [rivals[i] for i in distinct(labels, K)][:_MOST_RIVALS]
-        side = self.settings.windows[0] / self.settings.cell
         n_pairs = K * (K - 1) / 2
-        separations = closest_separations(rivals, self.cells, side)
+        separations = closest_separations(rivals, self.cells, self._window)
         apart = np.log(np.maximum(separations, 0.1)).mean(axis=1)
         scores = np.log([c.gain for c in rivals]) + apart / n_pairs
         return rivals[int(scores.argmax())]
@@ -79,8 +78,7 @@ class Search:
         if k_max not in self._trees:
             K = min(k_max, len(self.windows.counts))
             fits = self.candidates(self._hard(K, _OVER_STARTS))
-            side = self.settings.windows[0] / self.settings.cell
-            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, side)
+            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self._window)
         return self._trees[k_max]
 
     def merged(self, k_max: int, k: int) -> NDArray[np.floating]:
@@ -102,12 +100,17 @@ class Search:
             s.boundary_sigma,
             s.windows,
             divergence_limits(self.windows, profiles),
-            confusion_of_clusters(labels, len(profiles), self.cells, s.windows[0] / s.cell),
+            confusion_of_clusters(labels, len(profiles), self.cells, self._window),
         )
 
     def _hard(self, n_clusters: int, n_starts: int) -> NDArray[np.floating]:
         reach = max(1, round(self.settings.windows[0] / 2 / self.settings.cell / WINDOW_STEP))
         return hard_starts(self.windows, n_clusters, n_starts, reach, self.rng)
+
+    @property
+    def _window(self) -> float:
+        """Side of the windows that spread is measured on, in cells."""
+        return self.settings.windows[0] / self.settings.cell
 
     def _potts(self) -> PottsSettings:
         potts = self.settings.potts

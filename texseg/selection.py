@@ -125,20 +125,21 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
     """
     labels = _dissolve(candidate, cells)
     (pairs,) = _pairs([labels], int(labels.max()) + 1, cells, window)
+    K = len(pairs.areas)
     merges, separations, levels = [], [], []
     segments = labels
-    for _ in range(len(pairs.areas) - 1):
+    for _ in range(K - 1):
         separation = pairs.separations()
-        a, b = sorted(divmod(int(separation.argmin()), len(separation)))
+        a, b = sorted(divmod(int(separation.argmin()), K))
         merges.append((a, b))
         separations.append(float(separation[a, b]))
-        levels.append(np.unique(segments, return_inverse=True)[1])
         segments = np.where(segments == b, a, segments)
+        levels.append(np.unique(segments, return_inverse=True)[1])
         pairs.merge(a, b)
-    contrasts = [
-        np.sqrt(len(level.areas)) * level.separations().min() for level in _pairs(levels, None, cells, window)
-    ]
-    return MergeTree(labels, tuple(merges), np.array(separations), np.array(contrasts))
+    between = _pairs(levels[:-1], None, cells, window)  # the first level is measured, the last is one segment
+    closest = separations[:1] + [level.separations().min() for level in between]
+    contrasts = np.sqrt(np.arange(K, 1, -1)) * closest
+    return MergeTree(labels, tuple(merges), np.array(separations), contrasts)
 
 
 @dataclass
