@@ -24,6 +24,7 @@ from texseg.gabor import GaborBank
 from texseg.hierarchy import Hierarchy, critical_temperatures
 from texseg.modelfile import ModelFileError, load_model, save_model
 from texseg.models.sites import site_labels
+from texseg.posteriors import arg_max_over
 from texseg.presets import Settings, settings_for
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.search import Search
@@ -212,8 +213,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         BLAS is held to one thread meanwhile: its products are small here, so that more threads would spend
         several times the CPU time waiting for each other.
         """
-        settings, images = self._prepare(X, mask)
-        bank = GaborBank(settings.wavelengths, settings.n_orientations)
+        settings, images, bank = self._prepare(X, mask)
         rng = check_random_state(self.random_state)
         with ProgressBar(hidden=not self.verbose) as bar:
             tell = Phases([bar, self.callback], self._costs(settings))
@@ -355,8 +355,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     # ---- the steps of a fit ------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, mask: Any) -> tuple[Settings, list[Planes]]:
-        """Check everything, take the images apart, and adapt the settings to their size."""
+    def _prepare(self, X: Any, mask: Any) -> tuple[Settings, list[Planes], GaborBank]:
+        """Check everything, take the images apart, adapt the settings to their size, and make the filters."""
         settings = self._check_parameters()
         images = self._planes(X, mask)
         images = _same_bands(images, max(len(planes.bands) for planes in images))
@@ -370,18 +370,18 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if self.cell is not None:
             settings = replace(settings, cell=self.cell)
         side = min(min(shape) for shape in shapes)
-        halo = GaborBank(settings.wavelengths, settings.n_orientations).halo
-        if side < halo:
+        bank = GaborBank(settings.wavelengths, settings.n_orientations)
+        if side < bank.halo:
             warnings.warn(
                 f"an image with a side of {side} pixels is smaller than the filters, which look "
-                f"{halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
+                f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
                 stacklevel=4,
             )
-        return settings, images
+        return settings, images, bank
 
     def _costs(self, settings: Settings) -> dict[str, float]:
         """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
-        phases = ["filters", "histograms", "number", "starts", "clusters", "borders", "boundaries"]
+        phases = list(_COSTS)
         if self.n_segments is not None:
             phases.remove("number")
         if not settings.learns_borders:
@@ -543,7 +543,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
         reading = (textures or self.textures_).read(scene, self.smoothness)
-        labels = reading.posteriors.argmax(axis=0).astype(np.int32)
+        labels = arg_max_over(reading.posteriors)
         if scene.mask is not None:
             labels[~scene.mask] = -1
         labels = merge_small(labels, reading.scores, int(self.min_size if min_size is None else min_size))

@@ -18,7 +18,7 @@ from texseg.counts import WindowedCounts
 from texseg.features import Features
 from texseg.gabor import GaborBank
 from texseg.models.acm import HistogramClustering, Profiles
-from texseg.posteriors import soft_max_over
+from texseg.posteriors import arg_max_over, soft_max_over
 from texseg.presets import Settings
 from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.quantize import Range
@@ -119,7 +119,7 @@ class CellTextures:
     ) -> CellTextures:
         """Learn what borders look like from scenes with their planes, as they are labelled now."""
         planes = [scene.planes for scene in scenes if scene.planes is not None]
-        labels = [self.read(scene, smoothness).posteriors.argmax(axis=0).astype(np.int32) for scene in scenes]
+        labels = [arg_max_over(self.read(scene, smoothness).posteriors) for scene in scenes]
         borders = learn_borders(planes, labels, self.features, self._log_profiles(), self.cell, rng)
         return replace(self, borders=borders)
 
@@ -164,7 +164,7 @@ class CellTextures:
         smoothness: float,
     ) -> None:
         """Decide near borders anew with what was learned of them: posteriors and scores, in place."""
-        near = border_distance(posteriors.argmax(axis=0)) < _BORDER_REACH * self.cell
+        near = border_distance(arg_max_over(posteriors)) < _BORDER_REACH * self.cell
         band = np.flatnonzero(near if planes.mask is None else near & planes.mask)
         if len(band):
             local = borders.log_odds(planes, band)
