@@ -303,7 +303,7 @@ def flatten_illumination(
 def responses(
     planes: Planes,
     intensity: Intensity,
-    bank: GaborBank,
+    bank: GaborBank | None,
     sigma: float,
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
@@ -315,7 +315,8 @@ def responses(
     planes : Planes
     intensity : Intensity
         From :func:`learn_intensity` on this image or on others of the same kind.
-    bank : GaborBank
+    bank : GaborBank or None
+        None leaves the filters out.
     sigma : float
         As in :func:`learn_intensity`, in pixels.
     patch_weight : float, default=0
@@ -338,10 +339,11 @@ def responses(
     ['4 px, 0 deg', '4 px, 90 deg', 'value']
     """
     lightness, values = _unit_values(planes.bands, intensity)
-    flat = flatten_illumination(lightness, sigma, intensity.contrast)
-    for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
-        name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
-        yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
+    if bank is not None:
+        flat = flatten_illumination(lightness, sigma, intensity.contrast)
+        for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
+            name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
+            yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
     if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
         form = flatten_illumination(lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
         yield Channel("patch", form, "patch", PATCH_REACH, patch_weight)

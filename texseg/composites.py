@@ -18,7 +18,6 @@ from texseg.channels import Planes
 
 __all__ = ["Composite", "border_distance", "compose", "trusted"]
 
-_LARGEST = 400  # pixels; a composite of a larger image shows as much as is needed
 _TRIES = 48  # places that a piece may come from; the one that fills most of it is taken
 _STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
 _BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
@@ -75,6 +74,7 @@ def compose(
     side: float,
     margin: float,
     rng: np.random.Generator,
+    largest: int = 400,
 ) -> Composite:
     """Put pieces of the insides of segments together in a random layout with bent borders.
 
@@ -82,18 +82,20 @@ def compose(
     ----------
     images : sequence of Planes
     labels : sequence of int32 arrays of shape (H, W)
-        Of each image, 0 .. ``n_labels`` - 1 everywhere. Every label has an inside.
+        Of each image, 0 .. ``n_labels`` - 1, and -1 where no piece may come from. Every label has an inside.
     n_labels : int
     side : float
         Mean side of a piece in pixels.
     margin : float
         Pixels; so near to their borders, segments are not trusted.
     rng : numpy.random.Generator
+    largest : int, default=400
+        Largest side of the composite in pixels: one of a larger image shows as much as is needed.
 
     Returns
     -------
     Composite
-        As high as the highest image and as wide as the widest, but 400 pixels a side at most.
+        As high as the highest image and as wide as the widest, but for ``largest``.
 
     Examples
     --------
@@ -104,7 +106,7 @@ def compose(
     >>> made.labels.shape, np.array_equal(made.planes.bands[0][made.filled], 10 * made.labels[made.filled])
     ((48, 64), True)
     """
-    height, width = np.minimum(np.max([one.shape for one in labels], axis=0), _LARGEST).tolist()
+    height, width = np.minimum(np.max([one.shape for one in labels], axis=0), largest).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     usable = [trusted(one, margin, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.array([np.bincount(one.ravel() + 1, minlength=n_labels + 1)[1:] for one in usable], float)

@@ -44,8 +44,10 @@ class Settings:
     potts: PottsSettings = PottsSettings()
     boundary_sigma: float = 6.0
     """Standard deviation of the Gaussian neighbourhood of pixels."""
-    learns_borders: bool = False
-    """Also learn from composites of the segments what their borders look like, see `texseg.refine`."""
+    borders: tuple[str, ...] | None = ("form",)
+    """Descriptions that borders are learned from, see `texseg.refine.learn_borders`; None: they are not."""
+    composite: int = 300
+    """Largest side of the composites that borders are learned from."""
     window_ratio: float = 6.0
     """Plain path: side of a channel's window in wavelengths."""
     coarsest: int = 32
@@ -65,10 +67,10 @@ class Settings:
 
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
-    "accurate": Settings(learns_borders=True),
-    "plain": Settings(patch_weight=0.0, value_weight=0.0),
+    "accurate": Settings(borders=("detail", "form", "frequencies"), composite=400),
+    "plain": Settings(patch_weight=0.0, value_weight=0.0, borders=None),
 }
-"""``default`` is fast; ``accurate`` also learns what borders look like; ``plain`` is the path of A.I. Memo
+"""``default`` is fast; ``accurate`` learns more of what borders look like; ``plain`` is the path of A.I. Memo
 1625."""
 
 

@@ -13,7 +13,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import cv2
@@ -28,18 +28,20 @@ from texseg.features import Features, bins_of
 
 __all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
-_WINDOWS = (3, 5, 9, 17)  # sides in pixels of the windows that log-densities are averaged over
+_WINDOWS = (3, 7, 13)  # sides in pixels of the windows that log-densities are averaged over
 _DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
 _DARK = 0.02  # added to moduli before the logarithm, in standard deviations of the levelled image
 _HEAVY = 20.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
 _FLOOR = 0.01  # added to the variances of a density, in those of all textures together
 _BLOCK = 2**13  # pixels that are described at once
-_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 0.625, 2.0, 0.75  # of composites, in cells: side of a piece; margin
+_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 2.0, 0.75  # of composites, in cells: side of a piece; margin
 # along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
 _N_COMPOSITES = 2
-_PER_TEXTURE, _PER_COMPOSITE = 6000, 20000  # training pixels of densities, and of the discriminant
+_PER_TEXTURE = 6000  # training pixels of densities
+_SHARE = 8  # one in so many pixels of a composite trains the discriminant, at most
 _FEWEST = 100  # training pixels without which a texture cannot be learned
 _RIDGE = 1e-3  # added to the correlation matrix of the scores
+_NEVER = np.float32(-1e4)  # log-odds of a texture whose borders were not learned
 
 Description = list[tuple[NDArray[np.floating], int]]
 """Planes with mirrored borders, and the side of the patch that is taken from each."""
@@ -98,28 +100,40 @@ class BorderClassifier(NamedTuple):
     log_profiles: NDArray[np.floating]
     """(K, C, n_bins), of the histograms of all textures it was learned with."""
     densities: Mapping[str, Density]
-    """By description, see :func:`_read`."""
+    """By description, see :func:`learn_borders`."""
     weights: NDArray[np.floating]
     """(scores, K), see :func:`n_scores`."""
     offsets: NDArray[np.floating]
     """(K,)."""
 
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(K,), the textures whose borders were learned; of the others a pixel never is."""
+        return self.offsets > _NEVER
+
     def take(self, order: NDArray[np.intp]) -> BorderClassifier:
         """Keep some of the textures, in this order."""
         return self._replace(weights=self.weights[:, order], offsets=self.offsets[order])
 
-    def log_odds(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
-        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (flat indices)."""
+    def log_odds(
+        self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.floating]:
+        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (flat indices).
+
+        The ``bins`` (C, H, W) of the image are made if they are not given.
+        """
         sums = np.repeat(self.offsets[:, None], len(pixels), axis=1)
         size = len(_WINDOWS)
-        for index, scores in enumerate(self.scores(planes, pixels)):
+        for index, scores in enumerate(self.scores(planes, pixels, bins)):
             sums += self.weights[index * size : (index + 1) * size].T @ scores
         return sums
 
-    def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> Iterator[NDArray[np.floating]]:
+    def scores(
+        self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
+    ) -> Iterator[NDArray[np.floating]]:
         """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
         f = self.features
-        bins, described = _read(planes, f)
+        bins, described = _read(planes, f, self.densities, bins)
         tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         for group in _groups(f.wavelengths):
@@ -144,10 +158,13 @@ class BorderClassifier(NamedTuple):
 def learn_borders(
     images: Sequence[Planes],
     labels: Sequence[NDArray[np.int32]],
+    bins: Sequence[NDArray[np.uint8]],
     features: Features,
     log_profiles: NDArray[np.floating],
     cell: int,
     rng: np.random.Generator,
+    descriptions: Sequence[str],
+    side: int,
 ) -> BorderClassifier | None:
     """Learn the textures' borders from composites of the insides of segments.
 
@@ -156,58 +173,75 @@ def learn_borders(
     images : sequence of Planes
     labels : sequence of int32 arrays of shape (H, W)
         0 .. K - 1, everywhere.
+    bins : sequence of uint8 arrays of shape (C, H, W)
+        Of the images.
     features : Features
     log_profiles : float32 array of shape (K, C, n_bins)
     cell : int
         Pixels; all lengths are in proportion to it.
     rng : numpy.random.Generator
+    descriptions : sequence of {"detail", "form", "frequencies"}
+        Vectors whose densities are learned beside the histograms: the values round a pixel; their form
+        without the light; the moduli of the filters and the values close by.
+    side : int
+        Largest side of a composite in pixels.
 
     Returns
     -------
     BorderClassifier, or None
-        None if there is one texture only, or one has too little inside to be learned.
+        Of the textures with enough inside to be learned; None where there are not two of them.
     """
-    K = len(log_profiles)
     inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
-    sizes = sum(np.bincount(one.ravel() + 1, minlength=K + 1)[1:] for one in inner)
-    if K < 2 or np.min(sizes) < _FEWEST:
+    sizes = sum(np.bincount(one.ravel() + 1, minlength=len(log_profiles) + 1)[1:] for one in inner)
+    known = np.flatnonzero(sizes >= _FEWEST)
+    K = len(known)
+    if K < 2:
         return None
-    blank = BorderClassifier(features, log_profiles, {}, np.empty((0, K)), np.empty(K))
-    classifier = blank._replace(densities=_learn_densities(images, inner, features, K, rng))
+    numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry is that of -1
+    numbers[known] = np.arange(K)
+    labels, inner = [numbers[one] for one in labels], [numbers[one] for one in inner]
+    densities = _learn_densities(images, inner, bins, features, K, rng, descriptions)
+    classifier = BorderClassifier(
+        features, log_profiles[known], densities, np.empty((0, K), np.float32), np.empty(K, np.float32)
+    )
     tables, truths = [], []
     for _ in range(_N_COMPOSITES):
-        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng)
+        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng, side)
         filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         far = made.filled.all() | (filled > _CLEAR * cell)
         pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
-        pixels = np.sort(rng.choice(pixels, min(_PER_COMPOSITE, len(pixels)), replace=False))
+        pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
         truths.append(made.labels.ravel()[pixels])
         if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
             return None
         tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
     heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
     weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
-    return classifier._replace(
-        weights=(weights / heat).astype(np.float32), offsets=(offsets / heat).astype(np.float32)
-    )
+    of_all = np.zeros((len(weights), len(log_profiles)), np.float32)
+    of_all[:, known] = weights / heat
+    all_offsets = np.full(len(log_profiles), _NEVER)
+    all_offsets[known] = offsets / heat
+    return classifier._replace(weights=of_all, offsets=all_offsets)
 
 
 def _learn_densities(
     images: Sequence[Planes],
     inner: Sequence[NDArray[np.int32]],
+    bins: Sequence[NDArray[np.uint8]],
     f: Features,
     n_labels: int,
     rng: np.random.Generator,
+    descriptions: Sequence[str],
 ) -> dict[str, Density]:
     """Densities of the textures in every description, from pixels inside the segments of all images."""
-    vectors: dict[str, list[NDArray[np.floating]]] = {}
+    vectors: dict[str, list[NDArray[np.floating]]] = {name: [] for name in descriptions}
     labels = []
     share = _PER_TEXTURE // len(images)
-    for planes, usable in zip(images, inner, strict=True):
+    for planes, usable, known in zip(images, inner, bins, strict=True):
         own = [np.flatnonzero(usable == k) for k in range(n_labels)]
         pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
-        for name, description in _read(planes, f)[1].items():
-            vectors.setdefault(name, []).append(_vectors(description, pixels))
+        for name, description in _read(planes, f, descriptions, known)[1].items():
+            vectors[name].append(_vectors(description, pixels))
         labels.append(usable.ravel()[pixels])
     all_labels = np.concatenate(labels)
     return {
@@ -215,24 +249,40 @@ def _learn_densities(
     }
 
 
-def _read(planes: Planes, f: Features) -> tuple[NDArray[np.uint8], dict[str, Description]]:
-    """Bins (C, H, W), and three descriptions: values, their form without the light, frequencies."""
-    described: dict[str, Description] = {"detail": [], "form": [], "frequencies": []}
+def _read(
+    planes: Planes, f: Features, descriptions: Iterable[str], bins: NDArray[np.uint8] | None = None
+) -> tuple[NDArray[np.uint8], dict[str, Description]]:
+    """Bins (C, H, W), unless they are known already, and descriptions, see :func:`learn_borders`."""
+    described: dict[str, Description] = {name: [] for name in descriptions}
 
     def counted() -> Iterator[Channel]:
         """Take what descriptions need from channels as they pass; few are held at a time."""
-        for channel in responses(planes, f.intensity, f.bank, f.sigma, 1.0, 1.0):
-            if channel.kind == "modulus":
-                described["frequencies"].append((np.log(channel.values + np.float32(_DARK)), 1))
-            elif channel.kind == "patch":
-                described["form"].append(_padded(channel.values, _FORM))
-            else:
-                described["frequencies"].append(_padded(channel.values, _VALUES))
-                described["detail"] = described["detail"] or [_padded(channel.values, _DETAIL)]
+        bank = f.bank if bins is None or "frequencies" in described else None
+        for channel in responses(planes, f.intensity, bank, f.sigma, 1.0, 1.0):
+            for name, parts in described.items():
+                parts += _part(name, channel)
             if channel.name in f.names:
                 yield channel
 
-    return bins_of(counted(), f), described
+    if bins is None:
+        bins = bins_of(counted(), f)
+    else:
+        for _ in counted():
+            pass
+    if "detail" in described:
+        del described["detail"][1:]  # one plane of values shows all detail
+    return bins, described
+
+
+def _part(description: str, channel: Channel) -> Description:
+    """Give what a channel adds to a description."""
+    if description == "form":
+        return [_padded(channel.values, _FORM)] if channel.kind == "patch" else []
+    if channel.kind == "value":
+        return [_padded(channel.values, _DETAIL if description == "detail" else _VALUES)]
+    if channel.kind == "modulus" and description == "frequencies":
+        return [(np.log(channel.values + np.float32(_DARK)), 1)]
+    return []
 
 
 def _padded(plane: NDArray[np.floating], side: int) -> tuple[NDArray[np.floating], int]:

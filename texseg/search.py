@@ -18,6 +18,7 @@ __all__ = ["Search"]
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
 _NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 6
+_APART = 1.25  # weight of the separation of rivals against their gain, shared among the pairs of clusters
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
 
@@ -56,7 +57,7 @@ class Search:
     def best(self, candidates: list[Candidate]) -> Candidate:
         """Choose by interior gain, and among near ties by how far apart the closest clusters are.
 
-        The score is ``log(gain) + c mean log(separation)`` over the two closest pairs; ``c`` is one over
+        The score is ``log(gain) + c mean log(separation)`` over the two closest pairs; ``c`` is 1.25 over
         the number of pairs. A texture that was cut in two has a close pair, however much its parts gain.
         """
         top = max(candidates, key=_gain)
@@ -70,7 +71,7 @@ class Search:
         n_pairs = K * (K - 1) / 2
         separations = closest_separations(rivals, self.cells, self._window)
         apart = np.log(np.maximum(separations, 0.1)).mean(axis=1)
-        scores = np.log([c.gain for c in rivals]) + apart / n_pairs
+        scores = np.log([c.gain for c in rivals]) + _APART / n_pairs * apart
         return rivals[int(scores.argmax())]
 
     def tree(self, k_max: int) -> MergeTree:

@@ -231,9 +231,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             found = self._find_plain if self.preset == "plain" else self._find
             fit = found(scenes, features, settings, rng, tell)
             textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
-            if settings.learns_borders:
+            if settings.borders is not None and isinstance(textures, CellTextures):
                 tell("borders")
-                textures = self._learn_borders(scenes, textures, rng)
+                generator = np.random.default_rng(rng.randint(2**31))
+                textures = textures.with_borders(
+                    scenes, self.smoothness, generator, settings.borders, settings.composite
+                )
             textures, results = self._label_all(scenes, textures, partial(tell, "boundaries"))
         if self.n_segments is not None and len(textures.profiles) < self.n_segments:
             warnings.warn(
@@ -384,7 +387,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         phases = list(_COSTS)
         if self.n_segments is not None:
             phases.remove("number")
-        if not settings.learns_borders:
+        if settings.borders is None:
             phases.remove("borders")
         if self.model != "acm":
             phases.remove("starts")
@@ -550,15 +553,6 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
         confidence[labels < 0] = 0
         return labels + 1, confidence
-
-    def _learn_borders(
-        self, scenes: list[Scene], textures: CellTextures | WindowTextures, rng: np.random.RandomState
-    ) -> CellTextures | WindowTextures:
-        """Add to the textures that are in use what their borders look like."""
-        used, _ = self._label_all(scenes, textures, lambda done, total: None)
-        if isinstance(used, WindowTextures):
-            return used
-        return used.with_borders(scenes, self.smoothness, np.random.default_rng(rng.randint(2**31)))
 
     def _label_all(
         self,

@@ -8,24 +8,29 @@ of one can be told from a window of the other, against the spread inside both::
     contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
 ``L`` is the log-likelihood ratio of the two clusters, averaged over a window's cells of its own cluster, with
-profiles from the other half of a checkerboard of cells (held out). Parts of one texture differ little against
-their own spread, whatever the likelihood gains by telling them apart. ``windows`` is how many of them the
-smaller of the two would fill: a difference that holds over a large area counts for more. And parts of one
-texture lie side by side, along a long common border, while two textures may not touch at all.
+profiles from the other half of a checkerboard of cells (held out). It is the sum over the channels, each
+over the root of its own standard deviation within the two clusters: a channel that varies inside textures has
+less to say than its nats. Parts of one texture differ little against their own spread, whatever the
+likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
+difference that holds over a large area counts for more. And parts of one texture lie side by side, along a
+long common border, while two textures may not touch at all.
 
-The closest pair is merged again and again (average linkage of ``d'``). Two questions are asked of this tree:
+The closest pair is merged again and again (average linkage of ``d'``). On the way down, the *contrast* of K
+segments is ``sqrt(K)`` times the separation of the closest two of them, measured anew on the segments
+themselves (the root makes up for their smaller areas). Two questions are asked of this tree:
 
-*Is there more than one texture?* On the way down, the *contrast* of K segments is ``sqrt(K)`` times the
-separation of the closest two of them, measured anew on the segments themselves (the root makes up for their
-smaller areas). Where one texture is cut into parts, some of them are alike at every K, and a part that was
-merged from others has their spread inside. So there is one segment when no contrast reaches :data:`ONE`.
+*Is there more than one texture?* Where one texture is cut into parts, some of them are alike at every K, and
+a part that was merged from others has their spread inside. So there is one segment when no contrast reaches
+:data:`ONE`.
 
-*How many?* The number K is where the separation of the closest pair leaps: from h(K + 1), the largest of all
-merges so far, to h(K). The score of K is ``log u(h(K)) - log h(K + 1)``, where h is at least :data:`NOISE`,
-which parts of a homogeneous texture reach, and ``u`` the separation itself up to :data:`CLEAR`, from where on
-textures are different whatever it is; beyond, ``u`` grows with its power 0.7 (photographs have parts that
-are clearly different, and textures that are more so). The score of one segment is that of the best number,
-and the logarithm of ONE over the largest contrast.
+*How many?* Above the right number two segments are parts of one texture and lie close; below it a segment
+holds several textures, and its spread hides how far it is from others. So the contrast is large at the right
+number, and the separation of the closest pair leaps from h(K + 1), the largest of all merges so far, to h(K).
+The score of K is ``log u(h(K)) - log h(K + 1) + 2 log contrast + log(K) / 2``, where h is at least
+:data:`NOISE`, which parts of a homogeneous texture reach, and ``u`` the separation itself up to
+:data:`CLEAR`, from where on textures are different whatever it is; beyond, ``u`` grows with its power 0.7
+(photographs have parts that are clearly different, and textures that are more so), and contrasts count no
+more. The score of one segment is that of the best number, and the logarithm of ONE over the largest contrast.
 
 Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
 never homogeneous; so does the held-out likelihood alone, which gains by every split.
@@ -33,13 +38,14 @@ never homogeneous; so does the held-out likelihood alone, which gains by every s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.pyramid import window_matrix
 from texseg.starts import Candidate, Sites, interior_cells
 
 __all__ = [
@@ -53,12 +59,15 @@ __all__ = [
 
 Floats = NDArray[np.floating]
 
-NOISE = 7.0
-CLEAR = 40.0
-ONE = 32.0
+NOISE = 5.0
+CLEAR = 50.0
+ONE = 35.0
 DOUBT = 1.15
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
+_ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
+_LEAST_SPREAD = 1e-6
+_LEAST_CONTRAST = 1e-3
 _INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
 _CONTACT_POWER = 1 / 3
 _NO_CONTACT = 0.2
@@ -76,7 +85,7 @@ class Selection(NamedTuple):
     contrasts: NDArray[np.float64]
     """Contrast at each number; NaN for one segment."""
     scores: NDArray[np.float64]
-    """Logarithm of the leap at each number, see :mod:`texseg.selection`; the largest wins."""
+    """Score of each number, see :mod:`texseg.selection`; the largest wins."""
     chosen: int
 
 
@@ -124,38 +133,63 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         Clusters without interior are dissolved into the others before.
     """
     labels = _dissolve(candidate, cells)
-    (pairs,) = _pairs([labels], int(labels.max()) + 1, cells, window)
+    (pairs,) = _measure([labels], int(labels.max()) + 1, cells, window)
     K = len(pairs.areas)
-    merges, separations, levels = [], [], []
-    segments = labels
-    for _ in range(K - 1):
-        separation = pairs.separations()
+    merges, separations, contrasts = [], [], []
+    linkage = pairs.distances()
+    for n_left in range(K, 1, -1):
+        separation = pairs.separations(linkage)
         a, b = sorted(divmod(int(separation.argmin()), K))
         merges.append((a, b))
         separations.append(float(separation[a, b]))
-        segments = np.where(segments == b, a, segments)
-        levels.append(np.unique(segments, return_inverse=True)[1])
+        contrasts.append(np.sqrt(n_left) * pairs.separations(pairs.distances()).min())
+        sizes = pairs.areas.sum(axis=1)
+        linkage[a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
+        linkage[:, a] = linkage[a]
         pairs.merge(a, b)
-    between = _pairs(levels[:-1], None, cells, window)  # the first level is measured, the last is one segment
-    closest = separations[:1] + [level.separations().min() for level in between]
-    contrasts = np.sqrt(np.arange(K, 1, -1)) * closest
-    return MergeTree(labels, tuple(merges), np.array(separations), contrasts)
+    return MergeTree(labels, tuple(merges), np.array(separations), np.array(contrasts))
 
 
 @dataclass
 class _Pairs:
     """What the separations of clusters are made of; arrays over clusters, or pairs of them."""
 
-    distance: NDArray[np.float64]
-    """``d'``."""
+    cells: Sites
+    window: float
+    """Side of a window in cells."""
+    labels: NDArray[np.intp]
+    held: Floats
+    """(N, K, C), score of every cell in every cluster, learned without the cell, channel by channel."""
     areas: NDArray[np.float64]
     """(K, images), in cells; 0 for a cluster that was merged into another."""
     borders: NDArray[np.float64]
     """Lengths of common borders in sides of cells."""
-    window: float
-    """Side of a window in cells."""
+    means: NDArray[np.float64]
+    """(K, K, C), of the log-likelihood ratios of a to b in windows inside a."""
+    covariances: NDArray[np.float64]
+    """(K, K, C, C), of the same."""
 
-    def separations(self) -> NDArray[np.float64]:
+    @classmethod
+    def of(cls, labels: NDArray[np.intp], held: Floats, cells: Sites, window: float) -> _Pairs:
+        """Measure all pairs."""
+        _, K, C = held.shape
+        own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
+        areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
+        moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
+        pairs = cls(cells, window, labels, held, areas, _borders(labels, K, cells), *moments)
+        for a in range(K):
+            pairs._look_from(a, np.arange(K))
+        return pairs
+
+    def distances(self) -> NDArray[np.float64]:
+        """``d'`` of every two clusters."""
+        means = self.means + self.means.transpose(1, 0, 2)
+        covariances = (self.covariances + self.covariances.transpose(1, 0, 2, 3)) / 2
+        scales = np.diagonal(covariances, axis1=2, axis2=3) ** 0.25 + _LEAST_SPREAD
+        spread = np.einsum("abcd,abc,abd->ab", covariances, 1 / scales, 1 / scales)
+        return (means / scales).sum(axis=2) / np.sqrt(np.maximum(spread, 0) + _LEAST_SPREAD)
+
+    def separations(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Separation of every two clusters; infinite from itself, and from one that is no more."""
         sizes, extents = self.areas.sum(axis=1), 2 * np.sqrt(self.areas).sum(axis=1)
         area = np.minimum(sizes[:, None], sizes)
@@ -163,38 +197,42 @@ class _Pairs:
         np.fill_diagonal(gone, True)
         contact = self.borders / np.maximum(np.minimum(extents[:, None], extents), 1e-6)
         touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** -_CONTACT_POWER
-        return np.where(gone, np.inf, self.distance * np.sqrt(area) / self.window * touch)
+        return np.where(gone, np.inf, distances * np.sqrt(area) / self.window * touch)
 
     def merge(self, a: int, b: int) -> None:
-        """Let ``a`` absorb ``b``; its distances become means, weighted by area."""
-        sizes, distance = self.areas.sum(axis=1), self.distance
-        merged = (sizes[a] * distance[a] + sizes[b] * distance[b]) / (sizes[a] + sizes[b])
-        distance[a] = distance[:, a] = merged
+        """Let ``a`` absorb ``b``, and measure it anew."""
+        self.labels = np.where(self.labels == b, a, self.labels)
         border = self.borders[a] + self.borders[b]
         self.borders[a] = self.borders[:, a] = border
         self.areas[a] += self.areas[b]
         self.areas[b] = 0
+        (self.held[:, [a]],) = _held_out_scores([(self.labels == a)[:, None]], self.cells)
+        others = np.flatnonzero(self.areas.sum(axis=1) > 0)
+        self._look_from(a, others)
+        for other in others.tolist():
+            self._look_from(other, np.array([a]))
+
+    def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
+        """Measure the ratios of ``a`` to others on the windows of ``a``."""
+        ratios = _inner_means(
+            (self.labels == a) * self.cells.sizes,
+            self.held[:, [a]] - self.held[:, others],
+            self.cells,
+            self.window,
+        )
+        means = ratios.mean(axis=0)
+        ratios -= means
+        self.means[a, others] = means
+        self.covariances[a, others] = np.einsum("nkc,nkd->kcd", ratios, ratios, optimize=True) / len(ratios)
 
 
-def _pairs(
-    partitions: Sequence[NDArray[np.intp]], n_clusters: int | None, cells: Sites, window: float
-) -> list[_Pairs]:
-    """Measure the pairs of some partitions; of ``n_clusters`` each, else as many as each has labels."""
-    members = [
-        (labels[:, None] == np.arange(n_clusters or labels.max() + 1)).astype(np.float32)
-        for labels in partitions
-    ]
-    if not members:
-        return []
-    held = _held_out_scores(np.concatenate(members, axis=1), cells)
-    ends = np.cumsum([own.shape[1] for own in members])[:-1]
-    measured = []
-    for labels, own, scores in zip(partitions, members, np.split(held, ends, axis=1), strict=True):
-        images = cells.pieces((own * cells.sizes[:, None]).astype(np.float64))
-        areas = np.stack([image.sum(axis=(0, 1)) for image in images], axis=1)
-        distance = _separabilities(labels, scores, cells, window)
-        measured.append(_Pairs(distance, areas, _borders(labels, own.shape[1], cells), window))
-    return measured
+def _measure(
+    partitions: Sequence[NDArray[np.intp]], n_clusters: int, cells: Sites, window: float
+) -> Iterator[_Pairs]:
+    """Measure the pairs of some partitions."""
+    members = [labels[:, None] == np.arange(n_clusters) for labels in partitions]
+    for labels, held in zip(partitions, _held_out_scores(members, cells), strict=True):
+        yield _Pairs.of(labels, held, cells, window)
 
 
 def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
@@ -209,7 +247,7 @@ def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray
 
 
 def choose_number(tree: MergeTree) -> Selection:
-    """Find the number of segments at which the separation of the closest pair leaps most.
+    """Find the number of segments that are far apart, and with one more would not be.
 
     Examples
     --------
@@ -221,18 +259,20 @@ def choose_number(tree: MergeTree) -> Selection:
     3
     """
     K = tree.n_clusters
-    closest = np.full(K + 1, np.nan)
-    closest[np.arange(K, 1, -1)] = tree.separations
-    heights = np.full(K + 2, NOISE)
-    for k in range(K, 1, -1):
-        heights[k] = max(heights[k + 1], closest[k])
-    scores = _usefulness(heights[1 : K + 1]) - np.log(heights[2:])
-    contrasts = np.concatenate([[np.nan], tree.contrasts[::-1]])
-    if K > 1:
-        scores[0] = scores[1:].max() + np.log(ONE / max(contrasts[1:].max(), 1e-3))
-    else:
-        scores[0] = 0
-    return Selection(np.arange(1, K + 1), closest[1:], contrasts, scores, int(scores.argmax()) + 1)
+    numbers = np.arange(2, K + 1)
+    closest, contrasts = tree.separations[::-1], tree.contrasts[::-1]
+    heights = np.maximum.accumulate(np.append(NOISE, tree.separations))[::-1]  # of K = 2, 3, ...
+    apart = np.clip(contrasts, _LEAST_CONTRAST, CLEAR * np.sqrt(numbers))
+    scores = _usefulness(heights[:-1]) - np.log(heights[1:]) + 2 * np.log(apart) + np.log(numbers) / 2
+    one = scores.max() + np.log(ONE / max(contrasts.max(), _LEAST_CONTRAST)) if K > 1 else 0.0
+    scores = np.append(one, scores)
+    return Selection(
+        np.arange(1, K + 1),
+        np.append(np.nan, closest),
+        np.append(np.nan, contrasts),
+        scores,
+        int(scores.argmax()) + 1,
+    )
 
 
 def _usefulness(separation: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -251,8 +291,8 @@ def closest_separations(
     closest = np.zeros((len(candidates), min(2, K * (K - 1) // 2)))
     runs = [candidate.posteriors.argmax(axis=1) for candidate in candidates]
     full = [s for s, labels in enumerate(runs) if np.bincount(labels, cells.sizes, K).min() > 0]
-    for s, pairs in zip(full, _pairs([runs[s] for s in full], K, cells, window), strict=True):
-        separations = pairs.separations()
+    for s, pairs in zip(full, _measure([runs[s] for s in full], K, cells, window), strict=True):
+        separations = pairs.separations(pairs.distances())
         closest[s] = np.sort(separations[np.triu_indices(K, 1)])[: closest.shape[1]]
     return closest
 
@@ -286,8 +326,8 @@ def confusion_of_clusters(
     confusion = np.eye(n_clusters, dtype=np.float32)
     present = np.flatnonzero(np.bincount(labels, cells.sizes, n_clusters) > 0)
     if len(present) > 1:
-        (pairs,) = _pairs([np.searchsorted(present, labels)], len(present), cells, window)
-        separations = pairs.separations()
+        (pairs,) = _measure([np.searchsorted(present, labels)], len(present), cells, window)
+        separations = pairs.separations(pairs.distances())
         share = np.sqrt(len(present) / cells.sizes.sum()) * window
         contrasts = share * np.maximum(separations.min(axis=1), 1e-3)
         right = np.maximum(1 / (1 + (DOUBT / contrasts) ** 4), 0.5)
@@ -314,28 +354,47 @@ def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
     return np.searchsorted(alive, labels)
 
 
-def _separabilities(
-    labels: NDArray[np.intp], held: Floats, cells: Sites, window: float
-) -> NDArray[np.float64]:
-    """``d'`` of every two clusters, shape (K, K), from held-out scores (N, K)."""
-    K = held.shape[1]
-    mean, variance = np.zeros((K, K)), np.zeros((K, K))
-    for a in range(K):
-        own = (labels == a) * cells.sizes
-        share = cells.window_mean(own[:, None], window)[:, 0]
-        mine = own > 0
-        whole = mine & (share >= min(_INSIDE, float(np.quantile(share[mine], 0.7))))
-        ratios = (held[:, [a]] - held) * own[:, None]
-        ratios = cells.window_mean(ratios, window)[whole] / np.maximum(share[whole], 1e-6)[:, None]
-        mean[a], variance[a] = ratios.mean(axis=0), ratios.var(axis=0)
-    return (mean + mean.T) / np.sqrt((variance + variance.T) / 2 + 1e-6)
+def _inner_means(own: Floats, values: Floats, cells: Sites, window: float) -> NDArray[np.float64]:
+    """Means (n, ...) of values a cell (N, ...) over the ``own`` (N,) cells of windows that lie inside them.
+
+    Windows lie round own cells, and hold the share :data:`_INSIDE` of them; if there are few, the best.
+    """
+    shares, means = [], []
+    step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
+    for inside, piece in zip(cells.pieces(own), cells.pieces(values), strict=True):
+        if not inside.any():
+            continue
+        (top, *_, bottom), (left, *_, right) = (
+            np.flatnonzero(inside.any(axis=axis))[[0, 0, -1]] for axis in (1, 0)
+        )
+        box = slice(top, bottom + 1), slice(left, right + 1)
+        down, across = (window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
+        inside = inside[box]
+        down, across, mine = down[::step], across[::step], inside[::step, ::step] > 0
+        shares.append((down @ inside @ across.T)[mine])
+        weighted = piece[box].reshape(*inside.shape, -1) * inside[:, :, None]
+        rows = (down @ weighted.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
+        means.append(np.matmul(across, rows)[mine])
+    share = np.concatenate(shares)
+    whole = share >= min(_INSIDE, float(np.quantile(share, 0.7)))
+    inner = np.concatenate(means)[whole] / share[whole, None]
+    return inner.reshape(-1, *values.shape[1:]).astype(np.float64)
 
 
-def _held_out_scores(members: Floats, cells: Sites) -> Floats:
-    """Scores of full cells (N, C) in the clusters of one-hot members (N, C), learned without the cell."""
+def _held_out_scores(members: Sequence[NDArray[np.bool_]], cells: Sites) -> Iterator[Floats]:
+    """Scores (N, K, C) of full cells in the clusters of one-hot members (N, K), learned without the cell.
+
+    All profiles are made at once, the scores one partition after the other.
+    """
     fold = np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in cells.grids])
-    held = np.empty(members.shape, np.float32)
-    for half in (0, 1):
-        scores = cells.scores(cells.profiles(members * (fold == half)[:, None]))
-        held[fold != half] = scores[fold != half]
-    return held / np.maximum(cells.sizes, 1e-6)[:, None]
+    together = np.concatenate(members, axis=1)
+    halves = [(together & (fold == half)[:, None]).astype(np.float32) for half in (1, 0)]
+    profiles = [cells.profiles(half) for half in halves]
+    rows = [np.flatnonzero(fold == half) for half in (0, 1)]
+    end = 0
+    for own in members:
+        start, end = end, end + own.shape[1]
+        held = np.empty((*own.shape, cells.n_channels), np.float32)
+        for mine, learned in zip(rows, profiles, strict=True):
+            held[mine] = cells.channel_scores(mine, learned[start:end])
+        yield held / np.maximum(cells.sizes, 1e-6)[:, None, None]

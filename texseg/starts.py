@@ -84,13 +84,28 @@ class Sites(NamedTuple):
         """Histograms of some sites, each channel with sum one."""
         return self.counts[rows] / np.maximum(self.sizes[rows], 1e-6)[:, None]
 
+    @property
+    def n_channels(self) -> int:
+        """Number C of channels, since each sums to one in the background."""
+        return round(float(self.background.sum()))
+
     def scores(self, profiles: Floats) -> Floats:
         """Log-likelihood of every site under profiles (..., M), shape (N, ...), in weighted nats."""
-        mixed = (1 - BACKGROUND) * profiles + BACKGROUND * self.background
-        logs = np.log(mixed.reshape(-1, len(self.weights)) + np.float32(1e-7)) * self.weights
+        logs = self._logs(profiles).reshape(-1, len(self.weights))
         # sites are adjacent in memory; the product is faster in the other layout, copy included
         planes = np.ascontiguousarray((self.counts @ logs.T).T)
         return planes.T.reshape(-1, *profiles.shape[:-1])
+
+    def channel_scores(self, rows: NDArray[np.intp], profiles: Floats) -> Floats:
+        """Log-likelihood of some sites under profiles (K, M), channel by channel: (rows, K, C)."""
+        logs = self._logs(profiles).reshape(len(profiles), self.n_channels, -1)
+        counts = self.counts[rows].reshape(len(rows), self.n_channels, -1)
+        return np.matmul(counts.transpose(1, 0, 2), logs.transpose(1, 2, 0)).transpose(1, 2, 0)
+
+    def _logs(self, profiles: Floats) -> Floats:
+        """Weighted logarithms of profiles, with some of the background in each."""
+        mixed = (1 - BACKGROUND) * profiles + BACKGROUND * self.background
+        return np.log(mixed + np.float32(1e-7)) * self.weights
 
     def profiles(self, posteriors: Floats) -> Floats:
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""

@@ -80,6 +80,21 @@ class Reading(NamedTuple):
     """Log-likelihoods without prior."""
 
 
+class _Cells(NamedTuple):
+    """What textures say about the cells of a scene."""
+
+    sites: Sites
+    grid: CellGrid
+    scores: NDArray[np.floating]
+    """(cells, K), log-likelihoods."""
+    posteriors: NDArray[np.floating]
+    """(cells, K), under the prior on the map."""
+
+    def labels(self) -> NDArray[np.int32]:
+        """Labels from 0 of the pixels (H, W), all those of a cell alike."""
+        return np.ascontiguousarray(self.grid.to_pixels(self.posteriors.argmax(axis=1).astype(np.int32)))
+
+
 @dataclass(frozen=True)
 class CellTextures:
     """Textures of the default path: profiles, told apart on cells and then on pixels, under Potts priors."""
@@ -115,28 +130,41 @@ class CellTextures:
         )
 
     def with_borders(
-        self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator
+        self,
+        scenes: Sequence[Scene],
+        smoothness: float,
+        rng: np.random.Generator,
+        descriptions: Sequence[str],
+        side: int,
     ) -> CellTextures:
-        """Learn what borders look like from scenes with their planes, as they are labelled now."""
+        """Learn what borders look like from scenes with their planes, as their cells are labelled now."""
         planes = [scene.planes for scene in scenes if scene.planes is not None]
-        labels = [arg_max_over(self.read(scene, smoothness).posteriors) for scene in scenes]
-        borders = learn_borders(planes, labels, self.features, self._log_profiles(), self.cell, rng)
+        labels = [self._cells(scene, smoothness).labels() for scene in scenes]
+        bins = [scene.bins for scene in scenes]
+        log_profiles = self._log_profiles()
+        borders = learn_borders(
+            planes, labels, bins, self.features, log_profiles, self.cell, rng, descriptions, side
+        )
         return replace(self, borders=borders)
+
+    def _cells(self, scene: Scene, smoothness: float) -> _Cells:
+        """Tell the textures apart on the cells of a scene."""
+        sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
+        potts = self.potts._replace(strength=self.potts.strength * smoothness)
+        scores = sites.scores(self.profiles)
+        return _Cells(sites, grid, scores, settled(scores, sites, potts))
 
     def read(self, scene: Scene, smoothness: float) -> Reading:
         """Tell the textures apart at every pixel of a scene."""
         K = len(self.profiles)
-        sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
-        potts = self.potts._replace(strength=self.potts.strength * smoothness)
-        local = sites.scores(self.profiles)
-        cells = settled(local, sites, potts)
+        sites, grid, local, cells = self._cells(scene, smoothness)
         weights, wavelengths = self.features.weights, self.features.wavelengths
         scores = pixel_scores(scene.bins, self._log_profiles(), wavelengths, weights, scene.mask)
         posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
         smallest = smoothness * (_SPECK_SIDE * self.cell) ** 2
         dissolve_specks(posteriors, scores, smallest, scene.mask)
         if self.borders is not None and scene.planes is not None:
-            self._look_again(posteriors, scores, scene.planes, self.borders, smoothness)
+            self._look_again(posteriors, scores, scene, scene.planes, self.borders, smoothness)
             dissolve_specks(posteriors, scores, smallest, scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
@@ -159,17 +187,27 @@ class CellTextures:
         self,
         posteriors: NDArray[np.floating],
         scores: NDArray[np.floating],
+        scene: Scene,
         planes: Planes,
         borders: BorderClassifier,
         smoothness: float,
     ) -> None:
-        """Decide near borders anew with what was learned of them: posteriors and scores, in place."""
-        near = border_distance(arg_max_over(posteriors)) < _BORDER_REACH * self.cell
-        band = np.flatnonzero(near if planes.mask is None else near & planes.mask)
+        """Decide near borders anew with what was learned of them: posteriors and scores, in place.
+
+        Pixels near a texture whose borders were not learned stay as they are.
+        """
+        labels, reach = arg_max_over(posteriors), _BORDER_REACH * self.cell
+        near = border_distance(labels) < reach
+        if scene.mask is not None:
+            near &= scene.mask
+        if not borders.known.all():
+            known = borders.known[labels].astype(np.uint8)
+            near &= cv2.distanceTransform(known, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > reach
+        band = np.flatnonzero(near)
         if len(band):
-            local = borders.log_odds(planes, band)
+            local = borders.log_odds(planes, band, scene.bins)
             scores.reshape(len(scores), -1)[:, band] = local
-            settle(posteriors, local, band, smoothness, self.boundary_sigma, planes.mask)
+            settle(posteriors, local, band, smoothness, self.boundary_sigma, scene.mask)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Pixels, (H, W), that none of the textures explains.
