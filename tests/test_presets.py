@@ -51,11 +51,11 @@ def test_values_that_cannot_be_are_refused_in_a_sentence(name, value, message):
 @pytest.mark.parametrize(
     ("side", "cell", "windows", "sigma"),
     [
-        (2000, 8, (48, 80), 6),
-        (512, 8, (48, 80), 6),
-        (384, 6, (36, 60), 4.5),
-        (256, 4, (24, 40), 3),
-        (30, 4, (24, 40), 3),
+        (2000, 8, (48, 80), 4.5),
+        (512, 8, (48, 80), 4.5),
+        (384, 6, (36, 60), 3.375),
+        (256, 4, (24, 40), 2.25),
+        (30, 4, (24, 40), 2.25),
     ],
 )
 def test_lengths_follow_the_shorter_side_within_limits_and_filters_do_not(side, cell, windows, sigma):

@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
         return True
 
 
-PHASES = ["filters", "histograms", "starts", "clusters", "boundaries"]
+PHASES = ["filters", "histograms", "starts", "clusters", "borders", "boundaries"]
 
 
 def assert_shown(text, phases):
@@ -40,10 +40,7 @@ def assert_shown(text, phases):
     [
         ({"n_segments": 2}, PHASES),
         ({}, [*PHASES[:2], "number", *PHASES[2:]]),
-        (
-            {"n_segments": 2, "preset": "accurate"},
-            [*PHASES[:-1], "borders", PHASES[-1]],
-        ),
+        ({"n_segments": 2, "preset": "accurate"}, PHASES),
         ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "starts"]),
     ],
 )

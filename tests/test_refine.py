@@ -1,7 +1,9 @@
 """What is learned of borders: densities, the discriminant, and labels that are sharper for it."""
 
 import warnings
+from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from scipy.stats import multivariate_t
@@ -12,11 +14,12 @@ from tests.conftest import oriented_noise
 from texseg import TextureSegmenter, match_labels, segment
 from texseg.channels import split_planes
 from texseg.composites import border_distance
-from texseg.features import learn_features
+from texseg.features import encode, learn_features
 from texseg.gabor import GaborBank
 from texseg.refine import learn_borders, learn_density
 
 SHAPE = 192, 208
+ALL = ("detail", "form", "frequencies")
 
 
 def scene(seed=0, shape=SHAPE):
@@ -30,13 +33,17 @@ def scene(seed=0, shape=SHAPE):
     return np.clip(128 + 40 * np.choose(labels, textures), 0, 255).astype(np.uint8), labels
 
 
-def learned(image, labels, seed=0, mask=None):
+def learned(image, labels, seed=0, mask=None, descriptions=ALL):
     planes = split_planes(image, mask=mask)
     features, (bins,) = learn_features([planes], bank=GaborBank(), sigma=13.0, patch_weight=4.0)
     K = labels.max() + 1
     counts = [[np.bincount(c[labels == k], minlength=40) for c in bins] for k in range(K)]
     log_profiles = np.log(np.array(counts) / 100 + 1).astype(np.float32)
-    return learn_borders([planes], [labels], features, log_profiles, 4, np.random.default_rng(seed)), planes
+    rng = np.random.default_rng(seed)
+    borders = learn_borders(
+        [planes], [labels], [bins], features, log_profiles, 4, rng, descriptions, side=400
+    )
+    return borders, planes
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +66,7 @@ def test_densities_are_those_of_the_t_distribution():
     for k in (0, 1):
         own = vectors[labels == k]
         shape = np.cov(own.T) + floor
-        expected.append(multivariate_t(own.mean(axis=0), shape, df=20).logpdf(points))
+        expected.append(multivariate_t(own.mean(axis=0), shape, df=5).logpdf(points))
     ours = density.log(points)
     np.testing.assert_allclose(ours[0] - ours[1], expected[0] - expected[1], atol=1e-3)
 
@@ -112,20 +119,48 @@ def test_some_pixels_are_answered_as_all_are(classifier):
     np.testing.assert_allclose(borders.log_odds(planes, some), every[:, some], rtol=1e-3, atol=1e-2)
 
 
-def test_nothing_is_learned_of_one_texture_or_of_one_without_inside():
+def test_more_descriptions_know_more(classifier):
+    image, truth = scene(seed=7)
+    pixels = np.flatnonzero(border_distance(truth) < 6)
+    right = []
+    for borders in (learned(*scene(), descriptions=())[0], classifier[0]):
+        found = borders.log_odds(split_planes(image), pixels).argmax(axis=0)
+        right.append((found == truth.ravel()[pixels]).mean())
+    assert right[1] > right[0] + 0.01
+
+
+def test_bins_that_are_known_need_not_be_made_again(classifier):
+    borders, planes = classifier
+    pixels = np.arange(3000, 3100)
+    bins = encode(planes, borders.features)
+    expected = borders.log_odds(planes, pixels)
+    np.testing.assert_allclose(borders.log_odds(planes, pixels, bins), expected, rtol=1e-5)
+
+
+def test_a_texture_without_inside_is_left_out_and_the_others_are_learned():
+    image, labels = scene()
+    labels[50:54] = 3
+    borders, planes = learned(image, labels)
+    assert borders.known.tolist() == [True, True, True, False]
+    assert borders.take(np.array([3, 1])).known.tolist() == [False, True]
+    log_odds = borders.log_odds(planes, np.flatnonzero(border_distance(labels) < 8))
+    assert (log_odds.argmax(axis=0) < 3).all()
+    hidden, _ = learned(*scene(), mask=scene()[1] < 2)
+    assert hidden.known.tolist() == [True, True, False]
+
+
+def test_nothing_is_learned_of_one_texture_or_of_those_without_inside():
     image, labels = scene()
     assert learned(image, np.zeros_like(labels))[0] is None
     thin = np.zeros_like(labels)
     thin[50:54] = 1
     assert learned(image, thin)[0] is None
-    mask = labels < 2
-    assert learned(image, labels, mask=mask)[0] is None
     for width in (7, 9):  # so narrow that pieces of their insides hold nothing to train on
         stripes = (np.arange(SHAPE[1]) // width % 2).astype(np.int32)[None, :].repeat(SHAPE[0], axis=0)
         assert learned(image, stripes)[0] is None
 
 
-# ---- the accurate preset -----------------------------------------------------------------------------------
+# ---- in a segmentation -------------------------------------------------------------------------------------
 
 
 def errors(labels, truth):
@@ -197,3 +232,18 @@ def test_accurate_takes_masks_bands_several_images_and_what_cannot_be_learned():
         warnings.simplefilter("ignore")
         assert set(np.unique(segment(image, 1, preset="accurate", n_starts=4))) == {1}
         assert segment(image[:12, :9], 3, preset="accurate", n_starts=4).shape == (12, 9)
+
+
+def test_near_a_texture_whose_borders_were_not_learned_nothing_changes():
+    image, _ = scene()
+    model = TextureSegmenter(3).fit(image)
+    textures, plain = model.textures_, replace(model.textures_, borders=None)
+    seen = model._scenes([image], None)[0]
+    third = np.float32([0, 0, -1e4])
+    partly = replace(textures, borders=textures.borders._replace(offsets=textures.borders.offsets + third))
+    with_all, with_two, without = (t.read(seen, 1.0).scores for t in (textures, partly, plain))
+    near = cv2.dilate((model.labels_ == 3).astype(np.uint8), np.ones((17, 17), np.uint8)) > 0
+    np.testing.assert_array_equal(with_two[:, near], without[:, near])
+    others = (with_two != without).any(axis=0)
+    assert others.any() and (with_all != without).any(axis=0).sum() > others.sum()
+    np.testing.assert_allclose(with_two[:2, others], with_all[:2, others], rtol=1e-4)

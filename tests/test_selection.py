@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from site_scenes import regions, sites_of
+from site_scenes import N_CHANNELS, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
 from texseg.selection import CLEAR, NOISE, ONE, MergeTree, choose_number, closest_separations, merge_tree
@@ -54,8 +54,8 @@ def planted():
         ([CLEAR], 2),
         ([CLEAR, CLEAR, CLEAR], 4),
         ([5.0, 5.5, 30.0, 50.0], 3),
-        ([5.0, 12.0, 14.0, 39.0], 2),
-        ([9.0, 12.0, 35.0, 180.0], 2),  # a leap far above what is clear counts, though less
+        ([5.0, 8.0, 10.0, 39.0], 2),
+        ([9.0, 12.0, 35.0, 250.0], 2),  # a leap far above what is clear counts, though less
         ([7.0, 30.0, 9.0, 35.0], 4),  # what was once far apart stays so, whatever is merged into it
     ],
 )
@@ -70,7 +70,7 @@ def test_one_contrast_is_enough_for_more_than_one_segment():
     contrasts = np.array([3.0, 1.01 * ONE, 3.0])
     tree = tree_of([5.0, 12.0, 60.0])._replace(contrasts=contrasts)
     selection = choose_number(tree)
-    assert selection.chosen == 2
+    assert selection.chosen == 3
     np.testing.assert_array_equal(selection.contrasts, [np.nan, *contrasts[::-1]])
     assert choose_number(tree._replace(contrasts=contrasts / 1.02)).chosen == 1
 
@@ -81,19 +81,32 @@ def test_without_any_contrast_there_is_one_segment():
     assert np.isfinite(selection.scores).all()
 
 
-def test_scores_are_logarithms_of_leaps():
-    selection = choose_number(tree_of([5.0, 12.0, 60.0]))
+def test_scores_are_leaps_contrasts_and_numbers():
+    contrasts = np.array([40.0, 90.0, 50.0])
+    selection = choose_number(tree_of([5.0, 12.0, 60.0])._replace(contrasts=contrasts))
     np.testing.assert_array_equal(selection.separations, [np.nan, 60, 12, 5])
-    two = np.log(CLEAR * (60 / CLEAR) ** 0.7 / 12)
-    expected = [two - np.log(2), two, np.log(12 / NOISE), np.log(NOISE / NOISE)]
-    np.testing.assert_allclose(selection.scores, expected)
+    two = np.log(CLEAR * (60 / CLEAR) ** 0.7 / 12) + 2 * np.log(50) + np.log(2) / 2
+    three = np.log(12 / 5) + 2 * np.log(CLEAR * 3**0.5) + np.log(3) / 2
+    four = np.log(5 / NOISE) + 2 * np.log(40) + np.log(4) / 2
+    np.testing.assert_allclose(selection.scores, [three - np.log(90 / ONE), two, three, four])
+
+
+def test_a_contrast_far_above_what_is_clear_counts_no_more():
+    separations = [5.0, 12.0, 12.0]
+    one, other = (
+        choose_number(tree_of(separations)._replace(contrasts=np.array([40.0, factor * CLEAR, 40.0]))).scores
+        for factor in (2, 20)
+    )
+    np.testing.assert_array_equal(one[1:], other[1:])
 
 
 def test_all_leaps_together_lead_from_noise_to_the_last_merge():
     separations = np.random.default_rng(0).uniform(1, CLEAR, 12)
-    scores = choose_number(tree_of(separations)).scores
-    assert (scores[1:] >= 0).all()
-    assert scores[1:].sum() == pytest.approx(np.log(separations.max() / NOISE))
+    scores = choose_number(tree_of(separations, contrast=ONE)).scores
+    numbers = np.arange(2, 14)
+    leaps = scores[1:] - 2 * np.log(ONE) - np.log(numbers) / 2
+    assert (leaps > -1e-12).all()
+    assert leaps.sum() == pytest.approx(np.log(separations.max() / NOISE))
 
 
 # ---- groups ------------------------------------------------------------------------------------------------
@@ -194,7 +207,7 @@ def test_cells_without_data_have_no_say():
     np.testing.assert_allclose(one.separations, other.separations, rtol=1e-3)
 
 
-def separation_by_hand(labels, sites, side):
+def separation_by_hand(labels, sites, side, n_channels):
     """Separation of two clusters by the module's text, cell by cell; odd windows, cut at the border."""
     grid, reach = sites.grids[0], side // 2
     cells = list(itertools.product(range(grid[0]), range(grid[1])))
@@ -205,24 +218,25 @@ def separation_by_hand(labels, sites, side):
         own = [counts[c] for c in cells if labels[c] == k and sum(c) % 2 == fold]
         return 0.998 * np.mean(own, axis=0) + 0.002 * background + 1e-7
 
-    ratio = np.zeros(grid)
+    ratio = np.zeros((*grid, n_channels))
     for c in cells:
         own, fold = labels[c], 1 - sum(c) % 2
         logs = np.log(profile(own, fold)) - np.log(profile(1 - own, fold))
-        ratio[c] = (sites.weights * counts[c] * logs).sum()
+        ratio[c] = (sites.weights * counts[c] * logs).reshape(n_channels, -1).sum(axis=1)
     means = {0: [], 1: []}
     shares = {0: [], 1: []}
     for i, j in cells:
         window = np.s_[max(i - reach, 0) : i + reach + 1, max(j - reach, 0) : j + reach + 1]
         own = labels[window] == labels[i, j]
-        means[labels[i, j]].append(ratio[window][own].mean())
+        means[labels[i, j]].append(ratio[window][own].mean(axis=0))
         shares[labels[i, j]].append(own.mean())
     whole = [np.array(means[k])[np.array(shares[k]) >= 0.6] for k in (0, 1)]
-    spread = np.sqrt((whole[0].var() + whole[1].var()) / 2)
+    scale = ((whole[0].var(axis=0) + whole[1].var(axis=0)) / 2) ** 0.25  # root of the standard deviation
+    sums = [(own / scale).sum(axis=1) for own in whole]
+    distance = (sums[0].mean() + sums[1].mean()) / np.sqrt((sums[0].var() + sums[1].var()) / 2)
     area = min(len(means[0]), len(means[1]))
     border = (labels[:, 1:] != labels[:, :-1]).sum() + (labels[1:] != labels[:-1]).sum()
     contact = border / (2 * np.sqrt(area))
-    distance = (whole[0].mean() + whole[1].mean()) / spread
     return distance * np.sqrt(area) / side / ((contact + 0.2) / 0.5) ** (1 / 3)
 
 
@@ -230,7 +244,7 @@ def test_the_separation_is_that_of_held_out_window_means():
     labels = (np.mgrid[:10, :14][1] >= 6).astype(int)
     sites, _ = sites_of(labels, n_draws=20)
     (separation,) = merge_tree(candidate_of(labels, sites), sites, 3.0).separations
-    assert separation == pytest.approx(separation_by_hand(labels, sites, 3), rel=1e-3)
+    assert separation == pytest.approx(separation_by_hand(labels, sites, 3, N_CHANNELS), rel=1e-3)
 
 
 def test_textures_that_do_not_touch_are_farther_apart():

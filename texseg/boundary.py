@@ -18,7 +18,14 @@ from skimage.measure import label as connected_components
 from texseg.posteriors import arg_max_over, soft_max_over
 from texseg.pyramid import CellGrid
 
-__all__ = ["dissolve_specks", "merge_small", "pixel_posteriors", "pixel_scores", "settle"]
+__all__ = [
+    "dissolve_specks",
+    "merge_small",
+    "near_border",
+    "pixel_posteriors",
+    "pixel_scores",
+    "settle",
+]
 
 Floats = NDArray[np.floating]
 
@@ -120,7 +127,7 @@ def pixel_posteriors(
     if smoothness <= 0:
         return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
-    band = np.flatnonzero(grid.to_pixels(_near_border(cell_posteriors, grid)))
+    band = np.flatnonzero(grid.to_pixels(near_border(cell_posteriors, grid)))
     settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
     return posteriors
 
@@ -160,7 +167,7 @@ def settle(
             flat[:, band] = soft_max_over(logits)
 
 
-def _near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
+def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     """Cells at most one cell away from one that touches a cell of another label, shape (cells,)."""
     labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
     square = np.ones((3, 3), np.uint8)

@@ -18,7 +18,7 @@ from texseg.channels import Planes
 
 __all__ = ["Composite", "border_distance", "compose", "trusted"]
 
-_TRIES = 48  # places that a piece may come from; the one that fills most of it is taken
+_TRIES = 24  # places that a piece may come from; the one that fills most of it is taken
 _STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
 _BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
 _BEND_LENGTH = 0.3  # distance of the knots of the bends, in sides of a piece
@@ -150,24 +150,18 @@ def _place(
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.intp], Any]:
     """Where the pixels (2, n) of a piece come from, and which of them get texture of their label."""
-    limits = np.array(usable.shape)[:, None]
-    sample = to[:, :: _STRIDE**2]
     centre = to.mean(axis=1).astype(int)
     anchors = np.stack(np.unravel_index(rng.choice(np.flatnonzero(usable == label), _TRIES), usable.shape))
-    best, most = anchors[:, 0], -1
-    for anchor in anchors.T:
-        at, within = _shifted(sample, anchor - centre, limits)
-        n_fits = int(np.count_nonzero((usable[tuple(at)] == label) & within))
-        if n_fits > most:
-            best, most = anchor, n_fits
-    at, within = _shifted(to, best - centre, limits)
-    return at, (usable[tuple(at)] == label) & within
+    shifts = (anchors - centre[:, None])[:, :, None]
+    _, fits = _shifted(to[:, None, :: _STRIDE**2], shifts, usable, label)
+    return _shifted(to, shifts[:, int(fits.sum(axis=1).argmax())], usable, label)
 
 
 def _shifted(
-    pixels: NDArray[np.intp], shift: NDArray[np.intp], limits: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Shift pixels (2, n), held within the image, and say which would have stayed there anyway."""
-    moved = pixels + shift[:, None]
+    pixels: NDArray[np.intp], shifts: NDArray[np.intp], usable: NDArray[np.integer], label: int
+) -> tuple[NDArray[np.intp], Any]:
+    """Shift pixels (2, ...), held within the image, and say which come from usable texture of a label."""
+    moved = pixels + shifts
+    limits = np.array(usable.shape).reshape(2, *[1] * (moved.ndim - 1))
     held = np.clip(moved, 0, limits - 1)
-    return held, (held == moved).all(axis=0)
+    return held, (usable[tuple(held)] == label) & (held == moved).all(axis=0)

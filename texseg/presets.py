@@ -42,7 +42,7 @@ class Settings:
     n_moves: int = 6
     """Such moves that are tried in a round."""
     potts: PottsSettings = PottsSettings()
-    boundary_sigma: float = 6.0
+    boundary_sigma: float = 4.5
     """Standard deviation of the Gaussian neighbourhood of pixels."""
     borders: tuple[str, ...] | None = ("form",)
     """Descriptions that borders are learned from, see `texseg.refine.learn_borders`; None: they are not."""

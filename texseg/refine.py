@@ -28,13 +28,13 @@ from texseg.features import Features, bins_of
 
 __all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
-_WINDOWS = (3, 7, 13)  # sides in pixels of the windows that log-densities are averaged over
+_WINDOWS = (3, 7)  # sides in pixels of the windows that log-densities are averaged over
 _DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
 _DARK = 0.02  # added to moduli before the logarithm, in standard deviations of the levelled image
-_HEAVY = 20.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
+_HEAVY = 5.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
 _FLOOR = 0.01  # added to the variances of a density, in those of all textures together
 _BLOCK = 2**13  # pixels that are described at once
-_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 2.0, 0.75  # of composites, in cells: side of a piece; margin
+_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # of composites, in cells: side of a piece; margin
 # along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
 _N_COMPOSITES = 2
 _PER_TEXTURE = 6000  # training pixels of densities
@@ -74,7 +74,7 @@ def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_
     >>> density = learn_density(rng.normal([0, 0], [1, 2], (500, 2)), np.zeros(500, int), 1)
     >>> near, far = density.log(np.array([[0.0, 0.0], [0.0, 4.0]]))[0]
     >>> print(f"{near - far:.1f}")
-    2.1
+    2.2
     """
     scale = vectors.std(axis=0, dtype=np.float64) + 1e-6
     unit = vectors / scale
@@ -311,7 +311,7 @@ def n_scores(wavelengths: NDArray[np.float64], n_descriptions: int, n_labels: in
     Examples
     --------
     >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_descriptions=3, n_labels=2)
-    48
+    24
     """
     return (len(_groups(wavelengths)) + n_descriptions) * n_labels * len(_WINDOWS)
 

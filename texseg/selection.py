@@ -62,7 +62,7 @@ Floats = NDArray[np.floating]
 NOISE = 5.0
 CLEAR = 50.0
 ONE = 35.0
-DOUBT = 1.15
+DOUBT = 1.1
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
@@ -231,6 +231,8 @@ def _measure(
 ) -> Iterator[_Pairs]:
     """Measure the pairs of some partitions."""
     members = [labels[:, None] == np.arange(n_clusters) for labels in partitions]
+    if not members:
+        return
     for labels, held in zip(partitions, _held_out_scores(members, cells), strict=True):
         yield _Pairs.of(labels, held, cells, window)
 
@@ -280,9 +282,7 @@ def _usefulness(separation: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(np.minimum(separation, CLEAR)) + _BEYOND_CLEAR * np.log(np.maximum(separation / CLEAR, 1))
 
 
-def closest_separations(
-    candidates: Sequence[Candidate], cells: Sites, window: float
-) -> NDArray[np.float64]:
+def closest_separations(candidates: Sequence[Candidate], cells: Sites, window: float) -> NDArray[np.float64]:
     """Separations of the two pairs of clusters of each run that are hardest to tell apart, smallest first.
 
     Shape (S, 2); (S, 1) for two clusters, and (S, 0) for one. 0 when a cluster is empty.
@@ -305,7 +305,7 @@ def confusion_of_clusters(
     No posterior of a solution knows that two of its clusters are the halves of one texture. But such clusters
     are close. Let c be the contrast of a cluster and its closest other (see :mod:`texseg.selection`) over
     the root of the windows that all the data would fill: the cluster is right with probability
-    ``1 / (1 + (DOUBT / c)^4)``, at least one half, and is that other otherwise. The curve was measured on
+    ``1 / (1 + (DOUBT / c)^3)``, at least one half, and is that other otherwise. The curve was measured on
     mosaics and photographs, with the number of segments given.
 
     Parameters
@@ -330,7 +330,7 @@ def confusion_of_clusters(
         separations = pairs.separations(pairs.distances())
         share = np.sqrt(len(present) / cells.sizes.sum()) * window
         contrasts = share * np.maximum(separations.min(axis=1), 1e-3)
-        right = np.maximum(1 / (1 + (DOUBT / contrasts) ** 4), 0.5)
+        right = np.maximum(1 / (1 + (DOUBT / contrasts) ** 3), 0.5)
         confusion[present, present] = right
         confusion[present, present[separations.argmin(axis=1)]] = 1 - right
     return confusion

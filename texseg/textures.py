@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import dissolve_specks, pixel_posteriors, pixel_scores, settle
+from texseg.boundary import dissolve_specks, near_border, pixel_posteriors, pixel_scores
 from texseg.channels import Intensity, Planes
-from texseg.composites import border_distance
 from texseg.counts import WindowedCounts
 from texseg.features import Features
 from texseg.gabor import GaborBank
@@ -34,7 +33,7 @@ _WINDOW_SAY, _FIELD_SAY = 0.5, 0.5  # of window scores and of log posteriors in 
 _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
 _SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
-_BORDER_REACH = 2.5  # cells; so near to a border pixels are looked at again with what was learned of borders
+_FOREIGN = 5  # cells; in a square of this side round a cell whose borders were not learned none are used
 _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _STRIP = 2**18  # pixels that are handled at once
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
@@ -157,25 +156,32 @@ class CellTextures:
     def read(self, scene: Scene, smoothness: float) -> Reading:
         """Tell the textures apart at every pixel of a scene."""
         K = len(self.profiles)
-        sites, grid, local, cells = self._cells(scene, smoothness)
+        cells = self._cells(scene, smoothness)
+        sites, grid, local = cells.sites, cells.grid, cells.scores
         weights, wavelengths = self.features.weights, self.features.wavelengths
         scores = pixel_scores(scene.bins, self._log_profiles(), wavelengths, weights, scene.mask)
-        posteriors = pixel_posteriors(scores, cells, grid, smoothness, self.boundary_sigma, scene.mask)
-        smallest = smoothness * (_SPECK_SIDE * self.cell) ** 2
-        dissolve_specks(posteriors, scores, smallest, scene.mask)
+        band = np.empty(0, np.intp)
         if self.borders is not None and scene.planes is not None:
-            self._look_again(posteriors, scores, scene, scene.planes, self.borders, smoothness)
-            dissolve_specks(posteriors, scores, smallest, scene.mask)
+            band = self._band(cells, self.borders)
+            if len(band):
+                scores.reshape(K, -1)[:, band] = self.borders.log_odds(scene.planes, band, scene.bins)
+        posteriors = pixel_posteriors(
+            scores, cells.posteriors, grid, smoothness, self.boundary_sigma, scene.mask
+        )
+        dissolve_specks(posteriors, scores, smoothness * (_SPECK_SIDE * self.cell) ** 2, scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _WINDOW_SAY * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
         probabilities = np.log(np.maximum(posteriors, 1e-12))
         probabilities *= _FIELD_SAY
+        # windows across a border know less than what was learned of it
+        learned = probabilities.reshape(K, -1)[:, band]
         for plane, window in zip(probabilities, wide, strict=True):
             plane += grid.to_pixels(window)
+        probabilities.reshape(K, -1)[:, band] = learned
         soft_max_over(probabilities.reshape(K, -1))
         _confuse(probabilities.reshape(K, -1), self.confusion)
-        _agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
+        _agree(probabilities.reshape(K, -1), arg_max_over(posteriors).ravel())
         return Reading(posteriors, probabilities, scores)
 
     def _log_profiles(self) -> NDArray[np.floating]:
@@ -183,31 +189,14 @@ class CellTextures:
         mixed = (1 - BACKGROUND) * self.profiles + BACKGROUND * self.background
         return np.log(mixed + 1e-7).reshape(len(mixed), -1, self.features.n_bins)
 
-    def _look_again(
-        self,
-        posteriors: NDArray[np.floating],
-        scores: NDArray[np.floating],
-        scene: Scene,
-        planes: Planes,
-        borders: BorderClassifier,
-        smoothness: float,
-    ) -> None:
-        """Decide near borders anew with what was learned of them: posteriors and scores, in place.
-
-        Pixels near a texture whose borders were not learned stay as they are.
-        """
-        labels, reach = arg_max_over(posteriors), _BORDER_REACH * self.cell
-        near = border_distance(labels) < reach
-        if scene.mask is not None:
-            near &= scene.mask
+    def _band(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.intp]:
+        """Pixels (flat indices) near borders between cells of textures whose borders were learned."""
+        near = near_border(cells.posteriors, cells.grid)
         if not borders.known.all():
-            known = borders.known[labels].astype(np.uint8)
-            near &= cv2.distanceTransform(known, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > reach
-        band = np.flatnonzero(near)
-        if len(band):
-            local = borders.log_odds(planes, band, scene.bins)
-            scores.reshape(len(scores), -1)[:, band] = local
-            settle(posteriors, local, band, smoothness, self.boundary_sigma, scene.mask)
+            foreign = ~borders.known[cells.posteriors.argmax(axis=1)]
+            around = np.ones((_FOREIGN, _FOREIGN), np.uint8)
+            near &= cv2.dilate(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() == 0
+        return np.flatnonzero(cells.grid.to_pixels(near))
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
         """Pixels, (H, W), that none of the textures explains.
@@ -270,12 +259,12 @@ def _confuse(probabilities: NDArray[np.floating], confusion: NDArray[np.floating
         strip[:] = confusion.T @ strip
 
 
-def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
+def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:
     """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place.
 
     Where several are the largest, the label's becomes larger by the least there is.
     """
-    first = probabilities.argmax(axis=0)
+    first = arg_max_over(probabilities)
     pixels = np.flatnonzero(first != labels)
     ours, theirs = labels[pixels], first[pixels]
     swapped = probabilities[ours, pixels]
