@@ -103,7 +103,7 @@ def pixel_posteriors(
 ) -> Floats:
     """Mean field of a Potts model over the pixels near borders, begun at the cells' posteriors.
 
-    Pixels that are two cells or more away from any border between cells keep their cell's posterior: a
+    Pixels that are three cells or more away from any border between cells keep their cell's posterior: a
     small window tells two textures apart at their border, but not always a texture from its own parts.
 
     Parameters
@@ -168,11 +168,11 @@ def settle(
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
-    """Cells at most one cell away from one that touches a cell of another label, shape (cells,)."""
+    """Cells at most two cells away from one that touches a cell of another label, shape (cells,)."""
     labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
     square = np.ones((3, 3), np.uint8)
     border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
-    return cv2.dilate(border, square).astype(bool).ravel()
+    return cv2.dilate(border, square, iterations=2).astype(bool).ravel()
 
 
 def dissolve_specks(

@@ -48,15 +48,16 @@ _MOST_SEGMENTS = 255
 _ONE_BLAS_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _COSTS = {
-    "filters": 0.3,
-    "histograms": 0.05,
+    "filters": 0.1,
+    "histograms": 0.03,
     "number": 0.4,
-    "starts": 0.1,
-    "clusters": 0.4,
-    "borders": 2.0,
-    "boundaries": 0.15,
+    "starts": 0.02,
+    "clusters": 0.17,
+    "borders": 0.2,
+    "boundaries": 0.14,
 }
-_COST_OF_OTHER_MODELS = 3.0
+_COSTS_OF_ACCURATE = {"borders": 0.6, "boundaries": 0.33}
+_COST_OF_OTHER_MODELS = 1.0
 _LEVEL_COSTS = (0.15, 0.02, 0.25)  # of the annealing: the coarsest level, others on tables, those below
 
 
@@ -98,10 +99,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
         others cluster the windowed histograms as they are, for comparison, and are not refined.
     preset : {"default", "accurate", "plain"}, default="default"
-        ``accurate`` also learns what borders between these textures look like, from composites of the
-        segments (:mod:`texseg.refine`), and takes three to six times as long; where a texture has too little
-        inside to be learned from, the result is that of ``default``. ``plain`` is the path of [1]_:
-        annealed on windowed counts, coarse to fine down to single pixels, without any prior on the labels.
+        What borders between these textures look like is learned from composites of the segments
+        (:mod:`texseg.refine`); ``accurate`` learns more of it, and takes two to three times as long.
+        ``plain`` is the path of [1]_: annealed on windowed counts, coarse to fine down to single pixels,
+        without borders that are learned or any prior on the labels.
     channel_axis : int, optional
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
     nodata : float, optional
@@ -392,7 +393,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if self.model != "acm":
             phases.remove("starts")
         if self.preset != "plain":
-            slower = {} if self.model == "acm" else {"clusters": _COST_OF_OTHER_MODELS}
+            slower = _COSTS_OF_ACCURATE if self.preset == "accurate" else {}
+            if self.model != "acm":
+                slower = {**slower, "clusters": _COST_OF_OTHER_MODELS}
             return {phase: _COSTS[phase] for phase in phases} | slower
         levels = _annealing_levels(settings)
         first, tables, pixels = _LEVEL_COSTS
