@@ -1,6 +1,6 @@
 """What each part of the default path brings: python benchmarks/ablation.py DATA [--limit N].
 
-Each row takes one part away and keeps the rest; all parts can be switched off by a parameter.
+Each row takes one part away and keeps the rest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +21,13 @@ from benchmarks.datasets import SUITES
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg import segment
 from texseg.metrics import adjusted_rand_index, pixel_accuracy
+from texseg.presets import PRESETS
+
+PRESETS["without learned borders"] = replace(PRESETS["default"], borders=None)
 
 ROWS: dict[str, dict] = {
     "default": {},
+    "without learned borders": {"preset": "without learned borders"},
     "without patches": {"patch_weight": 0},
     "one start of each kind": {"n_starts": 2},
     "clusters of windows, no Potts fit": {"model": "acm-hard"},

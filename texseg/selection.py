@@ -214,12 +214,8 @@ class _Pairs:
 
     def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
         """Measure the ratios of ``a`` to others on the windows of ``a``."""
-        ratios = _inner_means(
-            (self.labels == a) * self.cells.sizes,
-            self.held[:, [a]] - self.held[:, others],
-            self.cells,
-            self.window,
-        )
+        own = (self.labels == a) * self.cells.sizes
+        ratios = _inner_ratios(own, self.held, a, others, self.cells, self.window)
         means = ratios.mean(axis=0)
         ratios -= means
         self.means[a, others] = means
@@ -354,31 +350,31 @@ def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
     return np.searchsorted(alive, labels)
 
 
-def _inner_means(own: Floats, values: Floats, cells: Sites, window: float) -> NDArray[np.float64]:
-    """Means (n, ...) of values a cell (N, ...) over the ``own`` (N,) cells of windows that lie inside them.
+def _inner_ratios(
+    own: Floats, held: Floats, a: int, others: NDArray[np.intp], cells: Sites, window: float
+) -> NDArray[np.float64]:
+    """Log-likelihood ratios (n, others, C) of ``a`` to others: means over the ``own`` (N,) cells of windows.
 
     Windows lie round own cells, and hold the share :data:`_INSIDE` of them; if there are few, the best.
     """
     shares, means = [], []
     step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
-    for inside, piece in zip(cells.pieces(own), cells.pieces(values), strict=True):
+    for inside, piece in zip(cells.pieces(own), cells.pieces(held), strict=True):
         if not inside.any():
             continue
-        (top, *_, bottom), (left, *_, right) = (
-            np.flatnonzero(inside.any(axis=axis))[[0, 0, -1]] for axis in (1, 0)
-        )
-        box = slice(top, bottom + 1), slice(left, right + 1)
+        ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
+        box = tuple(slice(first, last + 1) for first, last in ends)
         down, across = (window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
-        inside = inside[box]
+        inside, scores = inside[box], piece[box]
         down, across, mine = down[::step], across[::step], inside[::step, ::step] > 0
         shares.append((down @ inside @ across.T)[mine])
-        weighted = piece[box].reshape(*inside.shape, -1) * inside[:, :, None]
-        rows = (down @ weighted.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
+        ratios = (scores[:, :, [a]] - scores[:, :, others]) * inside[:, :, None, None]
+        rows = (down @ ratios.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
         means.append(np.matmul(across, rows)[mine])
     share = np.concatenate(shares)
     whole = share >= min(_INSIDE, float(np.quantile(share, 0.7)))
     inner = np.concatenate(means)[whole] / share[whole, None]
-    return inner.reshape(-1, *values.shape[1:]).astype(np.float64)
+    return inner.reshape(len(inner), len(others), -1).astype(np.float64)
 
 
 def _held_out_scores(members: Sequence[NDArray[np.bool_]], cells: Sites) -> Iterator[Floats]:
