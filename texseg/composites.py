@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from texseg.channels import Planes
 
@@ -133,14 +132,20 @@ def _layout(
 ) -> tuple[NDArray[np.intp], int]:
     """Give every pixel the number of its piece, with bent borders, and how many pieces there are."""
     n_pieces = max(fewest, round(height * width / side**2))
-    sites = rng.random((n_pieces, 2)) * [height, width]
+    seeds = np.ones((height, width), np.uint8)
+    seeds[tuple((rng.random((n_pieces, 2)) * seeds.shape).astype(int).T)] = 0
+    _, nearest = cv2.distanceTransformWithLabels(
+        seeds, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
+    )
     knots = [max(2, int(n / (_BEND_LENGTH * side))) for n in (height, width)]
     bends = cv2.resize(
         rng.standard_normal((*knots, 2)).astype(np.float32), (width, height), interpolation=cv2.INTER_CUBIC
     )
-    rows, columns = np.mgrid[:height, :width]
-    points = np.stack([rows, columns], axis=-1) + _BEND * side * bends
-    return cKDTree(sites).query(points.reshape(-1, 2))[1].reshape(height, width), n_pieces
+    rows, columns = np.mgrid[:height, :width].astype(np.float32) + _BEND * side * bends.transpose(2, 0, 1)
+    bent = cv2.remap(
+        nearest.astype(np.float32), columns, rows, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE
+    )
+    return bent.astype(np.intp) - 1, int(nearest.max())
 
 
 def _place(
