@@ -258,6 +258,18 @@ def test_textures_that_do_not_touch_are_farther_apart():
     assert found[1] / found[0] == pytest.approx((1 + contact / 0.2) ** (1 / 3), rel=0.15)
 
 
+def test_interleaved_stripes_are_closer_than_halves():
+    columns = np.mgrid[:48, :96][1]
+    found, contacts = [], []
+    for labels in (columns // 48, columns // 8 % 2):
+        sites, _ = sites_of(labels, n_draws=12)
+        found.append(closest_separations([candidate_of(labels, sites)], sites, WINDOW)[0, 0])
+        contacts.append((np.diff(labels, axis=1) != 0).sum() / (2 * np.sqrt(48 * 48)))
+    assert contacts[0] < 1 and contacts[1] > 5
+    touch = [((c + 0.2) / 0.5) ** (1 / 3) * max(1, c / 4) for c in contacts]
+    assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
+
+
 def test_the_closest_separations_are_those_of_the_pairs(planted):
     sites, region, clusters = planted
     for labels in (region, clusters):

@@ -3,7 +3,7 @@
 An over-segmentation is fitted first. For every two of its clusters the *separation* asks how surely a window
 of one can be told from a window of the other, against the spread inside both::
 
-    separation = d' * sqrt(windows) / ((contact + 0.2) / 0.5) ** (1 / 3)
+    separation = d' * sqrt(windows) / (((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 4))
     d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
     contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
@@ -13,7 +13,8 @@ over the root of its own standard deviation within the two clusters: a channel t
 less to say than its nats. Parts of one texture differ little against their own spread, whatever the
 likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
 difference that holds over a large area counts for more. And parts of one texture lie side by side, along a
-long common border, while two textures may not touch at all.
+long common border, while two textures may not touch at all. Where the border is longer than eight roots of
+the smaller's area, the two are interleaved, as the stripes of one cloth are.
 
 The closest pair is merged again and again (average linkage of ``d'``). On the way down, the *contrast* of K
 segments is ``sqrt(K)`` times the separation of the closest two of them, measured anew on the segments
@@ -72,6 +73,7 @@ _INSIDE = 0.6  # share of a window that must lie in its cluster to say something
 _CONTACT_POWER = 1 / 3
 _NO_CONTACT = 0.2
 _USUAL_CONTACT = 0.5
+_INTERLEAVED = 4.0  # contact from which on two clusters count as parts of a pattern
 _BEYOND_CLEAR = 0.7
 
 
@@ -196,8 +198,9 @@ class _Pairs:
         gone = area <= 0
         np.fill_diagonal(gone, True)
         contact = self.borders / np.maximum(np.minimum(extents[:, None], extents), 1e-6)
-        touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** -_CONTACT_POWER
-        return np.where(gone, np.inf, distances * np.sqrt(area) / self.window * touch)
+        touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** _CONTACT_POWER
+        touch *= np.maximum(contact / _INTERLEAVED, 1)
+        return np.where(gone, np.inf, distances * np.sqrt(area) / self.window / touch)
 
     def merge(self, a: int, b: int) -> None:
         """Let ``a`` absorb ``b``, and measure it anew."""
