@@ -19,7 +19,7 @@ TYPICAL_SEGMENTS = 5
 _BASE = 10e6  # bytes
 _TRIALS = 7
 _TRIAL_SIDE = 512
-_OF_CHOOSING = 2.0  # times as long on the default path when the number of segments is to be chosen
+_OF_CHOOSING = 1.7  # times as long on the default path when the number of segments is to be chosen
 
 
 class _Peak(NamedTuple):
@@ -29,12 +29,20 @@ class _Peak(NamedTuple):
     per_pixel_and_segment: float
     per_pixel_and_channel: float
     per_segment: float = 0.0
+    most_pixels: float = np.inf
+    """Composites are not larger."""
+
+    def bytes(self, n_pixels: int, n_segments: int, n_channels: int) -> float:
+        """Take the bytes of one image."""
+        per_pixel = self.per_pixel + self.per_pixel_and_segment * n_segments
+        per_pixel += self.per_pixel_and_channel * n_channels
+        return self.per_segment * n_segments + min(n_pixels, self.most_pixels) * per_pixel
 
 
-_LABELLING = _Peak(66.0, 17.0, 7.0)
+_LABELLING = _Peak(60.0, 17.0, 4.0)
 _PEAKS = {
-    "default": (_LABELLING,),
-    "accurate": (_LABELLING, _Peak(165.0, 9.0, 13.0), _Peak(107.0, 0.0, 13.0, 22e6)),  # ..., composites
+    "default": (_LABELLING, _Peak(82.0, 0.0, 60.0, 2.4e6, 300**2)),  # ..., composites
+    "accurate": (_LABELLING, _Peak(134.0, 9.0, 13.0), _Peak(5.0, 0.0, 60.0, 12e6, 400**2)),
     "plain": (_Peak(123.0, 50.0, 7.0), _Peak(-252.0, 140.0, 7.0)),  # growing, all of many segments
 }
 
@@ -59,8 +67,8 @@ class _Work(NamedTuple):
         return (self.per_image + self.per_megapixel * megapixels**self.growth) * share
 
 
-_CLUSTERING = _Work(45.0, 285.0, 1.15, 0.35, 0.25)  # above five segments, each means more starts
-_BORDERS = _Work(210.0, 530.0, 1.0, 0.35)
+_CLUSTERING = _Work(110.0, 340.0, 1.2, 0.35, 0.17)  # above five segments, each means more starts
+_BORDERS = _Work(150.0, 245.0, 1.0, 0.35)  # what "accurate" learns beyond the default
 _ANNEALING = _Work(0.0, 5100.0, 1.08, 0.05)
 
 
@@ -87,15 +95,11 @@ def expected_memory(
     Examples
     --------
     >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '673 MB'
+    '635 MB'
     """
     _check_preset(preset)
     K = n_segments or TYPICAL_SEGMENTS
-    return _BASE + max(
-        p.per_segment * K
-        + n_pixels * (p.per_pixel + p.per_pixel_and_segment * K + p.per_pixel_and_channel * n_channels)
-        for p in _PEAKS[preset]
-    )
+    return _BASE + max(peak.bytes(n_pixels, K, n_channels) for peak in _PEAKS[preset])
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
