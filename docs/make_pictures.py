@@ -16,7 +16,7 @@ from texseg import plot
 ROOT = Path(__file__).resolve().parents[1]
 SCENES = {
     "colour_textures.png": ("a mosaic", None),
-    "tissue.png": ("stained tissue", None),
+    "tissue.png": ("stained tissue", 2),
     "mountains.tif": ("mountains from space", 4),
 }
 

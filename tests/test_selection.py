@@ -259,14 +259,14 @@ def test_textures_that_do_not_touch_are_farther_apart():
 
 
 def test_interleaved_stripes_are_closer_than_halves():
-    columns = np.mgrid[:48, :96][1]
+    columns = np.mgrid[:96, :96][1]
     found, contacts = [], []
     for labels in (columns // 48, columns // 8 % 2):
         sites, _ = sites_of(labels, n_draws=12)
         found.append(closest_separations([candidate_of(labels, sites)], sites, WINDOW)[0, 0])
-        contacts.append((np.diff(labels, axis=1) != 0).sum() / (2 * np.sqrt(48 * 48)))
-    assert contacts[0] < 1 and contacts[1] > 5
-    touch = [((c + 0.2) / 0.5) ** (1 / 3) * max(1, c / 4) for c in contacts]
+        contacts.append((np.diff(labels, axis=1) != 0).sum() / (2 * np.sqrt(96 * 48)))
+    assert contacts[0] < 1 and contacts[1] > 7
+    touch = [((c + 0.2) / 0.5) ** (1 / 3) * max(1, c / 6) for c in contacts]
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
 
 

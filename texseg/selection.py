@@ -3,7 +3,7 @@
 An over-segmentation is fitted first. For every two of its clusters the *separation* asks how surely a window
 of one can be told from a window of the other, against the spread inside both::
 
-    separation = d' * sqrt(windows) / (((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 4))
+    separation = d' * sqrt(windows) / (((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 6))
     d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
     contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
@@ -13,7 +13,7 @@ over the root of its own standard deviation within the two clusters: a channel t
 less to say than its nats. Parts of one texture differ little against their own spread, whatever the
 likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
 difference that holds over a large area counts for more. And parts of one texture lie side by side, along a
-long common border, while two textures may not touch at all. Where the border is longer than eight roots of
+long common border, while two textures may not touch at all. Where the border is longer than twelve roots of
 the smaller's area, the two are interleaved, as the stripes of one cloth are.
 
 The closest pair is merged again and again (average linkage of ``d'``). On the way down, the *contrast* of K
@@ -62,7 +62,7 @@ Floats = NDArray[np.floating]
 
 NOISE = 5.0
 CLEAR = 50.0
-ONE = 35.0
+ONE = 34.0
 DOUBT = 1.1
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
@@ -73,7 +73,7 @@ _INSIDE = 0.6  # share of a window that must lie in its cluster to say something
 _CONTACT_POWER = 1 / 3
 _NO_CONTACT = 0.2
 _USUAL_CONTACT = 0.5
-_INTERLEAVED = 4.0  # contact from which on two clusters count as parts of a pattern
+_INTERLEAVED = 6.0  # contact from which on two clusters count as parts of a pattern
 _BEYOND_CLEAR = 0.7
 
 
