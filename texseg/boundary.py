@@ -18,14 +18,7 @@ from skimage.measure import label as connected_components
 from texseg.posteriors import arg_max_over, soft_max_over
 from texseg.pyramid import CellGrid
 
-__all__ = [
-    "dissolve_specks",
-    "merge_small",
-    "near_border",
-    "pixel_posteriors",
-    "pixel_scores",
-    "settle",
-]
+__all__ = ["dissolve_specks", "merge_small", "near_border", "pixel_posteriors", "pixel_scores"]
 
 Floats = NDArray[np.floating]
 
@@ -128,29 +121,21 @@ def pixel_posteriors(
         return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
     band = np.flatnonzero(grid.to_pixels(near_border(cell_posteriors, grid)))
-    settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
+    _settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
     return posteriors
 
 
-def settle(
+def _settle(
     posteriors: Floats,
     local: Floats,
     band: NDArray[np.intp],
-    smoothness: float = 1.0,
-    sigma: float = 8.0,
-    mask: NDArray[np.bool_] | None = None,
+    smoothness: float,
+    sigma: float,
+    mask: NDArray[np.bool_] | None,
 ) -> None:
-    """Bring pixels to the mean field of a Potts model, in place; all others stay as they are.
+    """Bring the pixels of a band to the mean field of a Potts model, in place; all others stay as they are.
 
-    Parameters
-    ----------
-    posteriors : float32 array of shape (K, H, W), C-contiguous
-    local : float32 array of shape (K, n)
-        Log-likelihoods of the pixels to be settled.
-    band : int array of shape (n,)
-        Their flat indices.
-    smoothness, sigma, mask
-        See :func:`pixel_posteriors`.
+    ``local`` (K, n) holds the log-likelihoods of the band's n pixels.
     """
     K, H, W = posteriors.shape
     flat = posteriors.reshape(K, -1)
