@@ -16,8 +16,8 @@ from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits, settle
 __all__ = ["Search"]
 
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
-_NEAR_TIE = 0.7  # share of the largest gain that a rival has at least
-_MOST_RIVALS = 4
+_NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
+_MOST_RIVALS = 6
 _APART = 1.25  # weight of the separation of rivals against their gain, shared among the pairs of clusters
 _OVER_STARTS = 6  # runs that the over-segmentation is the best of
 
