@@ -21,7 +21,7 @@ from benchmarks.datasets import SUITES
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg import segment
 from texseg.metrics import adjusted_rand_index, pixel_accuracy
-from texseg.presets import PRESETS
+from texseg.settings import PRESETS
 
 PRESETS["without learned borders"] = replace(PRESETS["default"], borders=None)
 

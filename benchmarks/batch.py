@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from PIL import Image
 
 from benchmarks.measure import limit_threads, machine
-from texseg.batch import run
-from texseg.inputs import collect_inputs
-from texseg.outputs import Writing
-from texseg.scene import Reading, Work
+from texseg.cli.batch import run
+from texseg.cli.inputs import collect_inputs
+from texseg.cli.outputs import Writing
+from texseg.cli.process import Reading, Work
 from texseg.synth import mosaic
 
 WINDOW = 100

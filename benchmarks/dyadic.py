@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Table, limit_threads, machine, memory_above_imports, timed
-from texseg.anneal import anneal
-from texseg.counts import split_counts
+from texseg.counts.matrix import split_counts
+from texseg.fitting.anneal import anneal
 from texseg.models import ACM, HACM, SCM, SMM, heldout_log_likelihood
 from texseg.models.base import normalise
 from texseg.models.scm import mutual_information

@@ -26,7 +26,7 @@ from sklearn.mixture import GaussianMixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Table, limit_threads, machine, timed
-from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
+from texseg.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
 
 PARTS = ("toy", "iris", "topics", "bounds", "arrangement", "speed")
 TOPIC_PRIOR = 0.3

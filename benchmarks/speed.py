@@ -23,14 +23,14 @@ from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports
 from benchmarks.peers import recipe, recipe_without_positions
 from texseg import segment
-from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.channels import split_planes
-from texseg.counts import WindowedCounts
-from texseg.features import Features, learn_features
-from texseg.gabor import GaborBank
+from texseg.channels.encode import Features, learn_features
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import split_planes
+from texseg.counts.matrix import WindowedCounts
+from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
+from texseg.fitting.assignment import SoftMax
 from texseg.models.acm import HistogramClustering
-from texseg.posteriors import SoftMax
-from texseg.presets import Settings, settings_for
+from texseg.settings import Settings, settings_for
 from texseg.textures import Scene, effective_observations, plain_counts, plain_run
 
 N_THREADS = 2

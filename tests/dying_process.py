@@ -2,7 +2,7 @@
 
 import os
 
-from texseg.scene import Outcome
+from texseg.cli.process import Outcome
 
 
 def process(item, work):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from texseg.starts import Sites
+from texseg.fitting.starts import Sites
 
 N_BINS, N_CHANNELS = 8, 3
 GRID = (16, 20)

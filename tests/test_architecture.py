@@ -16,12 +16,13 @@ import texseg
 ROOT = Path(texseg.__file__).parent
 
 ORDER = """
-    __main__ cli napari batch scene outputs inputs info classes
+    __main__ cli napari
     report plot
-    segmenter search hierarchy selection textures refine composites presets starts boundary
-    models anneal posteriors pyramid counts
-    features channels patches quantize gabor
-    modelfile metrics synth io progress
+    segmenter clusters hierarchy textures settings
+    pixels
+    m3 models fitting counts
+    channels
+    modelfile metrics synth io regions forecast progress
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 
@@ -31,7 +32,7 @@ ONLY_IN = {
     "click": {"cli"},
     "tqdm": {"progress", "cli"},
     "matplotlib": {"plot", "report"},
-    "tifffile": {"io", "cli", "info"},
+    "tifffile": {"io", "cli"},
     "imagecodecs": {"io"},
     "PIL": {"io", "plot", "report"},
 }

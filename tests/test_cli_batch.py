@@ -19,13 +19,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texseg import batch, outputs
-from texseg.batch import read_sample, run, write_report
-from texseg.cli import main
-from texseg.inputs import Input, collect_inputs, natural_key
+from texseg.cli import batch, main, outputs
+from texseg.cli.batch import read_sample, run, write_report
+from texseg.cli.inputs import Input, collect_inputs, natural_key
+from texseg.cli.outputs import Writing
+from texseg.cli.process import Outcome, Reading, Work
 from texseg.io.read import read_labels
-from texseg.outputs import Writing
-from texseg.scene import Outcome, Reading, Work
 
 PIXELS, TRUTH = io_scenes.scene()
 SMALL = np.ascontiguousarray(PIXELS[40:104, 60:156])

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from PIL import Image
 
 import texseg
-from texseg.classes import class_names
 from texseg.cli import main
+from texseg.cli.names import class_names
 from texseg.io.palette import palette
 from texseg.io.read import read_labels
 from texseg.metrics import pixel_accuracy

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from texseg.info import describe
-from texseg.io import forecast
-from texseg.io.forecast import expected_memory, expected_seconds
+from texseg import forecast
+from texseg.cli.info import describe
+from texseg.forecast import expected_memory, expected_seconds
 from texseg.io.write import write_labels
-from texseg.presets import PRESETS
+from texseg.settings import PRESETS
 
 SIDES = (64, 256, 512, 1024, 4096)
 

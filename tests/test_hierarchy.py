@@ -6,8 +6,8 @@ from site_scenes import regions, sites_of
 from sklearn.exceptions import NotFittedError
 
 from texseg import TextureSegmenter, match_labels
+from texseg.fitting.number import MergeTree
 from texseg.hierarchy import critical_temperatures
-from texseg.selection import MergeTree
 
 K_MAX = 7
 

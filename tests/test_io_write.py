@@ -18,8 +18,8 @@ from texseg.io.geo import Georeference
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
 from texseg.io.read import read_image, read_labels, read_pages
-from texseg.io.tables import connected_regions, csv_text, region_table, segment_table
 from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
+from texseg.regions import connected_regions, csv_text, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))

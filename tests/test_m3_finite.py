@@ -10,12 +10,12 @@ from scipy.optimize import check_grad, minimize_scalar
 from scipy.special import gammaln, psi
 from sklearn.decomposition import LatentDirichletAllocation
 
-from texseg.counts import WindowedCounts
-from texseg.models.m3 import FiniteM3
-from texseg.models.m3.dirichlet import divergence, fit_concentration, fit_concentrations
-from texseg.models.m3.pairs import PairMemory, Pairs, pair_objective, penalised_objective
-from texseg.models.m3.switch import Switch
-from texseg.models.m3.topics import Topics
+from texseg.counts.matrix import WindowedCounts
+from texseg.m3 import FiniteM3
+from texseg.m3.dirichlet import divergence, fit_concentration, fit_concentrations
+from texseg.m3.pairs import PairMemory, Pairs, pair_objective, penalised_objective
+from texseg.m3.switch import Switch
+from texseg.m3.topics import Topics
 
 ALGORITHMS = ["switch", "pairs", "penalty"]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
-from texseg.models.m3 import HybridM3, OffsetGaussians, SharedGaussians
-from texseg.models.m3.hybrid import _fit_second, _Hybrid, _sample_first
-from texseg.models.m3.seating import Sharing
+from texseg.m3 import HybridM3, OffsetGaussians, SharedGaussians
+from texseg.m3.hybrid import _fit_second, _Hybrid, _sample_first
+from texseg.m3.seating import Sharing
 
 
 def arrangement(seed=0, N=150):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, multivariate_normal, wishart
 from sklearn.metrics import normalized_mutual_info_score
 
-from texseg.models.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
-from texseg.models.m3.families import take
-from texseg.models.m3.gibbs import State, first_state, log_likelihood, next_weights, step, sweep
-from texseg.models.m3.samples import representative, waic
-from texseg.models.m3.seating import (
+from texseg.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
+from texseg.m3.families import take
+from texseg.m3.gibbs import State, first_state, log_likelihood, next_weights, step, sweep
+from texseg.m3.samples import representative, waic
+from texseg.m3.seating import (
     OMEGA_GRID,
     Eq6Seats,
     ExchangeableSeats,

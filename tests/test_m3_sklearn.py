@@ -1,9 +1,9 @@
-"""The estimators of texseg.models.m3 under scikit-learn's own checks."""
+"""The estimators of texseg.m3 under scikit-learn's own checks."""
 
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from texseg.models.m3 import FiniteM3, HybridM3, InfiniteM3
+from texseg.m3 import FiniteM3, HybridM3, InfiniteM3
 
 ESTIMATORS = [
     FiniteM3((3, 2), max_iter=12, warm_up=6, random_state=0),

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from texseg.counts import WindowedCounts, split_counts
+from texseg.counts.matrix import WindowedCounts, split_counts
 from texseg.models import (
     ACM,
     HACM,

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from texseg.counts import WindowedCounts
+from texseg.counts.matrix import WindowedCounts
+from texseg.fitting.assignment import ArgMax
 from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering, Profiles
 from texseg.models.base import normalise
 from texseg.models.hacm import HierarchicalClustering, Hierarchy, ObjectHierarchy, Tree
 from texseg.models.pmm import ProductAspectModel, ProductAspects
 from texseg.models.scm import TwoSidedClustering, association, mutual_information
 from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel
-from texseg.posteriors import ArgMax
 
 BETAS = [1.0, 0.6]
 

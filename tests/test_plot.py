@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox
 
 from texseg import plot
-from texseg.gabor import GaborBank
+from texseg.channels.gabor import GaborBank
 from texseg.io.palette import palette
 from texseg.metrics import reliability
 from texseg.models.hacm import Tree

@@ -67,8 +67,8 @@ def test_parts_are_listed_largest_first_and_specks_only_counted(fitted, tmp_path
 
 
 def test_histograms_are_those_of_the_encoded_image(fitted, report):
-    from texseg.channels import split_planes
-    from texseg.features import encode
+    from texseg.channels.encode import encode
+    from texseg.channels.planes import split_planes
 
     image, model = fitted
     bins = encode(split_planes(image), model.textures_.features)

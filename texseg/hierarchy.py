@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.fitting.number import MergeTree
+from texseg.fitting.starts import Sites
 from texseg.models.acm import HistogramClustering, Profiles
-from texseg.selection import MergeTree
-from texseg.starts import Sites
 
 __all__ = ["Hierarchy", "critical_temperatures"]
 

@@ -17,18 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 import texseg
-from texseg.boundary import merge_small
-from texseg.channels import Planes, non_finite, split_planes
-from texseg.features import Features, encode, learn_features
-from texseg.gabor import GaborBank
+from texseg.channels.encode import Features, encode, learn_features
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import Planes, non_finite, split_planes
+from texseg.clusters import Search
+from texseg.fitting.assignment import arg_max_over
+from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, critical_temperatures
 from texseg.modelfile import ModelFileError, load_model, save_model
 from texseg.models.sites import site_labels
-from texseg.posteriors import arg_max_over
-from texseg.presets import Settings, settings_for
+from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
-from texseg.search import Search
-from texseg.selection import Selection, choose_number
+from texseg.settings import Settings, settings_for
 from texseg.textures import (
     WINDOW_STEP,
     CellTextures,
@@ -94,13 +94,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_segments : int, optional
-        Number of textures, K; None chooses it, see :mod:`texseg.selection`.
+        Number of textures, K; None chooses it, see :mod:`texseg.fitting.number`.
     model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
         others cluster the windowed histograms as they are, for comparison, and are not refined.
     preset : {"default", "accurate", "plain"}, default="default"
         What borders between these textures look like is learned from composites of the segments
-        (:mod:`texseg.refine`); ``accurate`` learns more of it, and takes two to three times as long.
+        (:mod:`texseg.pixels.borders`); ``accurate`` learns more of it, and takes two to three times as long.
         ``plain`` is the path of [1]_: annealed on windowed counts, coarse to fine down to single pixels,
         without borders that are learned or any prior on the labels.
     channel_axis : int, optional
@@ -120,7 +120,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     callback : function of one :class:`texseg.progress.Progress`, optional
         Told about every phase; an exception it raises ends the fit.
     wavelengths, n_orientations, n_bins, patch_weight, cell, n_starts
-        Override the preset, see :class:`texseg.presets.Settings`.
+        Override the preset, see :class:`texseg.settings.Settings`.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
-    selection_ : texseg.selection.Selection
+    selection_ : texseg.fitting.number.Selection
         Scores of all numbers of segments; when the number was chosen.
     hierarchy_ : texseg.hierarchy.Hierarchy
         Segmentations into 1 to at most ``k_max`` segments; made when it is first asked for, but not on the

@@ -10,19 +10,20 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.anneal import Level, State, anneal, critical_beta, geometric_schedule
-from texseg.boundary import dissolve_specks, near_border, pixel_posteriors, pixel_scores
-from texseg.channels import Intensity, Planes
-from texseg.counts import WindowedCounts
-from texseg.features import Features
-from texseg.gabor import GaborBank
+from texseg.channels.encode import Features
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import Planes
+from texseg.channels.quantize import Range
+from texseg.channels.responses import Intensity
+from texseg.counts.grid import CellGrid, cell_counts, cell_grid, pyramid, window_means
+from texseg.counts.matrix import WindowedCounts
+from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule
+from texseg.fitting.assignment import arg_max_over, soft_max_over
+from texseg.fitting.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 from texseg.models.acm import HistogramClustering, Profiles
-from texseg.posteriors import arg_max_over, soft_max_over
-from texseg.presets import Settings
-from texseg.pyramid import CellGrid, cell_counts, cell_grid, pyramid, window_means
-from texseg.quantize import Range
-from texseg.refine import BorderClassifier, Density, learn_borders, n_scores
-from texseg.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
+from texseg.pixels.borders import BorderClassifier, Density, learn_borders, n_scores
+from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors, pixel_scores
+from texseg.settings import Settings
 
 __all__ = ["CellTextures", "Scene", "WindowTextures", "cell_sites", "effective_observations", "window_sites"]
 

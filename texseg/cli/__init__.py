@@ -92,8 +92,8 @@ def report(**options: Any) -> None:
 def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they write."""
     from texseg.cli.prepare import collect, parameters_of, reading_of, writing_of
+    from texseg.cli.process import Work
     from texseg.cli.show import fit_and_show, run_and_show
-    from texseg.scene import Work
 
     items = collect(options["paths"], options["recursive"], options["output"])
     writing = writing_of(options, items, kinds)
@@ -168,10 +168,10 @@ def apply(**options: Any) -> None:
 
     Options and results are those of `texseg segment`.
     """
-    from texseg.classes import class_names
+    from texseg.cli.names import class_names
     from texseg.cli.prepare import collect, fail, kinds_of, reading_of, writing_of
+    from texseg.cli.process import Work
     from texseg.cli.show import run_and_show
-    from texseg.scene import Work
     from texseg.segmenter import TextureSegmenter
 
     items = collect(options["paths"], options["recursive"], options["output"])
@@ -243,7 +243,7 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
     """Say what would be read from image files, and what segmenting them would cost."""
     import json
 
-    from texseg.info import describe
+    from texseg.cli.info import describe
 
     n_failed = 0
     for file in files:
@@ -270,7 +270,7 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
 @click.argument("names", nargs=-1, metavar="[NUMBER=NAME]...")
 def name(model: Path, names: Sequence[str]) -> None:
     """Give names to the textures of a MODEL file, or list them."""
-    from texseg.classes import rename_classes
+    from texseg.cli.names import rename_classes
     from texseg.cli.prepare import fail
 
     given: dict[int, str] = {}

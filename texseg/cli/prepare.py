@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import click
 
-from texseg.inputs import OUTPUT_KINDS, Input, collect_inputs
-from texseg.outputs import Writing, inputs_in_danger
-from texseg.scene import Reading
+from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
+from texseg.cli.outputs import Writing, inputs_in_danger
+from texseg.cli.process import Reading
 
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from texseg.batch import fit_shared, run, write_report
+from texseg.cli.batch import fit_shared, run, write_report
+from texseg.cli.inputs import Input
 from texseg.cli.prepare import fail
-from texseg.inputs import Input
+from texseg.cli.process import Outcome, Reading, Work, reason_of
 from texseg.progress import ProgressBar
-from texseg.scene import Outcome, Reading, Work, reason_of
 
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter

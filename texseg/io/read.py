@@ -17,9 +17,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.forecast import expected_memory
 from texseg.io.errors import ImageReadError, ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.exif import upright
-from texseg.io.forecast import expected_memory
 from texseg.io.geo import Georeference, read_world_file
 from texseg.io.header import Header, ImageSource, both
 from texseg.io.jpeg import JpegSource

@@ -20,7 +20,7 @@ from texseg.io.display import display_range, displayable
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
-from texseg.io.tables import connected_regions, region_table
+from texseg.regions import connected_regions, region_table
 
 _PALETTE_LABELS = 255
 _BLOCK_ROWS = 256

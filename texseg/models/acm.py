@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.anneal import State, anneal, critical_beta, geometric_schedule, grow, last_of
-from texseg.counts import CountMatrix, groups_of, row_blocks
+from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, grow, last_of
+from texseg.fitting.assignment import ArgMax, Floats, SoftMax
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
@@ -42,7 +43,6 @@ from texseg.models.base import (
     working_dtype,
 )
 from texseg.models.estimator import CooccurrenceEstimator, check_assignment
-from texseg.posteriors import ArgMax, Floats, SoftMax
 
 COLDER = 4.0
 """How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from texseg.counts import CountMatrix, groups_of
-from texseg.posteriors import Floats, Posterior, SoftMax
+from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 FLOOR = 1e-12
 """Probabilities below this count as this much inside logarithms, so that no count is impossible."""
@@ -210,7 +210,7 @@ class ClusteringModel:
     Parameters
     ----------
     posterior : Posterior, default=SoftMax()
-        From scores to assignments, see `texseg.posteriors`.
+        From scores to assignments, see `texseg.fitting.assignment`.
     """
 
     posterior: Posterior = field(default_factory=SoftMax)

@@ -20,10 +20,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from texseg.anneal import State, anneal
-from texseg.counts import CountMatrix, check_counts, is_implicit, row_blocks, split_counts
+from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blocks, split_counts
+from texseg.fitting.anneal import State, anneal
+from texseg.fitting.assignment import Floats
 from texseg.models.base import entry_rows, products_at
-from texseg.posteriors import Floats
 
 PREDICTION_FLOOR = 0.01
 """Share of the uniform distribution in every prediction, so that no new occurrence is impossible."""

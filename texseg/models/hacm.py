@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from texseg.anneal import State, Transition, anneal, critical_beta, geometric_schedule
-from texseg.counts import CountMatrix, groups_of, row_blocks
+from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
+from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
+from texseg.fitting.assignment import Floats
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.models.base import (
     FLOOR,
@@ -53,7 +54,6 @@ from texseg.models.base import (
 )
 from texseg.models.estimator import CooccurrenceEstimator, Record, Run
 from texseg.models.smm import FOLD_IN_STEPS
-from texseg.posteriors import Floats
 
 STAGES = ("constant", "cluster", "object")
 """The vertical mixing, in the order in which its degrees of freedom are added."""

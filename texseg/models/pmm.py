@@ -24,8 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
-from texseg.anneal import State
-from texseg.counts import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.fitting.anneal import State
+from texseg.fitting.assignment import Floats
 from texseg.models.acm import one_sided
 from texseg.models.base import (
     FLOOR,
@@ -40,7 +41,6 @@ from texseg.models.base import (
 )
 from texseg.models.estimator import CooccurrenceEstimator
 from texseg.models.smm import FOLD_IN_STEPS
-from texseg.posteriors import Floats
 
 
 class ProductAspects(NamedTuple):

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.anneal import State
-from texseg.counts import CountMatrix, column_totals
+from texseg.counts.matrix import CountMatrix, column_totals
+from texseg.fitting.anneal import State
+from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models.acm import one_sided
 from texseg.models.base import (
     FLOOR,
@@ -44,7 +45,6 @@ from texseg.models.base import (
     working_dtype,
 )
 from texseg.models.estimator import CooccurrenceEstimator, check_assignment
-from texseg.posteriors import ArgMax, Floats, Posterior, SoftMax
 
 
 class Blocks(NamedTuple):

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from texseg.anneal import critical_beta
-from texseg.counts import CountMatrix
+from texseg.counts.matrix import CountMatrix
+from texseg.fitting.anneal import critical_beta
+from texseg.fitting.assignment import Floats
 from texseg.models.acm import ACM, HistogramClustering
 from texseg.models.estimator import CooccurrenceEstimator
 from texseg.models.hacm import HACM
 from texseg.models.pmm import PMM
 from texseg.models.scm import SCM
 from texseg.models.smm import SMM
-from texseg.posteriors import Floats
 
 COLUMN_GROUPS_A_CLUSTER = 4
 """Column groups of the two-sided models, for every cluster of sites; at most as many as there are columns."""

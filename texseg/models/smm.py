@@ -31,8 +31,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
-from texseg.anneal import State
-from texseg.counts import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
+from texseg.fitting.anneal import State
+from texseg.fitting.assignment import Floats
 from texseg.models.base import (
     FLOOR,
     Step,
@@ -47,7 +48,6 @@ from texseg.models.base import (
     tempered,
 )
 from texseg.models.estimator import CooccurrenceEstimator
-from texseg.posteriors import Floats
 
 
 class Aspects(NamedTuple):

@@ -10,7 +10,7 @@ import scipy.fft
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.gabor import Filter, GaborBank
+from texseg.channels.gabor import Filter, GaborBank
 from texseg.io.palette import palette
 from texseg.plot.axes import bare, grid_of_axes, one_axes
 
@@ -86,7 +86,7 @@ def responses(
     Parameters
     ----------
     responses : float array of shape (C, H, W)
-        For example from :meth:`texseg.gabor.GaborBank.transform`.
+        For example from :meth:`texseg.channels.gabor.GaborBank.transform`.
     names : sequence of C strings, optional
     n_columns : int, default=4
     axes : array of as many Axes as there are panels in full rows, optional

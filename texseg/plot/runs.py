@@ -30,7 +30,7 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     ----------
     history : sequence of records
         With ``beta``, ``free_energy``, ``n_distinct`` and ``level``, as ``model.history_`` of the plain path
-        or the states of :func:`texseg.anneal.anneal`.
+        or the states of :func:`texseg.fitting.anneal.anneal`.
     axes : array of 2 Axes, optional
 
     Returns

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
 from texseg.io.palette import palette
-from texseg.io.tables import segment_table
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
 from texseg.plot.axes import bare, grid_of_axes, one_axes
+from texseg.regions import segment_table
 
 __all__ = ["Case", "comparison", "confidence", "labels", "overlay", "reliability", "worst_cases"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.palette import palette
-from texseg.io.tables import connected_regions, region_table, segment_table
 from texseg.metrics import match_labels
+from texseg.regions import connected_regions, region_table, segment_table
 from texseg.report.pictures import labels_uri, reduced_labels
 
 __all__ = ["level_content", "palette_of", "steady_levels"]

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.channels import split_planes
-from texseg.features import encode
+from texseg.channels.encode import encode
+from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.io.palette import palette

@@ -1,0 +1,70 @@
+"""The settings of a segmentation: presets, what overrides them, and how lengths follow the image."""
+
+import re
+
+import pytest
+
+from texseg.settings import PRESETS, Settings, settings_for
+
+
+def test_a_preset_is_taken_as_it_is_when_nothing_is_changed():
+    for name, settings in PRESETS.items():
+        assert settings_for(name, cell=None, wavelengths=None, patch_weight=None) == settings
+
+
+def test_what_is_given_overrides_the_preset():
+    changed = settings_for("accurate", wavelengths=[3, 6.5], n_orientations=6, patch_weight=0, n_starts=1)
+    assert changed.wavelengths == (3.0, 6.5)
+    assert changed.n_orientations == 6
+    assert changed.patch_weight == 0
+    assert changed.n_starts == 1
+    assert changed.n_bins == PRESETS["accurate"].n_bins
+    assert PRESETS["accurate"].n_orientations == 4
+
+
+def test_an_unknown_preset_names_the_known_ones():
+    message = "preset must be one of accurate, default, plain, got 'fast'"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settings_for("fast")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("wavelengths", 4, "wavelengths must be a sequence of numbers in pixels, got 4"),
+        ("wavelengths", ["a"], "wavelengths must be a sequence of numbers in pixels, got ['a']"),
+        ("patch_weight", -0.5, "patch_weight must be a finite number, at least 0, got -0.5"),
+        ("value_weight", float("nan"), "value_weight must be a finite number, at least 0, got nan"),
+        ("patch_weight", "4", "patch_weight must be a finite number, at least 0, got '4'"),
+        ("n_bins", 257, "n_bins must be a whole number of at least 1, at most 256, got 257"),
+        ("n_bins", True, "n_bins must be a whole number of at least 1, at most 256, got True"),
+        ("cell", 0, "cell must be a whole number of at least 1, got 0"),
+        ("n_starts", 8.0, "n_starts must be a whole number of at least 1, got 8.0"),
+        ("n_orientations", "4", "n_orientations must be a whole number of at least 1, got '4'"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_in_a_sentence(name, value, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settings_for("default", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("side", "cell", "windows", "sigma"),
+    [
+        (2000, 8, (48, 80), 4.5),
+        (512, 8, (48, 80), 4.5),
+        (384, 6, (36, 60), 3.375),
+        (256, 4, (24, 40), 2.25),
+        (30, 4, (24, 40), 2.25),
+    ],
+)
+def test_lengths_follow_the_shorter_side_within_limits_and_filters_do_not(side, cell, windows, sigma):
+    scaled = Settings().scaled(side)
+    assert (scaled.cell, scaled.windows, scaled.boundary_sigma) == (cell, windows, sigma)
+    assert scaled.wavelengths == Settings().wavelengths
+    assert scaled.illumination_sigma == Settings().illumination_sigma
+
+
+def test_cells_have_two_pixels_at_least():
+    assert Settings(cell=1).scaled(600).cell == 2
+    assert Settings(cell=3).scaled(100).cell == 2

@@ -1,0 +1,159 @@
+"""From images to bins: what is learned of the channels, and how another image is encoded with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import Planes
+from texseg.channels.quantize import Range, quantize, robust_range
+from texseg.channels.responses import Channel, Intensity, learn_intensity, responses
+from texseg.channels.textons import learn_codebook, words
+
+__all__ = ["Features", "bins_of", "encode", "learn_features"]
+
+_VALUE_BINS = 14  # of plain values: a slow change of light moves them by a bin or two, not by ten
+_MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
+
+
+class Features(NamedTuple):
+    """Everything that is learned of the channels before any clustering; plain data."""
+
+    bank: GaborBank
+    intensity: Intensity
+    sigma: float
+    """Pixels, of the Gaussian that illumination is taken away with."""
+    patch_weight: float
+    value_weight: float
+    n_bins: int
+    ranges: tuple[Range, ...]
+    """One a channel; not used for patches."""
+    codebook: NDArray[np.floating]
+    """Words of the patch channel, shape (n_bins, side * side); empty without one."""
+    names: tuple[str, ...]
+    wavelengths: NDArray[np.float64]
+    """Scale of each channel in pixels; 0 for plain values."""
+    weights: NDArray[np.floating]
+
+    @property
+    def n_bands(self) -> int:
+        """Bands of the images; 1 for grey."""
+        return len(self.intensity.low)
+
+
+def learn_features(
+    images: Sequence[Planes],
+    *,
+    bank: GaborBank,
+    sigma: float,
+    n_bins: int = 40,
+    patch_weight: float = 0.0,
+    value_weight: float = 1.0,
+    patch_side: int = 5,
+    random_state: int = 0,
+    tell: Callable[[int, int], None] | None = None,
+) -> tuple[Features, list[NDArray[np.uint8]]]:
+    """Learn ranges and words from images, and encode these images.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+    bank : GaborBank
+    sigma : float
+        Pixels; see :func:`texseg.channels.responses.flatten_illumination`.
+    n_bins : int, default=40
+        Of every channel ([1]_ section 6.3).
+    patch_weight, value_weight : float
+        Weight of the patch channel, and factor on those of the plain values; 0 leaves them out.
+    patch_side : int, default=5
+        Pixels.
+    random_state : int
+        Of the k-means that finds the words.
+    tell : function of two ints, optional
+        Told how many of the bank's filters, and of how many, are done.
+
+    Returns
+    -------
+    Features
+    bins : list of uint8 arrays of shape (C, H, W)
+        One an image.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+    intensity = learn_intensity(images, sigma)
+    masks = [planes.mask for planes in images]
+    streams = [responses(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
+    codebook = np.empty((0, patch_side**2), np.float32)
+    ranges: list[Range] = []
+    heads: list[Channel] = []
+    encoded: list[list[NDArray[np.uint8]]] = []
+    for index, channel in enumerate(zip(*streams, strict=True)):  # the same channel of all images
+        if tell is not None and index < len(bank.filters):
+            tell(index, len(bank.filters))
+        head, values = channel[0], [c.values for c in channel]
+        heads.append(head._replace(values=np.empty((0, 0), np.float32)))
+        if head.kind == "patch":
+            rng = np.random.default_rng(random_state)
+            codebook = learn_codebook(values, masks, n_bins, patch_side, rng)
+            ranges.append(Range(0.0, 0.0))
+        else:
+            modulus = head.kind == "modulus"
+            ranges.append(
+                robust_range(values, masks, None, _MODULUS_TOP) if modulus else robust_range(values, masks)
+            )
+        encoded.append([_to_bins(c, ranges[-1], codebook, n_bins) for c in channel])
+    features = Features(
+        bank,
+        intensity,
+        sigma,
+        patch_weight,
+        value_weight,
+        n_bins,
+        tuple(ranges),
+        codebook,
+        tuple(head.name for head in heads),
+        np.array([head.wavelength for head in heads]),
+        np.array([head.weight for head in heads], np.float32),
+    )
+    return features, [np.stack(planes) for planes in zip(*encoded, strict=True)]
+
+
+def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
+    """Bins of another image under features learned before, uint8 (C, H, W).
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> ramp = np.tile(np.arange(100.0), (20, 1))
+    >>> features, _ = learn_features([split_planes(ramp)], bank=GaborBank([4.0], 1), sigma=8.0, n_bins=10)
+    >>> features.names
+    ('4 px, 0 deg', 'value')
+    >>> encode(split_planes(ramp[:, 40:] + 10), features)[1, 0, ::10]
+    array([5, 6, 7, 8, 9, 9], dtype=uint8)
+    """
+    f = features
+    return bins_of(responses(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight), f)
+
+
+def bins_of(channels: Iterable[Channel], features: Features) -> NDArray[np.uint8]:
+    """Bins, uint8 (C, H, W), of the channels that :attr:`Features.names` lists, in that order."""
+    return np.stack(
+        [
+            _to_bins(channel, range_, features.codebook, features.n_bins)
+            for channel, range_ in zip(channels, features.ranges, strict=True)
+        ]
+    )
+
+
+def _to_bins(
+    channel: Channel, range_: Range, codebook: NDArray[np.floating], n_bins: int
+) -> NDArray[np.uint8]:
+    if channel.kind == "patch":
+        return words(channel.values, codebook)
+    return quantize(channel.values, range_, min(_VALUE_BINS, n_bins) if channel.kind == "value" else n_bins)

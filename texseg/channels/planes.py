@@ -1,0 +1,151 @@
+"""An image taken apart into finite planes, and where it holds data."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
+
+__all__ = ["Planes", "non_finite", "split_planes"]
+
+
+class Planes(NamedTuple):
+    """An image as float planes with its holes filled in."""
+
+    bands: list[NDArray[Any]]
+    """Each of shape (H, W), in the image's own unit; finite."""
+    mask: NDArray[np.bool_] | None
+    """True where there is data; None when that is everywhere."""
+
+
+def split_planes(
+    image: Any,
+    *,
+    channel_axis: int | None = None,
+    mask: NDArray[Any] | None = None,
+    nodata: float | None = None,
+) -> Planes:
+    """Check an image and take it apart into finite planes and a mask.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W), or with bands along ``channel_axis``
+        Of a masked array, pixels that are masked in any band hold no data.
+    channel_axis : int, optional
+        The axis of the bands; None for a grey image.
+    mask : array of shape (H, W), optional
+        Non-zero where there is data.
+    nodata : float, optional
+        Pixels with this value in every band hold no data. (NaN and infinite pixels never do.)
+
+    Returns
+    -------
+    Planes
+        An image whose bands are all equal comes back as one band. Holes are filled with the texture
+        mirrored at their edge, so that filters near a hole see texture and no step.
+
+    Raises
+    ------
+    TypeError
+        Complex, object or string images; a nodata value that is no number.
+    ValueError
+        Wrong rank, empty, a mask of another shape, or no valid pixel.
+
+    Examples
+    --------
+    >>> planes = split_planes(np.array([[1.0, 2.0, np.nan], [4.0, 5.0, 6.0]]))
+    >>> planes.mask
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    >>> planes.bands[0]
+    array([[1., 2., 1.],
+           [4., 5., 6.]])
+    """
+    array = np.asarray(image)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"image must hold real numbers, got dtype {array.dtype} of shape {array.shape}")
+    expected = 2 if channel_axis is None else 3
+    if array.ndim != expected:
+        raise ValueError(
+            f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
+            "a colour image needs channel_axis (for example -1), a stack must be passed image by image"
+        )
+    if array.size == 0:
+        raise ValueError(f"image is empty, got shape {array.shape}")
+    if channel_axis is None:
+        bands = [array]
+    elif not -3 <= channel_axis < 3:
+        raise ValueError(f"channel_axis must be -3 to 2 for an image with 3 axes, got {channel_axis}")
+    else:
+        bands = list(np.moveaxis(array, channel_axis, 0))
+    bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
+    valid = _valid_pixels(bands, mask, nodata)
+    if np.ma.is_masked(image):
+        hidden = np.ma.getmaskarray(image)
+        valid &= ~(hidden if channel_axis is None else hidden.any(axis=channel_axis))
+    if all(np.array_equal(bands[0], band, equal_nan=band.dtype.kind == "f") for band in bands[1:]):
+        bands = bands[:1]
+    if valid.all():
+        return Planes(bands, None)
+    if not valid.any():
+        raise ValueError(f"no valid pixels in the image of shape {valid.shape}: all are masked or no data")
+    source = _mirror_index(valid)
+    return Planes([band[source] for band in bands], valid)
+
+
+def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) -> int:
+    """Count the pixels with a NaN or an infinity in any band; of those that ``mask`` has, when it is given.
+
+    Examples
+    --------
+    >>> non_finite(np.array([[0.0, np.nan, np.inf]]))
+    2
+    """
+    array = np.asarray(image)
+    if array.dtype.kind != "f":
+        return 0
+    bad = ~np.isfinite(array)
+    bad = bad if channel_axis is None else bad.any(axis=channel_axis)
+    if mask is not None:
+        bad &= np.asarray(mask) != 0
+    return int(np.count_nonzero(bad & ~_hidden(image, channel_axis)))
+
+
+def _hidden(image: Any, channel_axis: int | None) -> Any:
+    """Pixels that a masked array hides in any band."""
+    hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else np.zeros((), bool)
+    return hidden.any(axis=channel_axis) if hidden.ndim == 3 else hidden
+
+
+def _valid_pixels(
+    bands: list[NDArray[Any]], mask: NDArray[Any] | None, nodata: float | None
+) -> NDArray[np.bool_]:
+    if nodata is not None and not isinstance(nodata, Real):
+        raise TypeError(f"nodata must be a real number, got {nodata!r}")
+    shape = bands[0].shape
+    valid = np.ones(shape, bool)
+    if mask is not None:
+        given = np.asarray(mask)
+        if given.shape != shape:
+            raise ValueError(f"mask shape {given.shape} does not match image {shape}")
+        valid &= given != 0
+    for band in bands:
+        if band.dtype.kind == "f":
+            valid &= np.isfinite(band)
+    if nodata is not None and np.isfinite(nodata):
+        valid &= ~np.logical_and.reduce([band == nodata for band in bands])
+    return valid
+
+
+def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each pixel's value comes from: itself, or its mirror image in the nearest valid pixel."""
+    H, W = valid.shape
+    nearest = distance_transform_edt(~valid, return_distances=False, return_indices=True)
+    here = np.indices(valid.shape)
+    mirror = np.clip(2 * nearest - here, 0, np.array([H - 1, W - 1])[:, None, None])
+    lands = valid[mirror[0], mirror[1]]
+    rows, columns = np.where(lands, mirror, nearest)
+    return rows, columns

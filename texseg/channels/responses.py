@@ -1,0 +1,211 @@
+"""Which channels an image yields: filter moduli of its lightness, and its plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import Planes
+from texseg.channels.quantize import Range, robust_range, to_unit
+
+__all__ = ["Channel", "Intensity", "flatten_illumination", "learn_intensity", "responses"]
+
+_BORDER = cv2.BORDER_REFLECT
+_REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
+_MAX_COMPONENTS = 6  # value channels of an image with many bands
+_COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
+_GREY_WEIGHT = 1.0
+PATCH_REACH = 6.5
+"""Wavelength of the filters that look as far as a patch of 5 pixels."""
+
+_PATCH_CONTRAST = 0.3  # share of the image's contrast that patches are levelled with, 1 for filters
+_LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
+
+
+class Channel(NamedTuple):
+    """One real-valued channel of an image."""
+
+    name: str
+    values: NDArray[np.floating]
+    """Shape (H, W)."""
+    kind: str
+    """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
+    wavelength: float
+    """Scale in pixels; 0 for plain values, which have none."""
+    weight: float
+
+
+class Intensity(NamedTuple):
+    """What is learned of an image's intensities, so that another image is seen in the same way."""
+
+    low: NDArray[np.float64]
+    """Lower end of the range of each band, shape (B,); equal for the bands of an RGB image."""
+    high: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
+    contrast: float
+    """Standard deviation of the lightness after the local mean is taken away."""
+
+def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
+    """Learn ranges, principal axes and contrast from one or several images.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+        All with the same number of bands.
+    sigma : float
+        Standard deviation in pixels of the Gaussian that local mean and contrast are taken over.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> intensity = learn_intensity([split_planes(np.arange(64.0).reshape(8, 8))], sigma=4.0)
+    >>> intensity.low, intensity.high
+    (array([0.]), array([63.]))
+    """
+    masks = [planes.mask for planes in images]
+    bands = zip(*(planes.bands for planes in images), strict=True)
+    ranges = [robust_range(band, masks) for band in bands]
+    low = np.array([r.low for r in ranges])
+    high = np.array([r.high for r in ranges])
+    axes = np.empty((0, len(ranges)))
+    if len(ranges) == 3:  # RGB: one range, or colours would shift
+        low[:], high[:] = low.min(), high.max()
+    elif len(ranges) > 1:
+        axes = _principal_axes(images, low, high)
+    intensity = Intensity(low, high, axes, 0.0)
+    variances, sizes = [], []
+    for planes in images:
+        lightness, _ = _unit_values(planes.bands, intensity)
+        detail = lightness - _local_mean(lightness, sigma)
+        valid = detail if planes.mask is None else detail[planes.mask]
+        variances.append(valid.var(dtype=np.float64))
+        sizes.append(valid.size)
+    return intensity._replace(contrast=float(np.sqrt(np.average(variances, weights=sizes))))
+
+
+def _principal_axes(
+    images: Sequence[Planes], low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.float64]:
+    tables = []
+    for planes in images:
+        unit = [to_unit(b, Range(lo, hi)) for b, lo, hi in zip(planes.bands, low, high, strict=True)]
+        tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
+    _, vectors = np.linalg.eigh(np.cov(np.concatenate(tables, axis=1)))
+    leading = vectors.T[::-1][:_MAX_COMPONENTS]
+    sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
+    return leading * sign[:, None]
+
+
+def _unit_values(
+    bands: list[NDArray[Any]], intensity: Intensity
+) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
+    """Lightness (the plane that is filtered) and the plain value planes, all without unit."""
+    ranges = zip(intensity.low, intensity.high, strict=True)
+    unit = [to_unit(band, Range(*r)) for band, r in zip(bands, ranges, strict=True)]
+    if len(unit) == 1:
+        return unit[0], unit
+    stacked = np.stack(unit, axis=-1)
+    if not len(intensity.axes):
+        # in float32: skimage would work in float64, with twice the memory
+        lab = cv2.cvtColor(np.clip(stacked, 0, 1), cv2.COLOR_RGB2LAB)
+        planes = [np.ascontiguousarray(lab[..., k]) / np.float32(100) for k in range(3)]
+        return planes[0], planes
+    components = stacked @ intensity.axes.T.astype(np.float32)
+    planes = [np.ascontiguousarray(components[..., k]) for k in range(components.shape[-1])]
+    return planes[0], planes
+
+
+def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floating]:
+    """Gaussian mean with mirrored borders, computed on a reduced grid."""
+    H, W = plane.shape
+    small = (max(1, -(-W // _REDUCTION)), max(1, -(-H // _REDUCTION)))
+    reduced = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+    blurred = cv2.GaussianBlur(reduced, (0, 0), sigma / _REDUCTION, borderType=_BORDER)
+    return np.asarray(cv2.resize(blurred, (W, H), interpolation=cv2.INTER_LINEAR), np.float32)
+
+
+def flatten_illumination(
+    lightness: NDArray[np.floating], sigma: float, contrast: float
+) -> NDArray[np.floating]:
+    """Take the local mean away and divide gently by the local contrast.
+
+    ``y = (x - mean) / (local standard deviation + contrast)``: a slow change of the light disappears, and the
+    noise of a flat region is not blown up to a texture, since the image's own ``contrast`` stays below.
+
+    Examples
+    --------
+    >>> texture = 1 + np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) / 5
+    >>> lit = texture * np.linspace(1, 9, 256, dtype=np.float32)
+    >>> flat = flatten_illumination(lit, sigma=8.0, contrast=0.01)
+    >>> [f"{plane[:, 192:].std() / plane[:, :64].std():.1f}" for plane in (lit, flat)]
+    ['2.4', '1.0']
+    """
+    detail = lightness - _local_mean(lightness, sigma)
+    deviation = np.sqrt(np.maximum(_local_mean(detail * detail, sigma), 0))
+    return detail / (deviation + np.float32(max(contrast, 1e-6)))
+
+
+def responses(
+    planes: Planes,
+    intensity: Intensity,
+    bank: GaborBank | None,
+    sigma: float,
+    patch_weight: float = 0.0,
+    value_weight: float = 1.0,
+) -> Iterator[Channel]:
+    """Yield the channels of an image one by one: the bank's moduli of the lightness, patches, plain values.
+
+    Parameters
+    ----------
+    planes : Planes
+    intensity : Intensity
+        From :func:`learn_intensity` on this image or on others of the same kind.
+    bank : GaborBank or None
+        None leaves the filters out.
+    sigma : float
+        As in :func:`learn_intensity`, in pixels.
+    patch_weight : float, default=0
+        Weight of the patch channel; 0 leaves it out.
+    value_weight : float, default=1
+        Factor on the weights of the plain values; 0 leaves them out.
+
+    Yields
+    ------
+    Channel
+        Grey images: the bank and the values, each with weight 1. Colour: the bank on the lightness, and
+        L, a, b (or up to six principal components of the bands) with weight 8 together; filters on
+        chroma were measured to do harm.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> planes = split_planes(np.eye(32))
+    >>> channels = responses(planes, learn_intensity([planes], 8.0), GaborBank([4.0], 2), 8.0)
+    >>> [channel.name for channel in channels]
+    ['4 px, 0 deg', '4 px, 90 deg', 'value']
+    """
+    lightness, values = _unit_values(planes.bands, intensity)
+    if bank is not None:
+        flat = flatten_illumination(lightness, sigma, intensity.contrast)
+        for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
+            name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
+            yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
+    if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
+        form = flatten_illumination(lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
+        yield Channel("patch", form, "patch", PATCH_REACH, patch_weight)
+    if len(values) == 1:
+        names, shares = ["value"], [_GREY_WEIGHT]
+    elif len(intensity.axes):
+        names = [f"component {k + 1}" for k in range(len(values))]
+        shares = [_COLOUR_WEIGHT / len(values)] * len(values)
+    else:
+        names, shares = ["L", "a", "b"], [_COLOUR_WEIGHT * share for share in _LAB_SHARES]
+    if value_weight > 0:
+        for name, plane, share in zip(names, values, shares, strict=True):
+            yield Channel(name, plane, "value", 0.0, value_weight * share)

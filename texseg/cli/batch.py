@@ -1,0 +1,166 @@
+"""Many images, one after the other or side by side.
+
+A failure costs the image it belongs to and nothing else. Results are written as soon as they are there, each
+file whole or not at all, so that an interrupted run can be continued with the images that are missing.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from io import StringIO
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from texseg.cli.inputs import Input
+from texseg.cli.process import Outcome, Reading, Work, fit_model, process, read_scene, reason_of
+from texseg.io.atomic import atomic_write
+from texseg.io.read import Image
+
+if TYPE_CHECKING:
+    from texseg.segmenter import TextureSegmenter
+
+_SAMPLE_IMAGES = 16
+_SAMPLE_PIXELS = 16_000_000
+_PENDING_PER_JOB = 2
+
+
+def run(items: Sequence[Input], work: Work, n_jobs: int = 1, callback: Any = None) -> Iterator[Outcome]:
+    """Process inputs and yield what became of each, as soon as it is known.
+
+    Parameters
+    ----------
+    items : sequence of Input
+        In the order in which they are begun.
+    work : Work
+        What is done with each.
+    n_jobs : int, default=1
+        Processes that work side by side; the processors are shared out among them.
+    callback : callable, optional
+        Told of the progress within an image, when there is one job only.
+    """
+    if n_jobs == 1 or len(items) < 2:
+        return (process(item, work, callback) for item in items)
+    return _side_by_side(items, work, min(n_jobs, len(items)))
+
+
+def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Iterator[Outcome]:
+    todo = deque(items)
+    while todo:
+        begun: dict[Future[Outcome], Input] = {}
+        pool = _pool(n_jobs)
+        try:
+            while todo or begun:
+                while todo and len(begun) < _PENDING_PER_JOB * n_jobs:
+                    begun[pool.submit(process, todo[0], work)] = todo[0]
+                    todo.popleft()
+                finished, _ = wait(begun, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+                    del begun[future]
+        except (
+            BrokenProcessPool
+        ):  # one of those begun brought its process down: each gets a process of its own
+            for future, item in begun.items():
+                finished_well = future.done() and future.exception() is None
+                yield future.result() if finished_well else _process_apart(item, work)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _process_apart(item: Input, work: Work) -> Outcome:
+    pool = _pool(1)
+    try:
+        return pool.submit(process, item, work).result()
+    except BrokenProcessPool:
+        reason = "the process that worked on it was ended from outside, perhaps for lack of memory"
+        return Outcome(item.path, "failed", reason)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool(n_jobs: int) -> ProcessPoolExecutor:
+    """Return fresh processes, not forks: forking a process with threads may never return."""
+    threads = max(1, (os.cpu_count() or 1) // n_jobs)
+    return ProcessPoolExecutor(n_jobs, get_context("spawn"), _limit_threads, (threads,))
+
+
+def _limit_threads(n_threads: int) -> None:
+    import cv2
+    from threadpoolctl import threadpool_limits
+
+    cv2.setNumThreads(n_threads)
+    threadpool_limits(n_threads)
+
+
+def fit_shared(
+    items: Sequence[Input], reading: Reading, parameters: dict[str, Any], callback: Any = None
+) -> TextureSegmenter:
+    """Fit one model to an even sample of the inputs, few enough to be held in memory together."""
+    return fit_model(read_sample(items, reading), parameters, callback)
+
+
+def read_sample(items: Sequence[Input], reading: Reading) -> list[Image]:
+    """Read images spread evenly over the inputs; one that cannot be read is replaced by the next.
+
+    At most 16 files are read, and no further one when 16 million pixels are reached. Images with another
+    number of channels than the first are left out.
+    """
+    sample: list[Image] = []
+    reason = "there are none"
+    starts = np.unique(np.linspace(0, len(items), min(_SAMPLE_IMAGES, len(items)), endpoint=False, dtype=int))
+    for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
+        for item in items[start:end]:
+            try:
+                images = read_scene(item.path, reading)
+            except (OSError, ValueError) as error:
+                reason = reason_of(error)
+                continue
+            sample += [
+                image
+                for image in images
+                if not sample or image.pixels.shape[2:] == sample[0].pixels.shape[2:]
+            ]
+            break
+        if sum(math.prod(image.pixels.shape[:2]) for image in sample) >= _SAMPLE_PIXELS:
+            break
+    if not sample:
+        raise ValueError(f"no image can be read to learn textures from ({reason})")
+    return sample
+
+
+def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write one record an input, as CSV or JSON by the suffix of `path`."""
+    records = [_record(outcome) for outcome in outcomes]
+    if path.suffix.lower() == ".json":
+        text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+    else:
+        buffer = StringIO(newline="")
+        writer = csv.DictWriter(buffer, _record(Outcome(path, "done")), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**record, "outputs": ";".join(record["outputs"])} for record in records)
+        text = buffer.getvalue()
+    atomic_write(path, text.encode())
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    height, width = outcome.shape or (None, None)
+    return {
+        "input": str(outcome.input),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "n_segments": outcome.n_segments or None,
+        "height": height,
+        "width": width,
+        "seconds": round(outcome.seconds, 3),
+        "outputs": [str(output) for output in outcome.outputs],
+    }

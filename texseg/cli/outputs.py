@@ -1,0 +1,195 @@
+"""What is written about an image: under which names, and the writing of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.cli.inputs import OUTPUT_KINDS, Input
+from texseg.io.atomic import atomic_write
+from texseg.io.read import Image
+from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
+from texseg.regions import (
+    RegionRow,
+    SegmentRow,
+    connected_regions,
+    csv_text,
+    region_table,
+    segment_table,
+)
+
+if TYPE_CHECKING:
+    from texseg.report import ReportEntry
+    from texseg.segmenter import TextureSegmenter
+
+LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy"}
+"""Suffix of each format of label images."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What is written about an image, and where."""
+
+    folder: Path
+    formats: tuple[str, ...] = ()
+    """Formats of the label image; none: PNG, and TIFF where there are geographic tags or several pages."""
+    kinds: frozenset[str] = frozenset(("labels", "overlay", "segments"))
+    """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
+
+
+class Labelled(NamedTuple):
+    """Labels (H, W) of one page, and the confidence in them where it is known."""
+
+    labels: NDArray[np.int32]
+    confidence: NDArray[np.float32] | None
+
+
+class Written(NamedTuple):
+    """Files that were written, and what an index of reports says about the report among them."""
+
+    paths: tuple[Path, ...]
+    report: ReportEntry | None
+
+
+def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: int) -> dict[str, list[Path]]:
+    """Name the files that are written about an input, by kind.
+
+    Overlays, polygons and reports of several pages are one a page.
+
+    Parameters
+    ----------
+    item : Input
+    writing : Writing
+    has_tags : bool
+        The input carries geographic tags.
+    n_pages : int
+        Number of pages that are labelled.
+    """
+    formats = writing.formats
+    if not formats:
+        formats = ("tif",) if n_pages > 1 else ("png", "tif") if has_tags else ("png",)
+    map_format = next(form for form in ("tif", "npy", "png") if form in formats)
+    n_digits = len(str(n_pages - 1))
+    pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
+    endings = {
+        "overlay": [f"{page}_overlay.png" for page in pages],
+        "polygons": [f"{page}_polygons.geojson" for page in pages],
+        "report": [f"{page}_report.html" for page in pages],
+        "confidence": [f"_confidence{LABEL_SUFFIXES[map_format]}"],
+        "segments": ["_segments.csv"],
+        "regions": ["_regions.csv"],
+        "labels": [f"_labels{LABEL_SUFFIXES[form]}" for form in formats],
+    }
+    folder = writing.folder / item.name.parent
+    return {
+        kind: [folder / f"{item.name.name}{ending}" for ending in of_kind]
+        for kind, of_kind in endings.items()
+        if kind in writing.kinds
+    }
+
+
+def inputs_in_danger(items: Sequence[Input], folder: Path) -> list[Path]:
+    """Find the inputs that have the name of an output of some input, and would be written over."""
+    stems = {os.path.realpath(folder / item.name) for item in items}
+    ending = re.compile(rf"(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.[^.]+$")
+    return [item.path for item in items if _stems_behind(os.path.realpath(item.path), ending) & stems]
+
+
+def _stems_behind(path: str, ending: re.Pattern[str]) -> set[str]:
+    """Names without the ending of an output, and without the page number before it."""
+    match = ending.search(path)
+    return set() if match is None else {path[: match.start()], path[: match.start(2) - 1]}
+
+
+def write_outputs(
+    item: Input,
+    images: Sequence[Image],
+    labelled: Sequence[Labelled],
+    writing: Writing,
+    *,
+    model: TextureSegmenter | None = None,
+    names: Sequence[str] = (),
+) -> Written:
+    """Write what is asked for about an input, the label image last.
+
+    Parameters
+    ----------
+    item : Input
+    images, labelled : sequences of Image and Labelled
+        One an page.
+    writing : Writing
+    model : TextureSegmenter, optional
+        The one that labelled the pages; without it there is no report.
+    names : sequence of str, optional
+        Names of the labels from 1.
+    """
+    geo = images[0].geo
+    has_tags = geo is not None and bool(geo.tags)
+    planned = planned_outputs(item, writing, has_tags=has_tags, n_pages=len(images))
+    reports = planned.pop("report", [])
+    (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
+    for path, image, page in zip(planned.get("overlay", ()), images, labelled, strict=False):
+        write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
+    for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
+        write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
+    entry = _write_reports(reports, item, images, labelled, model, names)
+    for path in planned.get("segments", ()):
+        _write_table(path, SegmentRow, [segment_table(*page, names) for page in labelled])
+    for path in planned.get("regions", ()):
+        _write_table(path, RegionRow, [_regions(page, names) for page in labelled])
+    for path in planned.get("confidence", ()):
+        write_confidence(path, _stacked([page.confidence for page in labelled]), geo=geo)
+    for path in planned.get("labels", ()):
+        write_labels(path, _stacked([page.labels for page in labelled]), geo=geo)
+    written = [path for paths in planned.values() for path in paths]
+    return Written((*written, *(reports if entry is not None else ())), entry)
+
+
+def _write_reports(
+    paths: Sequence[Path],
+    item: Input,
+    images: Sequence[Image],
+    labelled: Sequence[Labelled],
+    model: TextureSegmenter | None,
+    names: Sequence[str],
+) -> ReportEntry | None:
+    """Write the report of each page, and return the entry of the first."""
+    if not paths or model is None:
+        return None
+    from texseg.report import write_report
+
+    fitted = getattr(model, "labels_", None)  # labels of the fit itself: the report shows the hierarchy, too
+    entries = []
+    for path, image, page in zip(paths, images, labelled, strict=True):
+        own = {} if page.labels is fitted else {"labels": page.labels, "confidence": page.confidence}
+        title = str(item.name) + path.stem.removeprefix(item.name.name).removesuffix("_report")
+        entries.append(
+            write_report(model, image.pixels, path, mask=image.mask, names=names, title=title, **own)
+        )
+    return entries[0]
+
+
+def _regions(page: Labelled, names: Sequence[str]) -> list[RegionRow]:
+    return region_table(page.labels, connected_regions(page.labels), page.confidence, names)
+
+
+def _stacked(pages: Sequence[Any]) -> NDArray:
+    return np.stack(pages) if len(pages) > 1 else pages[0]
+
+
+def _write_table(
+    path: Path, kind: type[SegmentRow] | type[RegionRow], pages: Sequence[Sequence[Any]]
+) -> None:
+    """Write a table; of several pages the first column says which."""
+    fields, rows = kind._fields, list(pages[0])
+    if len(pages) > 1:
+        fields = ("page", *fields)
+        rows = [(page, *row) for page, of_page in enumerate(pages) for row in of_page]
+    atomic_write(path, csv_text(rows, fields).encode())

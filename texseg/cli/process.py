@@ -1,0 +1,237 @@
+"""One image of a run: read, label, write, and say what became of it."""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.cli.inputs import Input
+from texseg.cli.outputs import Labelled, Writing, planned_outputs, write_outputs
+from texseg.io.read import MAX_PIXELS, Image, read_header, read_image, read_mask, read_pages
+from texseg.regions import SegmentRow, segment_table
+
+if TYPE_CHECKING:
+    from texseg.report import ReportEntry
+    from texseg.segmenter import TextureSegmenter
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the inputs are read; see `texseg.io.read.read_image`."""
+
+    page: int | Literal["all"] | None = None
+    channel_axis: int | None = None
+    mask: Path | None = None
+    """File with a mask for every image, or folder with one named like each image."""
+    nodata: float | None = None
+    ignore_alpha: bool = False
+    max_pixels: int | None = MAX_PIXELS
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that is the same for every image of a batch."""
+
+    reading: Reading
+    writing: Writing
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Of `TextureSegmenter`; unused with a model."""
+    model: TextureSegmenter | None = None
+    """Textures to be found again; None: every image has its own."""
+    names: tuple[str, ...] = ()
+    """Names of the labels that `model` gives."""
+    unknown: bool = False
+    """Give what no texture of `model` explains a label of its own, behind those of the textures."""
+    allow_empty: bool = False
+    """Write labels 0 for an image without valid pixels, instead of failing."""
+    skip_existing: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of one input."""
+
+    input: Path
+    status: Literal["done", "failed", "skipped"]
+    reason: str = ""
+    shape: tuple[int, ...] = ()
+    seconds: float = 0.0
+    rows: tuple[SegmentRow, ...] = ()
+    """Segments; of several pages, those of the first."""
+    n_segments: int = 0
+    outputs: tuple[Path, ...] = ()
+    messages: tuple[str, ...] = ()
+    """Notes and warnings, in words."""
+    report: ReportEntry | None = None
+
+
+def reason_of(error: BaseException, path: Path | None = None) -> str:
+    """Say in one line why something failed, without the name of the file at its beginning."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        text = "not enough memory"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror + (f": {error.filename}" if error.filename else "")
+    elif not isinstance(error, (OSError, ValueError, TypeError)):
+        text = f"{type(error).__name__}: {text}"
+    return text.removeprefix(f"{path.name}: ") if path is not None else text
+
+
+def read_scene(path: Path, reading: Reading) -> list[Image]:
+    """Read the page or the pages of a file that are asked for, the user's mask applied."""
+    options: dict[str, Any] = {
+        "channel_axis": reading.channel_axis,
+        "nodata": reading.nodata,
+        "ignore_alpha": reading.ignore_alpha,
+        "max_pixels": reading.max_pixels,
+    }
+    if reading.page == "all":
+        pages = read_pages(path, **options)
+    else:
+        pages = [read_image(path, page=reading.page, **options)]
+    if reading.mask is None:
+        return pages
+    mask = read_mask(_mask_for(path, reading.mask), max_pixels=reading.max_pixels)
+    return [_with_mask(image, mask) for image in pages]
+
+
+def _mask_for(path: Path, masks: Path) -> Path:
+    if not masks.is_dir():
+        return masks
+    found = sorted(file for file in masks.iterdir() if file.name == path.name or file.stem == path.stem)
+    if not found:
+        raise OSError(f"no mask named {path.stem} in {masks}")
+    return found[0]
+
+
+def _with_mask(image: Image, mask: NDArray[np.bool_]) -> Image:
+    if mask.shape != image.pixels.shape[:2]:
+        raise ValueError(f"mask shape {mask.shape} does not match image {image.pixels.shape[:2]}")
+    return image._replace(mask=mask if image.mask is None else image.mask & mask)
+
+
+def _has_valid_pixels(image: Image) -> bool:
+    valid = np.ones(image.pixels.shape[:2], bool) if image.mask is None else image.mask
+    if image.pixels.dtype.kind == "f":
+        finite = np.isfinite(image.pixels)
+        valid = valid & (finite if finite.ndim == 2 else finite.all(axis=-1))
+    return bool(valid.any())
+
+
+class Labelling(NamedTuple):
+    """Labels of the pages of a scene, and the model they come from; None where there is nothing to label."""
+
+    pages: list[Labelled]
+    model: TextureSegmenter | None
+
+
+def label_scene(images: Sequence[Image], work: Work, callback: Any = None) -> Labelling:
+    """Label the pages of a scene: by the model, or by one model fitted to all of them."""
+    usable = [_has_valid_pixels(image) for image in images]
+    if not any(usable):
+        if not work.allow_empty:
+            raise ValueError(
+                "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
+            )
+        return Labelling([_empty(image) for image in images], None)
+    found = _label_images(
+        [i for i, is_usable in zip(images, usable, strict=True) if is_usable], work, callback
+    )
+    pages = iter(found.pages)
+    every = [next(pages) if is_usable else _empty(i) for i, is_usable in zip(images, usable, strict=True)]
+    return found._replace(pages=every)
+
+
+def _empty(image: Image) -> Labelled:
+    shape = image.pixels.shape[:2]
+    return Labelled(np.zeros(shape, np.int32), np.zeros(shape, np.float32))
+
+
+def _label_images(images: Sequence[Image], work: Work, callback: Any) -> Labelling:
+    if work.model is None:
+        fitted: Any = fit_model(images, work.parameters, callback)
+        if len(images) == 1:
+            return Labelling([Labelled(fitted.labels_, fitted.confidence_)], fitted)
+        return Labelling(list(map(Labelled, fitted.labels_, fitted.confidence_)), fitted)
+    model = copy.copy(work.model)
+    model.channel_axis = images[0].channel_axis
+    pixels, masks = [image.pixels for image in images], [image.mask for image in images]
+    labels = model.predict(pixels, mask=masks, unknown=work.unknown)
+    if not work.writing.kinds & {"confidence", "report"}:
+        return Labelling([Labelled(one, None) for one in labels], model)
+    confidence = [_confidence(model, *args) for args in zip(pixels, masks, labels, strict=True)]
+    return Labelling(list(map(Labelled, labels, confidence)), model)
+
+
+def _confidence(model: TextureSegmenter, pixels: NDArray, mask: NDArray | None, labels: NDArray) -> NDArray:
+    """Probability (H, W) of each pixel's label; 0 for no data and for unknown textures."""
+    probabilities = model.predict_proba(pixels, mask=mask)
+    n_known = probabilities.shape[-1]
+    own = np.take_along_axis(probabilities, np.clip(labels - 1, 0, n_known - 1)[..., None], axis=-1)[..., 0]
+    return np.where((labels > 0) & (labels <= n_known), own, 0).astype(np.float32)
+
+
+def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any = None) -> TextureSegmenter:
+    """Fit one model to an image, or to several in common."""
+    from texseg.segmenter import TextureSegmenter
+
+    model = TextureSegmenter(**parameters, channel_axis=images[0].channel_axis, callback=callback)
+    if len(images) == 1:
+        return model.fit(images[0].pixels, mask=images[0].mask)
+    return model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+
+
+def is_complete(item: Input, work: Work) -> bool:
+    """Tell whether all outputs of an input are there already."""
+    header = read_header(item.path)
+    n_pages = 1
+    if work.reading.page == "all":
+        n_pages = header.shape[0] if "?" in header.axes else header.n_pages
+    has_tags = header.geo is not None and bool(header.geo.tags)
+    planned = planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
+    return all(path.exists() for paths in planned.values() for path in paths)
+
+
+def process(item: Input, work: Work, callback: Any = None) -> Outcome:
+    """Read, label and write one input; whatever goes wrong becomes part of the outcome."""
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            outcome = _process(item, work, callback)
+        except Exception as error:  # one image must not end the batch, whatever happens to it
+            outcome = Outcome(item.path, "failed", reason_of(error, item.path))
+    said = [
+        str(warning.message) for warning in caught if not issubclass(warning.category, DeprecationWarning)
+    ]
+    messages = tuple(dict.fromkeys((*outcome.messages, *said)))
+    return outcome._replace(seconds=time.perf_counter() - start, messages=messages)
+
+
+def _process(item: Input, work: Work, callback: Any) -> Outcome:
+    if work.skip_existing and is_complete(item, work):
+        return Outcome(item.path, "skipped", "its outputs exist")
+    images = read_scene(item.path, work.reading)
+    pages, model = label_scene(images, work, callback)
+    written = write_outputs(item, images, pages, work.writing, model=model, names=work.names)
+    n_segments = max(int(page.labels.max()) for page in pages)
+    messages = images[0].notes
+    if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
+        messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
+    return Outcome(
+        item.path,
+        "done",
+        shape=images[0].pixels.shape[:2],
+        rows=tuple(segment_table(*pages[0], work.names)),
+        n_segments=n_segments,
+        outputs=written.paths,
+        messages=messages,
+        report=written.report,
+    )

@@ -1,0 +1,1 @@
+"""From bins to counts: the seam, the sites of a grid, and its levels."""

@@ -1,0 +1,224 @@
+"""Levels of a pixel grid: square cells, their histograms, and the coarse-to-fine sequence.
+
+Cells partition the image; the counts of a cell are the sums over its pixels, so that the likelihood of
+assignments that are constant on cells is the same as on pixels ([1]_ section 5.4).
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, aggregate
+
+__all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
+
+_EXPLICIT_SIDE = 8  # cells of this side and larger are ordinary matrices; smaller ones would explode memory
+
+
+class CellGrid(NamedTuple):
+    """Square cells over an image; cells at the lower and right edge may be cut."""
+
+    shape: tuple[int, int]
+    """Rows and columns of cells."""
+    cell: int
+    """Side in pixels."""
+    image_shape: tuple[int, int]
+    sizes: NDArray[np.floating]
+    """(cells,), valid pixels in each, in units of a full cell: 0 to 1."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return self.shape[0] * self.shape[1]
+
+    def parent(self) -> NDArray[np.intp]:
+        """Index of every pixel's cell, shape (H * W,), row-major."""
+        H, W = self.image_shape
+        rows, columns = np.arange(H) // self.cell, np.arange(W) // self.cell
+        return (rows[:, None] * self.shape[1] + columns).ravel()
+
+    def to_pixels(self, values: NDArray) -> NDArray:
+        """Repeat a value a cell, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
+        H, W = self.image_shape
+        grid = values.reshape(*self.shape, *values.shape[1:])
+        return grid.repeat(self.cell, axis=0)[:H].repeat(self.cell, axis=1)[:, :W]
+
+
+def cell_grid(image_shape: tuple[int, int], cell: int, mask: NDArray[np.bool_] | None = None) -> CellGrid:
+    """Lay square cells of side ``cell`` pixels over an image, and count the valid pixels of each.
+
+    Examples
+    --------
+    >>> cell_grid((4, 6), 4).sizes
+    array([1. , 0.5], dtype=float32)
+    """
+    H, W = image_shape
+    shape = (-(-H // cell), -(-W // cell))
+    padded = np.zeros((shape[0] * cell, shape[1] * cell), bool)
+    padded[:H, :W] = True if mask is None else mask
+    inside = padded.reshape(shape[0], cell, shape[1], cell).sum(axis=(1, 3))
+    return CellGrid(shape, cell, image_shape, (inside.ravel() / cell**2).astype(np.float32))
+
+
+def cell_counts(
+    bins: NDArray[np.uint8],
+    grid: CellGrid,
+    n_bins: int,
+    weights: NDArray[np.floating],
+    mask: NDArray[np.bool_] | None = None,
+) -> NDArray[np.floating]:
+    """Histograms of the cells' own pixels, without windows.
+
+    Parameters
+    ----------
+    bins : uint8 array of shape (C, H, W)
+    grid : CellGrid
+    n_bins : int
+    weights : array of shape (C,)
+        A full cell's histogram sums to this in every channel.
+    mask : bool array of shape (H, W), optional
+
+    Returns
+    -------
+    float32 array of shape (cells, C * n_bins)
+        Rows sum to ``grid.sizes * weights.sum()``.
+
+    Examples
+    --------
+    >>> bins = np.array([[[0, 0, 1], [0, 1, 1]]], dtype=np.uint8)
+    >>> cell_counts(bins, cell_grid((2, 3), 2), n_bins=2, weights=np.ones(1))
+    array([[0.75, 0.25],
+           [0.  , 0.5 ]], dtype=float32)
+    """
+    H, W = grid.image_shape
+    rows, columns = np.arange(H) // grid.cell, np.arange(W) // grid.cell
+    first = (rows[:, None] * grid.shape[1] + columns) * n_bins
+    table = np.empty((grid.n_cells, len(bins), n_bins), np.float32)
+    for c, plane in enumerate(bins):
+        index = (first + plane).ravel() if mask is None else (first + plane)[mask]
+        table[:, c] = np.bincount(index, minlength=grid.n_cells * n_bins).reshape(-1, n_bins)
+        table[:, c] *= weights[c] / grid.cell**2
+    return table.reshape(grid.n_cells, -1)
+
+
+def window_means(
+    counts: NDArray[np.floating], grid: CellGrid, sides: Sequence[float], step: int = 1
+) -> tuple[NDArray[np.floating], tuple[int, int], NDArray[np.floating]]:
+    """Average cell histograms over square windows of cells, one window side a channel.
+
+    Parameters
+    ----------
+    counts : float32 array of shape (cells, C * n_bins)
+        From :func:`cell_counts`.
+    grid : CellGrid
+    sides : sequence of C floats
+        Side of each channel's window in pixels, centred on a cell; cells are taken in part at its ends.
+    step : int, default=1
+        Only every ``step``-th row and column of cells gets a window.
+
+    Returns
+    -------
+    means : float32 array of shape (windows, C * n_bins)
+        Each channel sums to its weight; zero in windows without valid pixels.
+    shape : (rows, columns) of windows
+    sizes : float32 array of shape (windows,)
+        Valid share of the smallest window, 0 to 1.
+
+    Examples
+    --------
+    >>> counts = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
+    >>> means, shape, _ = window_means(counts, cell_grid((8, 24), 8), sides=[24])
+    >>> means.round(2), shape
+    (array([[1.  , 0.  ],
+           [0.67, 0.33],
+           [0.5 , 0.5 ]], dtype=float32), (1, 3))
+    """
+    h, w = grid.shape
+    table = counts.reshape(h, w, len(sides), -1)
+    presence = grid.sizes.reshape(h, w)
+    shape = (-(-h // step), -(-w // step))
+    means = np.empty((*shape, len(sides), table.shape[-1]), np.float32)
+    shares = {}
+    for side in sorted(set(sides)):
+        channels = np.flatnonzero(np.asarray(sides) == side)
+        down, across = (window_matrix(length, side / grid.cell, step) for length in (h, w))
+        block = np.ascontiguousarray(table[:, :, channels]).reshape(h, -1)
+        block = np.matmul(across, (down @ block).reshape(shape[0], w, -1))
+        shares[side] = down @ presence @ across.T
+        scale = np.where(shares[side] > 1e-6, 1 / np.maximum(shares[side], 1e-6), 0)
+        means[:, :, channels] = (block * scale[..., None]).reshape(*shape, len(channels), -1)
+    return means.reshape(shape[0] * shape[1], -1), shape, shares[min(shares)].ravel()
+
+
+def window_matrix(length: int, side: float, step: int = 1) -> NDArray[np.floating]:
+    """Rows of a centred moving average with fractional ends, cut at the border, sums one."""
+    distance = np.abs(np.arange(0, length, step)[:, None] - np.arange(length))
+    window = np.clip(side / 2 + 0.5 - distance, 0, 1)
+    return (window / window.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+class PyramidLevel(NamedTuple):
+    """One level of the coarse-to-fine sequence."""
+
+    counts: CountMatrix
+    sizes: NDArray[np.float64]
+    """(N,), pixels that each row holds."""
+    parent: NDArray[np.intp] | None
+    """(N,), the row of the coarser level before; None at the first."""
+    shape: tuple[int, int]
+
+
+def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
+    """Yield the levels of an image's counts from cells of ``coarsest`` pixels down to single pixels.
+
+    Sides halve from level to level. Cells of 8 pixels and more are explicit matrices; finer levels stay
+    implicit, where products prolong, multiply with the pixels' counts, and restrict.
+
+    Parameters
+    ----------
+    n : WindowedCounts
+        Of single pixels.
+    coarsest : int
+        Side of the coarsest cells in pixels, a power of two.
+
+    Yields
+    ------
+    PyramidLevel
+
+    Examples
+    --------
+    >>> n = WindowedCounts(np.zeros((1, 32, 48), np.uint8), window=5)
+    >>> [level.shape for level in pyramid(n, 16)]
+    [(2, 3), (4, 6), (8, 12), (16, 24), (32, 48)]
+    """
+    if coarsest < 1 or coarsest & (coarsest - 1):
+        raise ValueError(f"coarsest must be a power of two, got {coarsest}")
+    base = cell_grid(n.image_shape, _EXPLICIT_SIDE)
+    explicit = n.block_sums(base.cell).reshape(-1, n.shape[1]) if coarsest >= base.cell else None
+    above: CellGrid | None = None
+    cell = coarsest
+    while cell >= 1:
+        grid = cell_grid(n.image_shape, cell, n.mask)
+        parent = None if above is None else _cell_parent(grid, above)
+        sizes = grid.sizes.astype(np.float64) * cell**2
+        if cell >= base.cell:
+            table = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
+            counts: CountMatrix = ChannelCounts(table, n.groups)
+        else:
+            counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
+        yield PyramidLevel(counts, sizes, parent, grid.shape)
+        above, cell = grid, cell // 2
+
+
+def _cell_parent(fine: CellGrid, coarse: CellGrid) -> NDArray[np.intp]:
+    ratio = coarse.cell // fine.cell
+    rows, columns = np.arange(fine.shape[0]) // ratio, np.arange(fine.shape[1]) // ratio
+    return (rows[:, None] * coarse.shape[1] + columns).ravel()

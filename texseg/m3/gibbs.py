@@ -1,0 +1,287 @@
+"""Gibbs sampling with auxiliary parameters (Section 4.1 of [1]; Neal 2000, algorithm 8).
+
+A sweep updates the pair of memberships of one point after the other. Every point brings its own unborn
+components, drawn from the prior, and, where it is the only point of a component, keeps that one's parameters
+as the first of them. The densities of a block of points under all pairs are computed at once, so that an
+update is a handful of operations on one K1 x K2 array.
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.m3.families import Components, Family, Params, concatenate, take
+from texseg.m3.seating import (
+    Eq6Seats,
+    ExchangeableSeats,
+    Seats,
+    Sharing,
+    Sticks,
+    draw_omega,
+    draw_sticks,
+)
+
+__all__ = ["State", "first_state", "log_likelihood", "next_weights", "pair_logs", "step", "sweep"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+_BLOCK = 2**17  # densities held at once
+
+
+class State(NamedTuple):
+    """Where the sampler stands; components are numbered without gaps."""
+
+    z1: Labels
+    """(N,)."""
+    z2: Labels
+    """(N,)."""
+    first: Params
+    second: Params
+    sharing: Sharing
+    sticks: Sticks | None
+    """None under Eq. 6."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of components of each side."""
+        return len(self.first[0]), len(self.second[0])
+
+
+def step(
+    rng: np.random.Generator, X: Array, state: State, family: Family, n_new: int, learn_omega: bool = False
+) -> State:
+    """Draw memberships, omega and sticks (if any), and parameters, each given the rest."""
+    state = sweep(rng, X, state, family, n_new)
+    z1, z2, sharing, sticks = state.z1, state.z2, state.sharing, state.sticks
+    if sticks is not None:
+        if learn_omega:
+            sharing = draw_omega(rng, sharing, z1, z2, sticks)
+        sticks = draw_sticks(rng, sharing, z1, z2, sticks)
+    first = family.resample_first(rng, X, z1, z2, state.sizes[0], state.second)
+    second = family.resample_second(rng, X, z1, z2, first, state.second)
+    return State(z1, z2, first, second, sharing, sticks)
+
+
+def sweep(rng: np.random.Generator, X: Array, state: State, family: Components, n_new: int) -> State:
+    """Draw the pair of memberships of every point once, in order."""
+    seats = _seats(state, n_new)
+    z1, z2 = state.z1 + n_new, state.z2 + n_new
+    first, second = state.first, state.second
+    start = 0
+    while start < len(X):
+        width = (n_new + len(first[0])) * (n_new + len(second[0]))
+        rows = slice(start, min(len(X), start + max(1, _BLOCK // width)))
+        block = _Block(rng, X[rows], first, second, family, n_new)
+        _sweep_block(rng, seats, block, z1[rows], z2[rows])
+        first, second, start = block.first, block.second, rows.stop
+    return _compact(state, seats, z1 - n_new, z2 - n_new, first, second)
+
+
+class _Block:
+    """Densities of a block of points under every pair of seats, each point with its unborn components."""
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        X: Array,
+        first: Params,
+        second: Params,
+        family: Components,
+        n_new: int,
+    ) -> None:
+        self.X, self.family, self.n_new = X, family, n_new
+        self.first, self.second = first, second
+        self.own_first = _per_point(family.draw_first(rng, len(X) * n_new), len(X))
+        self.own_second = _per_point(family.draw_second(rng, len(X) * n_new), len(X))
+        self.logs = np.concatenate(
+            [self._row_logs(self.own_first, 0), self._row_logs(_shared(first), 0)], axis=1
+        )
+        self.density = self._exponentials(0)
+
+    def bear_first(self, row: int, unborn: int, seat: int) -> None:
+        """Seat an unborn first component of a point; later points see it."""
+        born = take(self.own_first, (row, slice(unborn, unborn + 1)))
+        self.first = _put(self.first, born, seat - self.n_new)
+        logs = np.zeros((len(self.X), 1, self.logs.shape[2]))
+        logs[row + 1 :] = self._row_logs(_shared(born), row + 1)
+        self.logs = _put_axis(self.logs, logs, seat, 1)
+        self.density = self._exponentials(row + 1)
+
+    def bear_second(self, row: int, unborn: int, seat: int) -> None:
+        """Seat an unborn second component of a point; later points see it."""
+        born = take(self.own_second, (row, slice(unborn, unborn + 1)))
+        self.second = _put(self.second, born, seat - self.n_new)
+        X = self.X[row + 1 :]
+        logs = np.zeros((len(self.X), self.logs.shape[1], 1))
+        own = take(self.own_first, slice(row + 1, None))
+        logs[row + 1 :] = np.concatenate(
+            [
+                self.family.log_density(X, own, _shared(born)),
+                self.family.log_density(X, _shared(self.first), _shared(born)),
+            ],
+            axis=1,
+        )
+        self.logs = _put_axis(self.logs, logs, seat, 2)
+        self.density = self._exponentials(row + 1)
+
+    def _row_logs(self, first: Params, start: int) -> Array:
+        """Log-densities under given first components and every seat of the second side."""
+        X = self.X[start:]
+        return np.concatenate(
+            [
+                self.family.log_density(X, first, take(self.own_second, slice(start, None))),
+                self.family.log_density(X, first, _shared(self.second)),
+            ],
+            axis=2,
+        )
+
+    def _exponentials(self, start: int) -> Array:
+        """Densities from row `start` on, scaled by the largest of each point; earlier rows are done with."""
+        density = np.zeros_like(self.logs)
+        logs = self.logs[start:]
+        density[start:] = np.exp(logs - logs.max(axis=(1, 2), keepdims=True))
+        return density
+
+
+def _sweep_block(
+    rng: np.random.Generator, seats: Seats, block: _Block, z1: Labels, z2: Labels
+) -> None:
+    """Update the memberships of the points of a block, in place."""
+    uniforms = rng.random(len(z1)).tolist()
+    n_new = seats.n_new
+    for row, (c, d) in enumerate(zip(z1.tolist(), z2.tolist(), strict=True)):
+        seats.remove(c, d)
+        alone = seats.first[c] == 0, seats.second[d] == 0
+        weights = seats.weights()
+        if alone[0] or alone[1]:
+            logs = _own_first(block.logs[row], c if alone[0] else 0, d if alone[1] else 0)
+            weights *= np.exp(logs - logs.max())
+        else:
+            logs = block.logs[row]
+            weights *= block.density[row]
+        cumulative = weights.cumsum()
+        total = cumulative[-1]
+        if total > 1e-200:
+            chosen = int(cumulative.searchsorted(uniforms[row] * total, side="right"))
+        else:
+            chosen = _choose_in_logs(seats.weights(), logs, uniforms[row])
+        new_c, new_d = divmod(chosen, weights.shape[1])
+        if new_c < n_new:
+            new_c = _first_birth(rng, seats, block, row, new_c, c if alone[0] else None)
+        if new_d < n_new:
+            new_d = _second_birth(rng, seats, block, row, new_d, d if alone[1] else None)
+        seats.add(new_c, new_d)
+        z1[row], z2[row] = new_c, new_d
+
+
+def _own_first(logs: Array, c: int, d: int) -> Array:
+    """Log-densities of a lonely point, whose own components c, d stand for the first unborn ones."""
+    rows, columns = np.arange(logs.shape[0]), np.arange(logs.shape[1])
+    rows[0], columns[0] = c, d
+    return logs[np.ix_(rows, columns)]
+
+
+def _first_birth(
+    rng: np.random.Generator, seats: Seats, block: _Block, row: int, unborn: int, own: int | None
+) -> int:
+    seat = seats.open_first(rng, own if unborn == 0 else None)
+    if own is None or unborn > 0:
+        block.bear_first(row, unborn, seat)
+    return seat
+
+
+def _second_birth(
+    rng: np.random.Generator, seats: Seats, block: _Block, row: int, unborn: int, own: int | None
+) -> int:
+    seat = seats.open_second(rng, own if unborn == 0 else None)
+    if own is None or unborn > 0:
+        block.bear_second(row, unborn, seat)
+    return seat
+
+
+def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
+    """Choose where the densities of all pairs with weight have underflowed."""
+    with np.errstate(divide="ignore"):
+        scores = np.log(weights) + logs
+    cumulative = np.exp(scores - scores.max()).cumsum()
+    return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
+
+
+def _seats(state: State, n_new: int) -> Seats:
+    if state.sticks is None:
+        return Eq6Seats(state.sharing, state.z1, state.z2, n_new, len(state.z1) - 1)
+    return ExchangeableSeats(state.sharing, state.z1, state.z2, n_new, state.sticks)
+
+
+def _compact(
+    state: State, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params
+) -> State:
+    """Drop the empty components and number the others without gaps."""
+    kept1, z1 = np.unique(z1, return_inverse=True)
+    kept2, z2 = np.unique(z2, return_inverse=True)
+    sticks = seats.sticks() if isinstance(seats, ExchangeableSeats) else None
+    return State(z1, z2, take(first, kept1), take(second, kept2), state.sharing, sticks)
+
+
+def next_weights(state: State) -> Array:
+    """Probability of every pair for one more point, (K1 + 1, K2 + 1), the last of each side being new."""
+    if state.sticks is None:
+        seats: Seats = Eq6Seats(state.sharing, state.z1, state.z2, 1, len(state.z1))
+    else:
+        seats = ExchangeableSeats(state.sharing, state.z1, state.z2, 1, state.sticks)
+    weights = np.roll(seats.weights(), (-1, -1), axis=(0, 1))
+    return weights / weights.sum()
+
+
+def log_likelihood(X: Array, state: State, family: Family) -> float:
+    """Log-density of all points given memberships and parameters, in nats."""
+    logs = pair_logs(X, state.first, state.second, family)
+    return float(logs[np.arange(len(X)), state.z1, state.z2].sum())
+
+
+def pair_logs(X: Array, first: Params, second: Params, family: Family) -> Array:
+    """Log-density of every point under every pair of components, (N, K1, K2)."""
+    return family.log_density(X, _shared(first), _shared(second))
+
+
+def first_state(
+    rng: np.random.Generator,
+    X: Array,
+    memberships: tuple[Labels, Labels],
+    family: Family,
+    sharing: Sharing,
+    exchangeable: bool,
+) -> State:
+    """Begin with given memberships, and parameters drawn from their posterior."""
+    z1, z2 = memberships
+    K1, K2 = int(z1.max()) + 1, int(z2.max()) + 1
+    second = family.draw_second(rng, K2)
+    first = family.resample_first(rng, X, z1, z2, K1, second)
+    second = family.resample_second(rng, X, z1, z2, first, second)
+    sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(K1, K2)) if exchangeable else None
+    return State(z1, z2, first, second, sharing, sticks)
+
+
+def _per_point(params: Params, n_points: int) -> Params:
+    return tuple(array.reshape(n_points, -1, *array.shape[1:]) for array in params)
+
+
+def _shared(params: Params) -> Params:
+    return take(params, (None,))
+
+
+def _put(params: Params, born: Params, index: int) -> Params:
+    """Replace component `index`, or append."""
+    return concatenate(take(params, slice(index)), born, take(params, slice(index + 1, None)))
+
+
+def _put_axis(logs: Array, column: Array, seat: int, axis: int) -> Array:
+    before, after = np.split(logs, [seat], axis=axis)
+    rest = np.take(after, np.arange(1, after.shape[axis]), axis=axis)
+    return np.concatenate([before, column, rest], axis=axis)

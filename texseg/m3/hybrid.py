@@ -1,0 +1,257 @@
+"""HybridM3: one side infinite, one side finite (Section 4.3 of [1]).
+
+The first membership is sampled by a standard Dirichlet process given the second: Eq. 6 with omega = 0,
+omega1 = 1, omega2 = 0 and a single component on the second side, which is a Chinese restaurant process and
+exchangeable. The second membership is a maximum-likelihood estimate given the sampled first ones.
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+from sklearn.utils.validation import validate_data
+
+from texseg.m3.families import Family, Params, SharedGaussians, concatenate, take
+from texseg.m3.gibbs import State, pair_logs, sweep
+from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
+from texseg.m3.samples import Sample
+from texseg.m3.seating import Sharing
+
+__all__ = ["HybridM3"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+
+class HybridM3(SampledM3):
+    """Mixture with one membership of a Dirichlet process and one of a finite mixture ([1]_ section 4.3).
+
+    With `OffsetGaussians`, the places that things are at (infinitely many) and the ways in which they are
+    shifted from there (a given number) are independent.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Components K2 of the second, finite side.
+    family : Family, optional
+        What the components are; `SharedGaussians()` when left out.
+    alpha : float, default=1.0
+        Concentration of the Dirichlet process of the first side.
+    n_sweeps : int, default=200
+        Sweeps over the first memberships, burn-in included.
+    burn_in : int, default=100
+        Sweeps that are not kept.
+    thin : int, default=5
+        Every how many sweeps one is kept afterwards.
+    n_draws : int, default=5
+        The second side is fitted after that many sweeps, to the mean log-likelihood under all of them.
+    n_auxiliary : int, default=2
+        Unborn components of the first side that every point is offered.
+    n_start : int, default=10
+        Number of k-means clusters that the first side begins with.
+    n_init : int, default=1
+        Runs, of which the one with the highest mean of `history_` over the kept sweeps stays; they begin
+        with `n_start` clusters and fewer, evenly down to one. The alternation finds it hard to move a
+        whole component and its offsets at once, so that several runs are worth their time.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    labels_, memberships_, n_components_, components_, weights_, samples_, family_, n_iter_, n_features_in_
+        As for `InfiniteM3`.
+    history_ : ndarray of shape (n_sweeps,)
+        Log-density of data and memberships given the parameters after each sweep, in nats.
+    n_first_ : int ndarray of shape (n_sweeps,)
+        Components of the first side after each sweep.
+
+    References
+    ----------
+    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+
+    Examples
+    --------
+    >>> from texseg.m3 import OffsetGaussians
+    >>> rng = np.random.default_rng(0)
+    >>> places, offsets = rng.integers(2, size=80), rng.integers(2, size=80)
+    >>> X = (20.0 * places + 4.0 * offsets + 0.1 * rng.standard_normal(80))[:, None]
+    >>> model = HybridM3(2, family=OffsetGaussians(), n_sweeps=60, burn_in=40, random_state=0).fit(X)
+    >>> model.memberships_.shape, model.n_components_[1]
+    ((80, 2), 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        family: Family | None = None,
+        alpha: float = 1.0,
+        n_sweeps: int = 200,
+        burn_in: int = 100,
+        thin: int = 5,
+        n_draws: int = 5,
+        n_auxiliary: int = 2,
+        n_start: int = 10,
+        n_init: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.family = family
+        self.alpha = alpha
+        self.n_sweeps = n_sweeps
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_draws = n_draws
+        self.n_auxiliary = n_auxiliary
+        self.n_start = n_start
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> HybridM3:
+        """Sample the first side and fit the second, in turn.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        check_alpha(self)
+        check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start", "n_init"))
+        X = validate_data(self, X, dtype=np.float64)
+        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
+        rng = generator(self.random_state)
+        starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
+        runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts.tolist()]
+        histories = [self._log_joints(X, states, family) for states in runs]
+        best = int(np.argmax([history[self.burn_in :].mean() for history in histories]))
+        states, self.history_ = runs[best], histories[best]
+        self.family_ = family
+        self.samples_ = [self._keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
+        self._describe()
+        self.n_first_ = np.array([len(state.first[0]) for state in states])
+        self.n_iter_ = len(states)
+        return self
+
+    def _iterate(
+        self, rng: np.random.Generator, X: Array, family: Family, n_start: int
+    ) -> Iterator[_Hybrid]:
+        """Yield the state after every sweep."""
+        state = _start(rng, X, family, n_start, self.n_components)
+        sharing = Sharing(float(self.alpha), 0.0, 1.0, 0.0)
+        drawn: list[_Hybrid] = []
+        for _ in range(self.n_sweeps):
+            state = _sample_first(rng, X, state, family, sharing, self.n_auxiliary)
+            yield state
+            drawn.append(state)
+            if len(drawn) == self.n_draws:
+                state = _fit_second(X, drawn, family)
+                drawn = []
+
+    def _log_joints(self, X: Array, states: list[_Hybrid], family: Family) -> Array:
+        """Log-density of data, Chinese restaurant and second memberships, for each state."""
+        alpha, N = float(self.alpha), len(X)
+        restaurant = gammaln(alpha) - gammaln(alpha + N)
+        out = np.empty(len(states))
+        for s, state in enumerate(states):
+            counts = np.bincount(state.z1)
+            logs = pair_logs(X, state.first, state.second, family)[np.arange(N), state.z1, state.z2]
+            out[s] = logs.sum() + np.log(state.shares)[state.z2].sum() + restaurant
+            out[s] += len(counts) * np.log(alpha) + gammaln(counts).sum()
+        return out
+
+    def _keep(self, rng: np.random.Generator, state: _Hybrid, family: Family) -> Sample:
+        """Add an unborn component of the first side, and the weights of all pairs for one more point."""
+        first = concatenate(state.first, family.draw_first(rng, 1))
+        counts = np.append(np.bincount(state.z1), self.alpha)
+        weights = np.multiply.outer(counts / counts.sum(), state.shares)
+        return Sample(state.z1, state.z2, first, state.second, weights, (len(counts) - 1, len(state.shares)))
+
+
+class _Hybrid(NamedTuple):
+    """Where the alternation stands."""
+
+    z1: Labels
+    z2: Labels
+    first: Params
+    second: Params
+    shares: Array
+    """(K2,), mixing proportions of the second side."""
+
+
+class _Given(NamedTuple):
+    """A family whose second membership is known and stands in the last column of the data.
+
+    What is left of the second side is one component without parameters.
+    """
+
+    family: Family
+    second: Params
+
+    def draw_first(self, rng: np.random.Generator, size: int) -> Params:
+        return self.family.draw_first(rng, size)
+
+    def draw_second(self, rng: np.random.Generator, size: int) -> Params:
+        return (np.zeros(size),)
+
+    def log_density(self, X: Array, first: Params, second: Params) -> Array:
+        own = take(self.second, X[:, -1:].astype(np.intp))
+        logs = self.family.log_density(X[:, :-1], first, own)
+        return np.broadcast_to(logs, (*logs.shape[:2], second[0].shape[1]))
+
+
+def _start(rng: np.random.Generator, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid:
+    """Begin with k-means for the first side, and k-means on what it leaves for the second."""
+    z1 = start_labels(family.invariant(X), n_start, rng)
+    centres = np.stack([X[z1 == c].mean(axis=0) for c in range(z1.max() + 1)])
+    z2 = start_labels(X - centres[z1], K2, rng)
+    second = family.draw_second(rng, K2)
+    first = family.resample_first(rng, X, z1, z2, len(centres), second)
+    second = family.mode_second(X, z1, z2, first, second)
+    return _Hybrid(z1, z2, first, second, _shares(z2, K2))
+
+
+def _sample_first(
+    rng: np.random.Generator, X: Array, state: _Hybrid, family: Family, sharing: Sharing, n_new: int
+) -> _Hybrid:
+    """Draw the first memberships and parameters given the second side."""
+    known = np.column_stack([X, state.z2])
+    none = np.zeros(len(X), np.intp)
+    before = State(state.z1, none, state.first, (np.zeros(1),), sharing, None)
+    after = sweep(rng, known, before, _Given(family, state.second), n_new)
+    first = family.resample_first(rng, X, after.z1, state.z2, after.sizes[0], state.second)
+    return state._replace(z1=after.z1, first=first)
+
+
+def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
+    """Maximise the log-likelihood, averaged over the draws of the first side, in the second side.
+
+    First the memberships and shares given the parameters, then the parameters; neither lowers it.
+    """
+    last = drawn[-1]
+    K2 = len(last.shares)
+    points = np.arange(len(X))
+    logs = sum(pair_logs(X, d.first, last.second, family)[points, d.z1] for d in drawn) / len(drawn)
+    z2 = (logs + np.log(last.shares)).argmax(axis=1)
+    offsets = np.cumsum([0] + [len(d.first[0]) for d in drawn[:-1]])
+    second = family.mode_second(
+        np.tile(X, (len(drawn), 1)),
+        np.concatenate([d.z1 + offset for d, offset in zip(drawn, offsets, strict=True)]),
+        np.tile(z2, len(drawn)),
+        concatenate(*(d.first for d in drawn)),
+        last.second,
+    )
+    return last._replace(z2=z2, second=second, shares=_shares(z2, K2))
+
+
+def _shares(z2: Labels, K2: int) -> Array:
+    """Mixing proportions with one pseudo-count each, so that an empty component can come back."""
+    return (np.bincount(z2, minlength=K2) + 1.0) / (len(z2) + K2)

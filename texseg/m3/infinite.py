@@ -1,0 +1,249 @@
+"""InfiniteM3: two Dirichlet processes coupled by a sharing parameter (Section 4.1 of [1]).
+
+[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from texseg.m3.families import Family, Params, SharedGaussians, concatenate
+from texseg.m3.gibbs import State, first_state, log_likelihood, next_weights, step
+from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
+from texseg.m3.samples import Sample, waic
+from texseg.m3.seating import Sharing
+
+__all__ = ["InfiniteM3", "Trace"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+_PRIORS = ("exchangeable", "eq6")
+_FIRST_OMEGA = 0.5
+
+
+class Trace(NamedTuple):
+    """One number a sweep, burn-in included."""
+
+    log_likelihood: Array
+    """Log-density of the data given memberships and parameters, in nats, (n_sweeps,)."""
+    n_first: Labels
+    """Components of the first side, (n_sweeps,)."""
+    n_second: Labels
+    """Components of the second side, (n_sweeps,)."""
+    n_pairs: Labels
+    """Pairs of components in use, (n_sweeps,)."""
+    omega: Array
+    """Sharing parameter, (n_sweeps,)."""
+
+
+class _Run(NamedTuple):
+    samples: list[Sample]
+    trace: Trace
+
+
+class InfiniteM3(SampledM3):
+    """Mixture with two memberships a point, each of a Dirichlet process ([1]_ section 4.1).
+
+    With the default family, means belong to one membership and covariances to the other, so that five means
+    and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture.
+
+    Parameters
+    ----------
+    family : Family, optional
+        What the components are; `SharedGaussians()` when left out.
+    alpha : float, default=1.0
+        Concentration.
+    omega : float in 0 ... 1, optional
+        Sharing parameter: how far a pair of components counts as one. Left out, it is sampled with the
+        rest under the exchangeable prior (0.5 at the start), and 0.5 under Eq. 6, which has no likelihood
+        for it.
+    omega1, omega2 : float, optional
+        Shares of the concentration that open a component of the first or second side alone;
+        ``omega + omega1 + omega2 = 1``. Left out, they halve what remains.
+    prior : {"exchangeable", "eq6"}, default="exchangeable"
+        A prior with the uses and limits of Eq. 6, whose posterior the sampler targets exactly; or the
+        paper's conditionals, which belong to no one prior unless ``omega = 1`` (see Notes).
+    n_sweeps : int, default=200
+        Sweeps over all points, burn-in included.
+    burn_in : int, default=100
+        Sweeps that are not kept.
+    thin : int, default=5
+        Every how many sweeps one is kept afterwards.
+    n_auxiliary : int, default=2
+        Unborn components of each side that every point is offered.
+    n_start : int, default=10
+        Number of k-means clusters to begin with, as components of the first side.
+    n_init : int, default=2
+        Runs, of which the one with the best estimate of the density of new points (Watanabe's criterion)
+        stays. On the second side, the first begins with one component, the second with the clusters of the
+        first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely finds
+        its way from many means with one covariance to fewer means with several, or back.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    labels_ : int ndarray of shape (N,)
+        A label for each pair of memberships in the most representative sample, the one with the least
+        expected Binder loss.
+    memberships_ : int ndarray of shape (N, 2)
+        The pairs themselves.
+    n_components_ : tuple of two ints
+        Components of both sides in that sample.
+    components_ : tuple of two parameter tuples
+        Their parameters, as the family lays them out.
+    weights_ : ndarray of shape n_components_
+        Probability of every pair for a further point.
+    samples_ : list of Sample
+        All kept samples.
+    history_ : Trace
+        Of the run that stays, burn-in included.
+    family_ : Family
+        With all prior settings resolved.
+    n_iter_ : int
+        Sweeps of a run.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Eq. 6 sums to one but is exchangeable only for ``omega = 1``; for other values its Gibbs sampler has a
+    stationary law that is no posterior of any prior (and 0 / 0 for a single point, which opens a new pair
+    here). ``prior="exchangeable"`` puts ``P ~ DP(alpha / omega, P1 x P2)``,
+    ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)`` in its place: one Dirichlet process at ``omega = 1``, two
+    independent ones at 0, and a posterior that the sampler targets exactly.
+
+    References
+    ----------
+    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[-9.0], [9.0]], 50, axis=0) + rng.standard_normal((100, 1))
+    >>> model = InfiniteM3(n_sweeps=60, burn_in=40, n_start=2, random_state=0).fit(X)
+    >>> bool(set(model.labels_[:50]) & set(model.labels_[50:])), model.coclustering().shape
+    (False, (100, 100))
+    """
+
+    def __init__(
+        self,
+        family: Family | None = None,
+        *,
+        alpha: float = 1.0,
+        omega: float | None = None,
+        omega1: float | None = None,
+        omega2: float | None = None,
+        prior: str = "exchangeable",
+        n_sweeps: int = 200,
+        burn_in: int = 100,
+        thin: int = 5,
+        n_auxiliary: int = 2,
+        n_start: int = 10,
+        n_init: int = 2,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.family = family
+        self.alpha = alpha
+        self.omega = omega
+        self.omega1 = omega1
+        self.omega2 = omega2
+        self.prior = prior
+        self.n_sweeps = n_sweeps
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_auxiliary = n_auxiliary
+        self.n_start = n_start
+        self.n_init = n_init
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> InfiniteM3:
+        """Sample memberships and parameters given the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        sharing = self._check_parameters()
+        X = validate_data(self, X, dtype=np.float64)
+        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
+        rng = generator(self.random_state)
+        runs = [self._run(rng, X, family, sharing, number) for number in range(self.n_init)]
+        best = 0
+        if self.n_init > 1:
+            best = int(np.argmax([waic(X, run.samples, family) for run in runs]))
+        self.family_ = family
+        self.samples_, self.history_ = runs[best]
+        self._describe()
+        self.n_iter_ = len(self.history_.omega)
+        return self
+
+    def _run(
+        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
+    ) -> _Run:
+        """Sample once, from the start that belongs to the number of the run."""
+        start = start_labels(family.invariant(X), self.n_start, rng)
+        second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
+        state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")
+        states = []
+        for _ in range(self.n_sweeps):
+            state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
+            states.append(state)
+        samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
+        return _Run(samples, _trace(X, states, family))
+
+    def _check_parameters(self) -> Sharing:
+        check_sampling(self, ("n_auxiliary", "n_start", "n_init", "thin"))
+        check_alpha(self)
+        if self.prior not in _PRIORS:
+            raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")
+        if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
+            raise ValueError(
+                "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
+            )
+        omega = _FIRST_OMEGA if self.omega is None else self.omega
+        if not 0 <= omega <= 1:
+            raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
+        rest = 1.0 - omega
+        omega1, omega2 = self.omega1, self.omega2
+        if omega1 is None:
+            omega1 = rest / 2 if omega2 is None else rest - omega2
+        if omega2 is None:
+            omega2 = rest - omega1
+        if min(omega1, omega2) < 0 or abs(omega1 + omega2 - rest) > 1e-9:
+            raise ValueError(
+                "omega, omega1 and omega2 of InfiniteM3 must be non-negative with sum 1, got"
+                f" {omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
+                " what omega leaves"
+            )
+        if self.prior == "exchangeable" and rest > 0 and min(omega1, omega2) == 0:
+            raise ValueError(
+                "prior='exchangeable' of InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got"
+                f" {omega1!r} and {omega2!r}"
+            )
+        return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
+
+
+def _keep(rng: np.random.Generator, state: State, family: Family) -> Sample:
+    """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
+    first: Params = concatenate(state.first, family.draw_first(rng, 1))
+    second: Params = concatenate(state.second, family.draw_second(rng, 1))
+    return Sample(state.z1, state.z2, first, second, next_weights(state), state.sizes)
+
+
+def _trace(X: Array, states: list[State], family: Family) -> Trace:
+    return Trace(
+        np.array([log_likelihood(X, state, family) for state in states]),
+        np.array([state.sizes[0] for state in states]),
+        np.array([state.sizes[1] for state in states]),
+        np.array([len(np.unique(state.z1 * state.sizes[1] + state.z2)) for state in states]),
+        np.array([state.sharing.omega for state in states]),
+    )

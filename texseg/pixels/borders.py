@@ -1,0 +1,359 @@
+"""What borders between the textures at hand look like: a classifier of pixels, learned on composites.
+
+How much each channel and each size of window says about the place of a border depends on the textures.
+Composites of an image's own segments (:mod:`texseg.pixels.composites`) have borders that are known to the
+pixel, so that it can be learned: log-densities of the textures in several descriptions of a pixel's
+neighbourhood, each averaged over windows of several sizes, are weighted by a linear discriminant ([1]_), whose shared covariance
+takes care of what channels have in common. Its temperature is found on a composite it has not seen.
+
+References
+----------
+.. [1] T. Hastie, R. Tibshirani, J. Friedman, The Elements of Statistical Learning, 2nd ed., section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from texseg.channels.encode import Features, bins_of
+from texseg.channels.planes import Planes
+from texseg.channels.responses import Channel, responses
+from texseg.pixels.composites import border_distance, compose, trusted
+
+__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
+
+_WINDOWS = (3, 7)  # sides in pixels of the windows that log-densities are averaged over
+_DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
+_DARK = 0.02  # added to moduli before the logarithm, in standard deviations of the levelled image
+_HEAVY = 5.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
+_FLOOR = 0.01  # added to the variances of a density, in those of all textures together
+_BLOCK = 2**13  # pixels that are described at once
+_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # of composites, in cells: side of a piece; margin
+# along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
+_N_COMPOSITES = 2
+_PER_TEXTURE = 6000  # training pixels of densities
+_SHARE = 8  # one in so many pixels of a composite trains the discriminant, at most
+_FEWEST = 100  # training pixels without which a texture cannot be learned
+_RIDGE = 1e-3  # added to the correlation matrix of the scores
+_NEVER = np.float32(-1e4)  # log-odds of a texture whose borders were not learned
+
+Description = list[tuple[NDArray[np.floating], int]]
+"""Planes with mirrored borders, and the side of the patch that is taken from each."""
+
+
+class Density(NamedTuple):
+    """Multivariate t density of each texture over vectors of D numbers."""
+
+    factors: NDArray[np.floating]
+    """(D, K * D): vector times factors, minus centres, has unit covariance under each of the K textures."""
+    centres: NDArray[np.floating]
+    """(K * D,)."""
+    offsets: NDArray[np.floating]
+    """(K,), half the log-determinants of the precisions."""
+
+    def log(self, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Log-densities (K, n) of vectors (n, D), but for a constant."""
+        K, D = len(self.offsets), len(self.factors)
+        whitened = (vectors @ self.factors - self.centres).reshape(-1, K, D)
+        distances = np.einsum("nkd,nkd->kn", whitened, whitened)
+        return self.offsets[:, None] - (_HEAVY + D) / 2 * np.log1p(distances / _HEAVY)
+
+
+def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> Density:
+    """Take mean and covariance of each label's vectors (n, D).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> density = learn_density(rng.normal([0, 0], [1, 2], (500, 2)), np.zeros(500, int), 1)
+    >>> near, far = density.log(np.array([[0.0, 0.0], [0.0, 4.0]]))[0]
+    >>> print(f"{near - far:.1f}")
+    2.2
+    """
+    scale = vectors.std(axis=0, dtype=np.float64) + 1e-6
+    unit = vectors / scale
+    factors, centres, offsets = [], [], []
+    for k in range(n_labels):
+        own = unit[labels == k]
+        precision = np.linalg.inv(np.cov(own.T) + _FLOOR * np.eye(unit.shape[1]))
+        factor = np.linalg.cholesky(precision)
+        factors.append(factor / scale[:, None])
+        centres.append(own.mean(axis=0) @ factor)
+        offsets.append(np.log(np.diag(factor)).sum())
+    return Density(
+        np.concatenate(factors, axis=1).astype(np.float32),
+        np.concatenate(centres).astype(np.float32),
+        np.array(offsets, np.float32),
+    )
+
+
+class BorderClassifier(NamedTuple):
+    """Linear discriminant over log-densities of K textures."""
+
+    features: Features
+    log_profiles: NDArray[np.floating]
+    """(K, C, n_bins), of the histograms of all textures it was learned with."""
+    densities: Mapping[str, Density]
+    """By description, see :func:`learn_borders`."""
+    weights: NDArray[np.floating]
+    """(scores, K), see :func:`n_scores`."""
+    offsets: NDArray[np.floating]
+    """(K,)."""
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(K,), the textures whose borders were learned; of the others a pixel never is."""
+        return self.offsets > _NEVER
+
+    def take(self, order: NDArray[np.intp]) -> BorderClassifier:
+        """Keep some of the textures, in this order."""
+        return self._replace(weights=self.weights[:, order], offsets=self.offsets[order])
+
+    def log_odds(
+        self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.floating]:
+        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (flat indices).
+
+        The ``bins`` (C, H, W) of the image are made if they are not given.
+        """
+        sums = np.repeat(self.offsets[:, None], len(pixels), axis=1)
+        size = len(_WINDOWS)
+        for index, scores in enumerate(self.scores(planes, pixels, bins)):
+            sums += self.weights[index * size : (index + 1) * size].T @ scores
+        return sums
+
+    def scores(
+        self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
+        f = self.features
+        bins, described = _read(planes, f, self.densities, bins)
+        tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
+        tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
+        for group in _groups(f.wavelengths):
+            for table in tables:
+                yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
+        shape = bins.shape[1:]
+        around = _grown(pixels, shape, max(_WINDOWS) // 2)
+        plane = np.zeros(shape, np.float32)
+        for name, density in self.densities.items():
+            logs = np.concatenate(
+                [
+                    density.log(_vectors(described[name], around[start : start + _BLOCK]))
+                    for start in range(0, len(around), _BLOCK)
+                ],
+                axis=1,
+            )
+            for row in logs - logs.mean(axis=0):
+                plane.ravel()[around] = row
+                yield _local_means(plane, pixels)
+
+
+def learn_borders(
+    images: Sequence[Planes],
+    labels: Sequence[NDArray[np.int32]],
+    bins: Sequence[NDArray[np.uint8]],
+    features: Features,
+    log_profiles: NDArray[np.floating],
+    cell: int,
+    rng: np.random.Generator,
+    descriptions: Sequence[str],
+    side: int,
+) -> BorderClassifier | None:
+    """Learn the textures' borders from composites of the insides of segments.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+    labels : sequence of int32 arrays of shape (H, W)
+        0 .. K - 1, everywhere.
+    bins : sequence of uint8 arrays of shape (C, H, W)
+        Of the images.
+    features : Features
+    log_profiles : float32 array of shape (K, C, n_bins)
+    cell : int
+        Pixels; all lengths are in proportion to it.
+    rng : numpy.random.Generator
+    descriptions : sequence of {"detail", "form", "frequencies"}
+        Vectors whose densities are learned beside the histograms: the values round a pixel; their form
+        without the light; the moduli of the filters and the values close by.
+    side : int
+        Largest side of a composite in pixels.
+
+    Returns
+    -------
+    BorderClassifier, or None
+        Of the textures with enough inside to be learned; None where there are not two of them.
+    """
+    inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
+    sizes = sum(np.bincount(one.ravel() + 1, minlength=len(log_profiles) + 1)[1:] for one in inner)
+    known = np.flatnonzero(sizes >= _FEWEST)
+    K = len(known)
+    if K < 2:
+        return None
+    numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry is that of -1
+    numbers[known] = np.arange(K)
+    labels, inner = [numbers[one] for one in labels], [numbers[one] for one in inner]
+    densities = _learn_densities(images, inner, bins, features, K, rng, descriptions)
+    classifier = BorderClassifier(
+        features, log_profiles[known], densities, np.empty((0, K), np.float32), np.empty(K, np.float32)
+    )
+    tables, truths = [], []
+    for _ in range(_N_COMPOSITES):
+        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng, side)
+        filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        far = made.filled.all() | (filled > _CLEAR * cell)
+        pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
+        pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
+        truths.append(made.labels.ravel()[pixels])
+        if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
+            return None
+        tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
+    heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
+    weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
+    of_all = np.zeros((len(weights), len(log_profiles)), np.float32)
+    of_all[:, known] = weights / heat
+    all_offsets = np.full(len(log_profiles), _NEVER)
+    all_offsets[known] = offsets / heat
+    return classifier._replace(weights=of_all, offsets=all_offsets)
+
+
+def _learn_densities(
+    images: Sequence[Planes],
+    inner: Sequence[NDArray[np.int32]],
+    bins: Sequence[NDArray[np.uint8]],
+    f: Features,
+    n_labels: int,
+    rng: np.random.Generator,
+    descriptions: Sequence[str],
+) -> dict[str, Density]:
+    """Densities of the textures in every description, from pixels inside the segments of all images."""
+    vectors: dict[str, list[NDArray[np.floating]]] = {name: [] for name in descriptions}
+    labels = []
+    share = _PER_TEXTURE // len(images)
+    for planes, usable, known in zip(images, inner, bins, strict=True):
+        own = [np.flatnonzero(usable == k) for k in range(n_labels)]
+        pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
+        for name, description in _read(planes, f, descriptions, known)[1].items():
+            vectors[name].append(_vectors(description, pixels))
+        labels.append(usable.ravel()[pixels])
+    all_labels = np.concatenate(labels)
+    return {
+        name: learn_density(np.concatenate(parts), all_labels, n_labels) for name, parts in vectors.items()
+    }
+
+
+def _read(
+    planes: Planes, f: Features, descriptions: Iterable[str], bins: NDArray[np.uint8] | None = None
+) -> tuple[NDArray[np.uint8], dict[str, Description]]:
+    """Bins (C, H, W), unless they are known already, and descriptions, see :func:`learn_borders`."""
+    described: dict[str, Description] = {name: [] for name in descriptions}
+
+    def counted() -> Iterator[Channel]:
+        """Take what descriptions need from channels as they pass; few are held at a time."""
+        bank = f.bank if bins is None or "frequencies" in described else None
+        for channel in responses(planes, f.intensity, bank, f.sigma, 1.0, 1.0):
+            for name, parts in described.items():
+                parts += _part(name, channel)
+            if channel.name in f.names:
+                yield channel
+
+    if bins is None:
+        bins = bins_of(counted(), f)
+    else:
+        for _ in counted():
+            pass
+    if "detail" in described:
+        del described["detail"][1:]  # one plane of values shows all detail
+    return bins, described
+
+
+def _part(description: str, channel: Channel) -> Description:
+    """Give what a channel adds to a description."""
+    if description == "form":
+        return [_padded(channel.values, _FORM)] if channel.kind == "patch" else []
+    if channel.kind == "value":
+        return [_padded(channel.values, _DETAIL if description == "detail" else _VALUES)]
+    if channel.kind == "modulus" and description == "frequencies":
+        return [(np.log(channel.values + np.float32(_DARK)), 1)]
+    return []
+
+
+def _padded(plane: NDArray[np.floating], side: int) -> tuple[NDArray[np.floating], int]:
+    return np.pad(plane, side // 2, mode="symmetric"), side
+
+
+def _vectors(description: Description, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Patches round some pixels, side by side: (n, D)."""
+    parts = []
+    for plane, side in description:
+        patches = np.lib.stride_tricks.sliding_window_view(plane, (side, side))
+        rows, columns = np.divmod(pixels, patches.shape[1])
+        parts.append(patches[rows, columns].reshape(len(pixels), -1))
+    return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+
+
+def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Channels of one wavelength together; plain values each for itself."""
+    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
+    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
+
+
+def n_scores(wavelengths: NDArray[np.float64], n_descriptions: int, n_labels: int) -> int:
+    """Count the scores of a pixel for channels of these wavelengths, and so many textures learned.
+
+    Examples
+    --------
+    >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_descriptions=3, n_labels=2)
+    24
+    """
+    return (len(_groups(wavelengths)) + n_descriptions) * n_labels * len(_WINDOWS)
+
+
+def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Means (windows, n) of a plane in windows round some pixels."""
+    means = [cv2.blur(plane, (side, side), borderType=cv2.BORDER_REFLECT) for side in _WINDOWS]
+    return np.stack([mean.ravel()[pixels] for mean in means])
+
+
+def _grown(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.intp]:
+    """All pixels within a square of ``2 reach + 1`` round some."""
+    marked = np.zeros(shape, np.uint8)
+    marked.ravel()[pixels] = 1
+    return np.flatnonzero(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)))
+
+
+def _discriminant(
+    scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights (F, K), offsets (K,) of the linear discriminant of scores (n, F); labels equally likely."""
+    means = np.stack([scores[labels == k].mean(axis=0, dtype=np.float64) for k in range(n_labels)])
+    centred = scores - means.astype(scores.dtype)[labels]
+    covariance = (centred.T @ centred).astype(np.float64) / len(labels)
+    scale = np.sqrt(np.diag(covariance)) + 1e-6
+    correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    weights = np.linalg.solve(correlation, (means / scale).T) / scale[:, None]
+    return weights, -np.einsum("kf,fk->k", means, weights) / 2
+
+
+def _temperature(
+    weights: NDArray[np.float64],
+    offsets: NDArray[np.float64],
+    scores: NDArray[np.floating],
+    labels: NDArray[np.integer],
+) -> float:
+    """Temperature at which the discriminant's log-loss on scores it was not learned from is least."""
+    logits = scores @ weights + offsets
+
+    def loss(log_heat: float) -> float:
+        scaled = logits / np.exp(log_heat)
+        return float(np.mean(logsumexp(scaled, axis=1) - scaled[np.arange(len(labels)), labels]))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 4), method="bounded").x))

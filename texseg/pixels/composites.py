@@ -1,0 +1,172 @@
+"""Composites: images made of an image's own segments, whose borders are known to the pixel.
+
+Where the borders of an image truly lie nobody knows, but the insides of its segments are known. Pieces of
+them, put together in another layout, show what borders between these very textures look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.planes import Planes
+
+__all__ = ["Composite", "border_distance", "compose", "trusted"]
+
+_TRIES = 24  # places that a piece may come from; the one that fills most of it is taken
+_STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
+_BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
+_BEND_LENGTH = 0.3  # distance of the knots of the bends, in sides of a piece
+
+
+class Composite(NamedTuple):
+    """An image with known labels."""
+
+    planes: Planes
+    labels: NDArray[np.int32]
+    """(H, W), from 0."""
+    filled: NDArray[np.bool_]
+    """(H, W), True where there is texture of that label; what is elsewhere means nothing."""
+
+
+def border_distance(labels: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Distance of every pixel from the nearest one that touches another label; float32 (H, W), pixels.
+
+    Examples
+    --------
+    >>> border_distance(np.array([[0, 0, 0, 1, 1]])).tolist()
+    [[2.0, 1.0, 0.0, 0.0, 1.0]]
+    """
+    inner = np.ones(labels.shape, np.uint8)
+    across, down = labels[:, 1:] != labels[:, :-1], labels[1:] != labels[:-1]
+    for side in (inner[:, 1:], inner[:, :-1]):
+        side[across] = 0
+    for side in (inner[1:], inner[:-1]):
+        side[down] = 0
+    if inner.all():
+        return np.full(labels.shape, np.inf, np.float32)
+    return np.asarray(cv2.distanceTransform(inner, cv2.DIST_L2, cv2.DIST_MASK_PRECISE), np.float32)
+
+
+def trusted(
+    labels: NDArray[np.int32], margin: float, mask: NDArray[np.bool_] | None = None
+) -> NDArray[np.int32]:
+    """Labels, and -1 within ``margin`` pixels of a border and where the mask has no data.
+
+    Examples
+    --------
+    >>> trusted(np.array([[0, 0, 0, 1, 1]], np.int32), margin=0).tolist()
+    [[0, 0, -1, -1, 1]]
+    """
+    far = border_distance(labels) > margin
+    return np.where(far if mask is None else far & mask, labels, np.int32(-1))
+
+
+def compose(
+    images: Sequence[Planes],
+    labels: Sequence[NDArray[np.int32]],
+    n_labels: int,
+    side: float,
+    margin: float,
+    rng: np.random.Generator,
+    largest: int = 400,
+) -> Composite:
+    """Put pieces of the insides of segments together in a random layout with bent borders.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+    labels : sequence of int32 arrays of shape (H, W)
+        Of each image, 0 .. ``n_labels`` - 1, and -1 where no piece may come from. Every label has an inside.
+    n_labels : int
+    side : float
+        Mean side of a piece in pixels.
+    margin : float
+        Pixels; so near to their borders, segments are not trusted.
+    rng : numpy.random.Generator
+    largest : int, default=400
+        Largest side of the composite in pixels: one of a larger image shows as much as is needed.
+
+    Returns
+    -------
+    Composite
+        As high as the highest image and as wide as the widest, but for ``largest``.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> truth = (np.arange(64) >= 32).astype(np.int32)[None, :].repeat(48, axis=0)
+    >>> image = split_planes(10 * truth)
+    >>> made = compose([image], [truth], 2, side=16, margin=2, rng=np.random.default_rng(0))
+    >>> made.labels.shape, np.array_equal(made.planes.bands[0][made.filled], 10 * made.labels[made.filled])
+    ((48, 64), True)
+    """
+    height, width = np.minimum(np.max([one.shape for one in labels], axis=0), largest).tolist()
+    pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
+    usable = [trusted(one, margin, planes.mask) for one, planes in zip(labels, images, strict=True)]
+    sizes = np.array([np.bincount(one.ravel() + 1, minlength=n_labels + 1)[1:] for one in usable], float)
+    shares = sizes / sizes.sum(axis=0)
+    given = rng.permutation(np.resize(rng.permutation(n_labels), n_pieces))
+    truth = given.astype(np.int32)[pieces]
+    filled = np.zeros((height, width), bool)
+    dtypes = [np.result_type(*same) for same in zip(*(planes.bands for planes in images), strict=True)]
+    bands = [np.zeros((height, width), dtype) for dtype in dtypes]
+    for piece, label in enumerate(given):
+        to = np.stack(np.nonzero(pieces == piece))
+        if not to.size:
+            continue
+        source = int(rng.choice(len(images), p=shares[:, label]))
+        at, fits = _place(to, usable[source], int(label), rng)
+        filled[tuple(to)] = fits
+        for band, plane in zip(bands, images[source].bands, strict=True):
+            band[tuple(to)] = plane[tuple(at)]
+    return Composite(Planes(bands, None), truth, filled)
+
+
+def _layout(
+    height: int, width: int, side: float, fewest: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], int]:
+    """Give every pixel the number of its piece, with bent borders, and how many pieces there are."""
+    n_pieces = max(fewest, round(height * width / side**2))
+    seeds = np.ones((height, width), np.uint8)
+    seeds[tuple((rng.random((n_pieces, 2)) * seeds.shape).astype(int).T)] = 0
+    _, nearest = cv2.distanceTransformWithLabels(
+        seeds, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    knots = [max(2, int(n / (_BEND_LENGTH * side))) for n in (height, width)]
+    bends = cv2.resize(
+        rng.standard_normal((*knots, 2)).astype(np.float32), (width, height), interpolation=cv2.INTER_CUBIC
+    )
+    rows, columns = np.mgrid[:height, :width].astype(np.float32) + _BEND * side * bends.transpose(2, 0, 1)
+    bent = cv2.remap(
+        nearest.astype(np.float32), columns, rows, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE
+    )
+    return bent.astype(np.intp) - 1, int(nearest.max())
+
+
+def _place(
+    to: NDArray[np.intp],
+    usable: NDArray[np.integer],
+    label: int,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.intp], Any]:
+    """Where the pixels (2, n) of a piece come from, and which of them get texture of their label."""
+    centre = to.mean(axis=1).astype(int)
+    anchors = np.stack(np.unravel_index(rng.choice(np.flatnonzero(usable == label), _TRIES), usable.shape))
+    shifts = (anchors - centre[:, None])[:, :, None]
+    _, fits = _shifted(to[:, None, :: _STRIDE**2], shifts, usable, label)
+    return _shifted(to, shifts[:, int(fits.sum(axis=1).argmax())], usable, label)
+
+
+def _shifted(
+    pixels: NDArray[np.intp], shifts: NDArray[np.intp], usable: NDArray[np.integer], label: int
+) -> tuple[NDArray[np.intp], Any]:
+    """Shift pixels (2, ...), held within the image, and say which come from usable texture of a label."""
+    moved = pixels + shifts
+    limits = np.array(usable.shape).reshape(2, *[1] * (moved.ndim - 1))
+    held = np.clip(moved, 0, limits - 1)
+    return held, (usable[tuple(held)] == label) & (held == moved).all(axis=0)

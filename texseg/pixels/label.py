@@ -1,0 +1,321 @@
+"""Pixel-accurate borders: small windows, known profiles and a Potts prior.
+
+The clusters are known, so that small windows are enough to tell them apart, and a window that straddles a
+border cannot found a cluster of its own any more. Filters of long wavelength look across borders and have
+little say here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from skimage.measure import label as connected_components
+
+from texseg.counts.grid import CellGrid
+from texseg.fitting.assignment import arg_max_over, soft_max_over
+
+__all__ = ["dissolve_specks", "merge_small", "near_border", "pixel_posteriors", "pixel_scores"]
+
+Floats = NDArray[np.floating]
+
+_SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
+_REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
+_LIKELIHOOD = 0.4  # inverse temperature of the pixel scores
+_SPECK = 4  # a part is a speck only if its label has another that is so many times as large
+_SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
+
+
+def pixel_scores(
+    bins: NDArray[np.uint8],
+    log_profiles: Floats,
+    wavelengths: NDArray[np.float64],
+    weights: Floats,
+    mask: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Log-likelihood of small windows round every pixel in every cluster.
+
+    Parameters
+    ----------
+    bins : uint8 array of shape (C, H, W)
+    log_profiles : float32 array of shape (K, C, n_bins)
+    wavelengths : array of shape (C,)
+        Pixels; 0 for plain values. Windows grow with it, and the vote shrinks.
+    weights : array of shape (C,)
+    mask : bool array of shape (H, W), optional
+
+    Returns
+    -------
+    float32 array of shape (K, H, W)
+        In nats at the temperature of the prior of :func:`pixel_posteriors`.
+    """
+    shape = bins.shape[1:]
+    sides = np.array(_SIDES)[np.searchsorted([4.0, 8.0], wavelengths)]
+    votes = _LIKELIHOOD * weights * scale_votes(wavelengths)
+    tables = np.zeros((*log_profiles.shape[:2], 256), np.float32)
+    tables[..., : log_profiles.shape[2]] = log_profiles * votes[:, None]
+    valid = None if mask is None else mask.astype(np.float32)
+    scores = np.zeros((len(tables), *shape), np.float32)
+    for side in np.unique(sides):
+        channels = np.flatnonzero(sides == side)
+        share = None if valid is None else np.maximum(_mean(valid, side), 1e-6)
+        for k, table in enumerate(tables):
+            field = cv2.LUT(bins[channels[0]], table[channels[0]])
+            for c in channels[1:]:
+                cv2.add(field, cv2.LUT(bins[c], table[c]), dst=field)
+            if valid is None:
+                scores[k] += _mean(field, side)
+            else:
+                scores[k] += _mean(field * valid, side) / share
+    return scores
+
+
+def _mean(field: Floats, side: int) -> NDArray:
+    return cv2.blur(field, (int(side), int(side)), borderType=cv2.BORDER_REFLECT)
+
+
+def scale_votes(wavelengths: NDArray[np.float64]) -> Floats:
+    """How much a channel says about the place of a border: 2, 0.63, 0.2 for the three octaves.
+
+    Proportional to wavelength to the power -5/3, from 2 at the finest; plain values count as finest.
+    """
+    finest = 2 * 2**0.5
+    return (2 * (finest / np.maximum(wavelengths, finest)) ** (5 / 3)).astype(np.float32)
+
+
+def pixel_posteriors(
+    scores: Floats,
+    cell_posteriors: Floats,
+    grid: CellGrid,
+    smoothness: float = 1.0,
+    sigma: float = 8.0,
+    mask: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Mean field of a Potts model over the pixels near borders, begun at the cells' posteriors.
+
+    Pixels that are three cells or more away from any border between cells keep their cell's posterior: a
+    small window tells two textures apart at their border, but not always a texture from its own parts.
+
+    Parameters
+    ----------
+    scores : float32 array of shape (K, H, W)
+    cell_posteriors : float32 array of shape (cells, K)
+    grid : CellGrid
+    smoothness : float, default=1
+        Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood, 0 leaves every pixel to its
+        own window.
+    sigma : float, default=8
+        Standard deviation of the Gaussian neighbourhood in pixels.
+    mask : bool array of shape (H, W), optional
+
+    Returns
+    -------
+    float32 array of shape (K, H, W)
+        Sums to one over K.
+    """
+    K = len(scores)
+    if smoothness <= 0:
+        return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
+    posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
+    band = np.flatnonzero(grid.to_pixels(near_border(cell_posteriors, grid)))
+    _settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
+    return posteriors
+
+
+def _settle(
+    posteriors: Floats,
+    local: Floats,
+    band: NDArray[np.intp],
+    smoothness: float,
+    sigma: float,
+    mask: NDArray[np.bool_] | None,
+) -> None:
+    """Bring the pixels of a band to the mean field of a Potts model, in place; all others stay as they are.
+
+    ``local`` (K, n) holds the log-likelihoods of the band's n pixels.
+    """
+    K, H, W = posteriors.shape
+    flat = posteriors.reshape(K, -1)
+    small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
+    for strength, n_sweeps in _SWEEPS if len(band) else ():
+        for _ in range(n_sweeps):
+            logits = local.copy()
+            for k in range(K):
+                plane = posteriors[k] if mask is None else posteriors[k] * mask
+                field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+                field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
+                field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
+                logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
+            flat[:, band] = soft_max_over(logits)
+
+
+def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
+    """Cells at most two cells away from one that touches a cell of another label, shape (cells,)."""
+    labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
+    square = np.ones((3, 3), np.uint8)
+    border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
+    return cv2.dilate(border, square, iterations=2).astype(bool).ravel()
+
+
+def dissolve_specks(
+    posteriors: Floats, scores: Floats, area: float, mask: NDArray[np.bool_] | None = None
+) -> None:
+    """Give parts too small to be told by their texture to the neighbour that explains them best, in place.
+
+    A knot in a cloth looks like another texture for the length of a knot. A small part goes only if its
+    label has a much larger one elsewhere: a texture that comes in small parts alone keeps them.
+
+    Parameters
+    ----------
+    posteriors : float32 array of shape (K, H, W)
+        Of a pixel that changes sides, the old label's and the new label's are exchanged.
+    scores : float32 array of shape (K, H, W)
+    area : float
+        Pixels; smaller parts are specks.
+    mask : bool array of shape (H, W), optional
+
+    Examples
+    --------
+    >>> posteriors = np.zeros((2, 20, 20), np.float32)
+    >>> posteriors[0, :, :12] = posteriors[1, :, 12:] = 1
+    >>> posteriors[:, 4:6, 4:6] = [[[0]], [[1]]]
+    >>> dissolve_specks(posteriors, posteriors.copy(), area=9)
+    >>> posteriors[0, 4:6, 4:6].tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    labels = arg_max_over(posteriors)
+    if mask is not None:
+        labels[~mask] = -1
+    parts = _connected(labels)
+    del labels
+    largest = np.zeros(len(posteriors), np.intp)
+    np.maximum.at(largest, parts.labels[1:], parts.sizes[1:])
+    merged = _merged_labels(parts, scores, np.minimum(area, largest / _SPECK))
+    moved = np.flatnonzero((merged != parts.labels)[parts.places])
+    part = parts.places.ravel()[moved]
+    old, new = parts.labels[part], merged[part]
+    flat = posteriors.reshape(len(posteriors), -1)
+    flat[old, moved], flat[new, moved] = flat[new, moved], flat[old, moved]
+
+
+def merge_small(
+    labels: NDArray[np.int32], scores: Floats, min_size: float | NDArray[np.floating]
+) -> NDArray[np.int32]:
+    """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
+
+    The smallest part goes first (of equals, that with the first pixel), and joins all neighbours of its new
+    label, until no part that has a neighbour is small.
+
+    Parameters
+    ----------
+    labels : int32 array of shape (H, W)
+        -1 where there is no data; such pixels are neither merged nor merged into.
+    scores : float32 array of shape (K, H, W)
+    min_size : number, or array of shape (K,)
+        Pixels, of all labels or of each. Parts without any neighbour keep their label.
+
+    Returns
+    -------
+    int32 array of shape (H, W)
+    """
+    limits = np.broadcast_to(min_size, len(scores))
+    if limits.max() <= 1:
+        return labels.copy()
+    parts = _connected(labels)
+    return _merged_labels(parts, scores, limits)[parts.places]
+
+
+class _Parts(NamedTuple):
+    """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
+
+    places: NDArray[np.intp]
+    """(H, W), part of every pixel; 0 where there is no data."""
+    sizes: NDArray[np.intp]
+    """(parts + 1,), pixels."""
+    labels: NDArray[np.int32]
+    """(parts + 1,); -1 for part 0."""
+
+
+def _connected(labels: NDArray[np.int32]) -> _Parts:
+    """Find the parts of labels (H, W), -1 without data; pixels are connected along their edges."""
+    places, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
+    own = np.full(n_parts + 1, -1, np.int32)
+    own[places] = labels
+    return _Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
+
+
+def _merged_labels(parts: _Parts, scores: Floats, limits: NDArray[np.floating]) -> NDArray[np.int32]:
+    """Label of every part (parts + 1,) when the small ones have been merged; limits (K,) in pixels."""
+    small = parts.sizes < limits[parts.labels]
+    small[0] = False
+    if not small.any():
+        return parts.labels
+    pixels = np.flatnonzero(small[parts.places])  # only of small parts anybody asks what explains them
+    part = parts.places.ravel()[pixels]
+    sums: Floats = np.stack(
+        [np.bincount(part, plane.ravel()[pixels], len(small)).astype(np.float64) for plane in scores], axis=1
+    )
+    own, sizes = parts.labels.copy(), parts.sizes.copy()
+    _merge_parts(own, sizes, sums, _neighbours(parts.places, small), limits)
+    return own
+
+
+def _neighbours(places: NDArray[np.intp], small: NDArray[np.bool_]) -> list[set[int]]:
+    """Neighbours of small parts, and small neighbours of the others; the background, 0, is nobody's."""
+    keys = []
+    for one, other in ((places[:, :-1], places[:, 1:]), (places[:-1], places[1:])):
+        touch = one != other
+        p, q = one[touch], other[touch]
+        told = (small[p] | small[q]) & (p > 0) & (q > 0)
+        keys.append(p[told] * len(small) + q[told])
+    near: list[set[int]] = [set() for _ in small]
+    for key in np.unique(np.concatenate(keys)).tolist():
+        p, q = divmod(key, len(small))
+        near[p].add(q)
+        near[q].add(p)
+    return near
+
+
+def _merge_parts(
+    own: NDArray[np.int32],
+    sizes: NDArray[np.intp],
+    sums: Floats,
+    near: list[set[int]],
+    limits: NDArray[np.floating],
+) -> None:
+    """Relabel small parts in place; parts of one label that touch become one, under the largest's name."""
+    into = np.arange(len(own))
+    first = into.copy()
+    queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]
+    heapq.heapify(queue)
+    while queue:
+        size, _, p = heapq.heappop(queue)
+        if into[p] != p or sizes[p] != size or not near[p]:
+            continue
+        choices = sorted({int(own[q]) for q in near[p]})
+        own[p] = max(choices, key=lambda k: sums[p, k])
+        group = [p, *(q for q in near[p] if own[q] == own[p])]
+        keep = max(group, key=lambda q: sizes[q])
+        for q in group:
+            if q == keep:
+                continue
+            into[q] = keep
+            sizes[keep] += sizes[q]
+            sums[keep] += sums[q]
+            first[keep] = min(first[keep], first[q])
+            for r in near[q]:
+                near[r].discard(q)
+                if r != keep:
+                    near[r].add(keep)
+                    near[keep].add(r)
+            near[q] = set()
+        if sizes[keep] < limits[own[keep]]:
+            heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
+    for p in range(len(own)):  # a part may have been merged into one that was merged itself
+        end = p
+        while into[end] != end:
+            end = into[end]
+        own[p] = own[end]
