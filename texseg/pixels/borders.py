@@ -3,8 +3,9 @@
 How much each channel and each size of window says about the place of a border depends on the textures.
 Composites of an image's own segments (:mod:`texseg.pixels.composites`) have borders that are known to the
 pixel, so that it can be learned: log-densities of the textures in several descriptions of a pixel's
-neighbourhood, each averaged over windows of several sizes, are weighted by a linear discriminant ([1]_), whose shared covariance
-takes care of what channels have in common. Its temperature is found on a composite it has not seen.
+neighbourhood, each averaged over windows of several sizes, are weighted by a linear discriminant ([1]_),
+whose shared covariance takes care of what channels have in common. Its temperature is found on a composite
+it has not seen.
 
 References
 ----------
