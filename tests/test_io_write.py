@@ -275,7 +275,7 @@ class TestTables:
         assert [row[:4] for row in rows] == [(1, "quartz", 4, 0.5), (2, "", 4, 0.5)]
         assert rows[1][4:8] == (0, 1, 3, 4)
         assert [row.mean_confidence for row in rows] == [1.0, 0.5]
-        regions = region_table(labels, connected_regions(labels))
+        regions = region_table(labels)
         assert [(r.region, r.label, r.pixels) for r in regions] == [
             (1, 1, 3),
             (2, 2, 1),
@@ -291,7 +291,7 @@ class TestTables:
     @given(labels=label_images(4))
     def test_regions_add_up_to_segments(self, labels):
         segments = segment_table(labels)
-        regions = region_table(labels, connected_regions(labels))
+        regions = region_table(labels)
         for row in segments:
             parts = [r for r in regions if r.label == row.label]
             assert row.pixels == sum(r.pixels for r in parts) == np.sum(labels == row.label)

@@ -5,8 +5,12 @@ from . import report as report
 from . import synth as synth
 from .io.read import read_image as read_image
 from .io.read import read_labels as read_labels
+from .io.write import polygons as polygons
 from .io.write import write_labels as write_labels
+from .io.write import write_polygons as write_polygons
 from .metrics import match_labels as match_labels
 from .progress import ProgressBar as ProgressBar
+from .regions import region_table as region_table
+from .regions import segment_table as segment_table
 from .segmenter import TextureSegmenter as TextureSegmenter
 from .segmenter import segment as segment

@@ -69,14 +69,32 @@ def segment_table(
 
 def region_table(
     labels: NDArray[np.integer],
-    regions: NDArray[np.integer],
     confidence: NDArray[np.floating] | None = None,
     names: Sequence[str] = (),
+    *,
+    regions: NDArray[np.integer] | None = None,
 ) -> list[RegionRow]:
-    """Describe every connected region; the parameters are those of `segment_table`.
+    """Describe every connected region.
 
-    `regions` are the region numbers, int (H, W), that `connected_regions` gives.
+    Parameters
+    ----------
+    labels, confidence, names
+        Those of :func:`segment_table`.
+    regions : ndarray of int, shape (H, W), optional
+        Numbers of the regions; by default those of :func:`connected_regions`.
+
+    Returns
+    -------
+    list of RegionRow
+        Ascending by the number of the region; label 0 has none.
+
+    Examples
+    --------
+    >>> [(row.region, row.label, row.pixels) for row in region_table(np.array([[2, 0, 2], [1, 1, 2]]))]
+    [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
     """
+    if regions is None:
+        regions = connected_regions(labels)
     label_of = np.zeros(int(regions.max(initial=0)) + 1, dtype=np.int64)
     label_of[regions.ravel()] = labels.ravel()
     return [

@@ -19,7 +19,6 @@ from texseg.io.write import write_confidence, write_labels, write_overlay, write
 from texseg.regions import (
     RegionRow,
     SegmentRow,
-    connected_regions,
     csv_text,
     region_table,
     segment_table,
@@ -177,7 +176,7 @@ def _write_reports(
 
 
 def _regions(page: Labelled, names: Sequence[str]) -> list[RegionRow]:
-    return region_table(page.labels, connected_regions(page.labels), page.confidence, names)
+    return region_table(page.labels, page.confidence, names)
 
 
 def _stacked(pages: Sequence[Any]) -> NDArray:

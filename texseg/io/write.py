@@ -157,15 +157,41 @@ def write_polygons(
     confidence: NDArray[np.floating] | None = None,
     geo: Georeference | None = None,
 ) -> None:
-    """Write the connected regions as GeoJSON polygons, exact along the edges of pixels.
+    """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target; the file appears whole or not at all.
+    labels, names, confidence, geo
+        Those of :func:`polygons`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "regions.geojson"
+    >>> write_polygons(path, np.array([[1, 2], [2, 2]]), names=["sand", "rock"])
+    >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
+    ['sand', 'rock']
+    """
+    collection = polygons(labels, names=names, confidence=confidence, geo=geo)
+    atomic_write(Path(path), json.dumps(collection, ensure_ascii=False).encode())
+
+
+def polygons(
+    labels: NDArray[np.integer],
+    *,
+    names: Sequence[str] = (),
+    confidence: NDArray[np.floating] | None = None,
+    geo: Georeference | None = None,
+) -> dict[str, Any]:
+    """Outline the connected regions as GeoJSON polygons, exact along the edges of pixels.
 
     Coordinates are map coordinates where the image has them (with the EPSG code, where it is known), else
     pixels from the upper left corner, x to the right and y down, as QuPath expects.
 
     Parameters
     ----------
-    path : str or path-like
-        Target.
     labels : ndarray of int, shape (H, W)
         Labels, 0 for no data.
     names : sequence of str, optional
@@ -173,11 +199,28 @@ def write_polygons(
     confidence : ndarray of float, shape (H, W), optional
         Confidence of each pixel's label; its mean goes with each polygon.
     geo : Georeference, optional
-        Where the pixels lie on the earth.
+        Where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
+
+    Returns
+    -------
+    dict
+        A GeoJSON FeatureCollection, one feature a region: ``geometry`` with the outer ring first and its
+        holes after it, ``properties`` with label, name, pixels, mean_confidence and colour.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The array is no label image.
+
+    Examples
+    --------
+    >>> found = polygons(np.array([[0, 1], [2, 2]]))
+    >>> [(f["properties"]["label"], f["geometry"]["coordinates"]) for f in found["features"]]
+    [(1, [[[1, 0], [2, 0], [2, 1], [1, 1], [1, 0]]]), (2, [[[0, 1], [2, 1], [2, 2], [0, 2], [0, 1]]])]
     """
     labels = _checked_labels(labels)
     regions = connected_regions(labels)
-    rows = region_table(labels, regions, confidence, names)
+    rows = region_table(labels, confidence, names, regions=regions)
     colours = palette(int(labels.max(initial=0))).tolist()
     features = []
     for row, (_, rings) in zip(rows, region_outlines(regions), strict=True):
@@ -196,7 +239,7 @@ def write_polygons(
     collection: dict[str, Any] = {"type": "FeatureCollection", "features": features}
     if geo is not None and geo.epsg is not None:
         collection["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
-    atomic_write(Path(path), json.dumps(collection, ensure_ascii=False).encode())
+    return collection
 
 
 def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:

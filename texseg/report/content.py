@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from texseg.io.palette import palette
 from texseg.metrics import match_labels
-from texseg.regions import connected_regions, region_table, segment_table
+from texseg.regions import region_table, segment_table
 from texseg.report.pictures import labels_uri, reduced_labels
 
 __all__ = ["level_content", "palette_of", "steady_levels"]
@@ -62,7 +62,7 @@ def level_content(
     """
     down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
     regions: dict[int, list[Any]] = {}
-    for region in region_table(labels, connected_regions(labels)):
+    for region in region_table(labels):
         regions.setdefault(region.label, []).append(region)
     segments = []
     rows = segment_table(labels, confidence, names)
