@@ -41,6 +41,10 @@ def widget(viewer):
 
 def press_and_wait(application, widget):
     widget.button.click()
+    wait(application, widget)
+
+
+def wait(application, widget):
     end = time.monotonic() + 60
     while not widget.button.isEnabled() and time.monotonic() < end:
         application.processEvents()
@@ -103,12 +107,208 @@ def test_colour_images_are_taken_as_such(application, viewer, widget):
     assert widget.model.channel_axis == -1
 
 
-def test_what_cannot_be_done_is_said(application, viewer, widget):
-    from napari.utils.notifications import notification_manager
+def world(layer, point):
+    return np.asarray(layer.data_to_world(point))
 
-    widget.button.click()
-    assert "there is no image layer" in notification_manager.records[-1].message
-    viewer.add_image(np.zeros((2, 8, 8)), name="stack")
+
+def segmented(application, viewer, widget, image=IMAGE, **options):
+    """Labels layer of an image in two segments."""
+    layer = viewer.add_image(image, name="scene", **options)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    assert "image must have 2 axes" in notification_manager.records[-1].message
+    return layer, viewer.layers["scene textures"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"rotate": 30, "scale": (2, 3), "translate": (5, 7), "shear": [0.4]},
+        {"affine": [[0.5, 0.3, 10], [-0.2, 1.5, -4], [0, 0, 1]], "rotate": 10},
+    ],
+    ids=["rotated and sheared", "affine"],
+)
+def test_labels_lie_on_the_image_wherever_it_is(application, viewer, widget, place):
+    image, labels = segmented(application, viewer, widget, **place)
+    for corner in [(0, 0), (95, 0), (0, 127), (40, 90)]:
+        np.testing.assert_allclose(world(labels, corner), world(image, corner))
+
+
+def test_the_opacity_of_colours_is_a_mask_and_no_colour(application, viewer, widget):
+    grey = (127 * (IMAGE + 1)).astype(np.uint8)
+    opacity = np.where(ROWS < 80, 255, 0).astype(np.uint8)
+    pixels = np.stack([grey, grey, 255 - grey, opacity], axis=-1)
+    _, labels = segmented(application, viewer, widget, pixels, rgb=True)
+    assert (labels.data[80:] == 0).all() and set(np.unique(labels.data[:80])) == {1, 2}
+    assert widget.model.textures_.features.n_bands == 3
+
+
+def test_a_layer_can_be_the_mask(application, viewer, widget):
+    mask = np.zeros(IMAGE.shape, int)
+    mask[10:, :100] = 3
+    viewer.add_labels(mask, name="tissue")
+    viewer.add_image(IMAGE, name="scene")
+    widget.mask.setCurrentText("tissue")
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    found = viewer.layers["scene textures"].data
+    assert ((found == 0) == (mask == 0)).all()
+    viewer.layers.remove("tissue")
+    assert widget.mask.currentText() == "none"
+
+
+def test_all_planes_of_a_stack_get_the_same_textures(application, viewer, widget):
+    stack = np.stack([IMAGE, IMAGE[:, ::-1], IMAGE])
+    viewer.add_image(stack, name="scene", rotate=(0, 20, 0), scale=(4, 1, 1))
+    widget.planes.setCurrentIndex(1)
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    layer = viewer.layers["scene textures"]
+    assert layer.data.shape == stack.shape
+    first, mirrored = layer.data[0], layer.data[1]
+    assert first[50, 10] != first[50, 120]
+    assert mirrored[50, 120] == first[50, 10] and mirrored[50, 10] == first[50, 120]
+    np.testing.assert_allclose(world(layer, (2, 9, 9)), world(viewer.layers["scene"], (2, 9, 9)))
+    widget.slider.setValue(0)
+    assert np.unique(layer.data).tolist() == [1]
+
+
+def test_planes_that_were_not_fitted_are_labelled_by_the_same_model(application, viewer, widget, monkeypatch):
+    monkeypatch.setattr("texseg.napari.work.MOST_FITTED", 2)
+    viewer.add_image(np.stack([IMAGE, IMAGE[:, ::-1], IMAGE]), name="scene")
+    widget.planes.setCurrentIndex(1)
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    data = viewer.layers["scene textures"].data
+    assert data[1, 50, 10] == data[0, 50, 120] != data[1, 50, 120]
+    assert not widget.slider.isEnabled()  # the hierarchy knows the fitted planes alone
+
+
+def test_the_plane_that_is_shown_is_the_one_that_is_segmented(application, viewer, widget):
+    viewer.add_image(np.stack([IMAGE, np.random.default_rng(0).normal(size=IMAGE.shape)]), name="scene")
+    viewer.dims.set_current_step(0, 0)
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    data = viewer.layers["scene textures"].data
+    assert set(np.unique(data[0])) == {1, 2} and (data[1] == 0).all()
+
+
+def test_of_several_resolutions_the_finest_is_taken(application, viewer, widget):
+    viewer.add_image([IMAGE, IMAGE[::2, ::2]], multiscale=True, name="scene")
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    assert viewer.layers["scene textures"].data.shape == IMAGE.shape
+
+
+def test_it_tells_how_far_it_is_and_the_window_stays_alive(application, viewer, widget):
+    told = []
+    widget._told.connect(lambda text, share: told.append((text, share)))
+    segmented(application, viewer, widget)
+    assert {"filters", "borders", "coarse and fine"} <= {text for text, _ in told}
+    shares = [share for _, share in told]
+    assert shares == sorted(shares) and shares[-1] == 1
+
+
+def test_cancel_ends_the_fit_and_leaves_everything_as_it_was(application, viewer, widget):
+    viewer.add_image(IMAGE, name="scene")
+    widget.button.click()
+    assert widget.cancel.isEnabled() and not widget.button.isEnabled()
+    widget.cancel.click()
+    wait(application, widget)
+    assert [layer.name for layer in viewer.layers] == ["scene"]
+    assert widget.model is None and not widget.cancel.isEnabled()
+
+
+def test_an_image_that_is_removed_meanwhile_gets_no_labels(application, viewer, widget):
+    viewer.add_image(IMAGE, name="scene")
+    widget.button.click()
+    viewer.layers.remove("scene")
+    wait(application, widget)
+    assert not list(viewer.layers)
+
+
+def test_segmenting_again_changes_the_same_layer(application, viewer, widget):
+    image, labels = segmented(application, viewer, widget)
+    widget.number.setValue(1)
+    press_and_wait(application, widget)
+    assert list(viewer.layers) == [image, labels]
+    assert np.unique(labels.data).tolist() == [1]
+
+
+def test_what_was_painted_is_kept(application, viewer, widget):
+    image, labels = segmented(application, viewer, widget)
+    before = widget.model.labels_.copy()
+    labels.data_setitem((np.array([3]), np.array([4])), np.array([9]))
+    np.testing.assert_array_equal(widget.model.labels_, before)
+    widget.slider.setValue(0)
+    assert labels in viewer.layers and labels.data[3, 4] == 9
+    assert len(viewer.layers) == 3
+    assert np.unique(viewer.layers[-1].data).tolist() == [1]
+
+
+def test_a_layer_of_labels_that_is_removed_is_forgotten(application, viewer, widget):
+    image, labels = segmented(application, viewer, widget)
+    assert widget.slider.isEnabled()
+    viewer.layers.remove(labels)
+    assert not widget.slider.isEnabled() and widget.shown.text() == ""
+    press_and_wait(application, widget)
+    assert [layer.name for layer in viewer.layers] == ["scene", "scene textures"]
+
+
+def test_each_image_has_a_result_of_its_own(application, viewer, widget):
+    _, first = segmented(application, viewer, widget)
+    viewer.add_image(IMAGE.T.copy(), name="other")
+    widget.image.setCurrentText("other")
+    assert not widget.slider.isEnabled()
+    widget.image.setCurrentText("scene")
+    assert widget.slider.isEnabled() and widget.shown.text() == "2 segments"
+    viewer.layers["other"].name = "renamed"
+    assert [widget.image.itemText(k) for k in range(2)] == ["scene", "renamed"]
+
+
+def test_parameters_reach_the_model(application, viewer, widget):
+    viewer.add_image(IMAGE, name="scene")
+    widget.number.setValue(2)
+    widget.at_most.setValue(5)
+    widget.smoothness.setValue(0.5)
+    widget.min_size.setValue(300)
+    widget.preset.setCurrentText("plain")
+    press_and_wait(application, widget)
+    given = widget.model.get_params()
+    assert (given["k_max"], given["smoothness"], given["min_size"], given["preset"]) == (5, 0.5, 300, "plain")
+    assert not widget.slider.isEnabled()  # the plain path has no hierarchy
+
+
+def test_a_model_is_saved_loaded_and_applied(application, viewer, widget, tmp_path):
+    assert not widget.save.isEnabled() and not widget.apply.isEnabled()
+    _, labels = segmented(application, viewer, widget)
+    widget.save_model(tmp_path / "two.texseg")
+    other = SegmentWidget(viewer)
+    other.load_model(tmp_path / "two.texseg")
+    assert other.shown.text() == "two.texseg: 2 segments"
+    viewer.add_image(IMAGE[:, ::-1].copy(), name="mirrored")
+    other.image.setCurrentText("mirrored")
+    other.apply.click()
+    wait(application, other)
+    found = viewer.layers["mirrored textures"].data
+    assert (found == labels.data[:, ::-1]).mean() > 0.95
+
+
+def test_what_cannot_be_done_is_said(application, viewer, widget, tmp_path):
+    from napari.utils.notifications import notification_manager
+
+    def said():
+        return notification_manager.records[-1].message
+
+    widget.button.click()
+    assert "there is no image layer" in said()
+    viewer.add_labels(np.ones((3, 3), int), name="small")
+    viewer.add_image(IMAGE, name="scene")
+    widget.mask.setCurrentText("small")
+    widget.button.click()
+    assert "the mask 'small' has shape (3, 3), the image 'scene' (96, 128)" in said()
+    viewer.layers["small"].data = np.zeros(IMAGE.shape, int)
+    press_and_wait(application, widget)
+    assert "no pixel is left under the mask" in said()
+    (tmp_path / "a.texseg").write_bytes(b"none")
+    widget.load_model(tmp_path / "a.texseg")
+    assert "not a texseg model file" in said()

@@ -1,8 +1,10 @@
-"""The dock widget: segment an image layer, and move between fewer and more segments."""
+"""The dock widget: segment image layers in the background, and move between fewer and more segments."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from napari.layers import Image, Labels
@@ -10,12 +12,15 @@ from napari.qt.threading import create_worker
 from napari.utils import DirectLabelColormap
 from napari.utils.notifications import show_error
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt
+from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
+    QFileDialog,
     QFormLayout,
+    QHBoxLayout,
     QLabel,
+    QProgressBar,
     QPushButton,
     QSlider,
     QSpinBox,
@@ -23,114 +28,324 @@ from qtpy.QtWidgets import (
 )
 
 from texseg.io.palette import palette
+from texseg.napari.source import Source, placement
+from texseg.napari.work import Found, Job, Stopped
 from texseg.segmenter import TextureSegmenter
+from texseg.settings import PRESETS
 
 __all__ = ["SegmentWidget"]
 
 _MOST_SEGMENTS = 255
+_MODEL_FILES = "texseg models (*.texseg);;all files (*)"
+
+
+class _Result(NamedTuple):
+    """What was found in an image layer, and how it is shown."""
+
+    found: Found
+    number: int
+    """Segments that are shown."""
+    layer: Labels
+    shown: NDArray[np.int32]
+    """What was put into the layer; where the layer differs, the user has painted."""
 
 
 class SegmentWidget(QWidget):
     """Choose an image and a number of segments; the labels become a layer of the viewer.
 
-    Where the model has a hierarchy, a slider changes the number of segments without a new fit.
+    A fit runs beside the window, says how far it is, and can be cancelled. The labels lie on the image
+    however that is scaled, moved, turned or sheared. Of a stack one plane or, by one model, all of them are
+    segmented. Where the model has a hierarchy, a slider changes the number of segments without a new fit.
+    Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
+    added.
 
     Parameters
     ----------
     napari_viewer : napari.viewer.Viewer
     """
 
+    _told = Signal(str, float)  # from the thread of a job to the window
+
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
         self._viewer = napari_viewer
-        self._layer: Labels | None = None
+        self._results: dict[Image, _Result] = {}
+        self._job: tuple[Job, Image] | None = None
         self.model: TextureSegmenter | None = None
+        self._build()
+        self._told.connect(self._show_progress)
+        self.image.currentIndexChanged.connect(self._choose_image)
+        self.button.clicked.connect(self.segment)
+        self.cancel.clicked.connect(self.stop)
+        self.slider.valueChanged.connect(self._show_level)
+        self.apply.clicked.connect(self.apply_model)
+        self.load.clicked.connect(self._ask_and_load)
+        self.save.clicked.connect(self._ask_and_save)
+        layers = napari_viewer.layers
+        layers.events.inserted.connect(self._follow_layers)
+        layers.events.removed.connect(self._follow_layers)
+        for layer in layers:
+            layer.events.name.connect(self._follow_layers)
+        self._follow_layers()
+
+    # ---- what it looks like ------------------------------------------------------------------------------
+
+    def _build(self) -> None:
         self.image = QComboBox()
+        self.planes = QComboBox()
+        self.planes.addItems(["this plane", "all planes, one model"])
+        self.mask = QComboBox()
         self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
+        self.at_most = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=14)
+        self.preset = QComboBox()
+        self.preset.addItems(list(PRESETS))
         self.smoothness = QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
-        self.button = QPushButton("Segment")
+        self.min_size = QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
+        self.button, self.cancel = QPushButton("Segment"), QPushButton("Cancel")
+        self.progress = QProgressBar()
+        self.progress.setRange(0, 100)
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.shown = QLabel("")
-        form = QFormLayout(self)
-        form.addRow("image", self.image)
-        form.addRow("segments", self.number)
-        form.addRow("smoothness", self.smoothness)
-        form.addRow(self.button)
+        self.apply, self.load, self.save = QPushButton("Apply"), QPushButton("Load"), QPushButton("Save")
+        self._form = form = QFormLayout(self)
+        rows: list[tuple[str, QWidget, str]] = [
+            ("image", self.image, "The image layer that is segmented"),
+            ("stack", self.planes, "Segment the plane that is shown, or all of them with the same textures"),
+            ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
+            ("segments", self.number, "Number of textures; 0 chooses it"),
+            ("at most", self.at_most, "Largest number that is considered, and of the slider"),
+            ("preset", self.preset, "plain is the method of the paper, without additions"),
+            ("smoothness", self.smoothness, "Strength with which neighbours belong together"),
+            ("min size", self.min_size, "Smaller parts go to the neighbour that explains them best"),
+        ]
+        for name, widget, help_text in rows:
+            widget.setToolTip(help_text)
+            form.addRow(name, widget)
+        form.addRow(_side_by_side(self.button, self.cancel))
+        form.addRow(self.progress)
         form.addRow("fewer, more", self.slider)
         form.addRow(self.shown)
-        self.slider.setEnabled(False)
-        self.button.clicked.connect(self.segment)
-        self.slider.valueChanged.connect(self._show)
-        for event in (napari_viewer.layers.events.inserted, napari_viewer.layers.events.removed):
-            event.connect(self._list_images)
-        self._list_images()
+        form.addRow("model", _side_by_side(self.apply, self.load, self.save))
+        self.apply.setToolTip("Find the textures of the last or the loaded model in the image")
+        self.load.setToolTip("Read a model file, from here or from the command line")
+        self.save.setToolTip("Write the textures that were found to a model file")
+
+    def _show_state(self) -> None:
+        """Enable what can be done now."""
+        working = self._job is not None
+        self.button.setEnabled(not working)
+        self.cancel.setEnabled(working)
+        self.progress.setVisible(working)
+        self.apply.setEnabled(not working and self.model is not None)
+        self.load.setEnabled(not working)
+        self.save.setEnabled(not working and self.model is not None)
+        layer = self._image_layer()
+        is_stack = layer is not None and layer.ndim > 2
+        self.planes.setVisible(is_stack)
+        self._form.labelForField(self.planes).setVisible(is_stack)
+
+    def _show_progress(self, text: str, share: float) -> None:
+        self.progress.setValue(round(100 * share))
+        self.shown.setText(f"{text} ...")
+
+    # ---- layers ------------------------------------------------------------------------------------------
+
+    def _follow_layers(self, event: Any = None) -> None:
+        """Offer the layers that there are, forget results that are gone, and end work on an image that is."""
+        if event is not None and event.type == "inserted":
+            event.value.events.name.connect(self._follow_layers)
+        present = list(self._viewer.layers)
+        gone = [image for image, r in self._results.items() if image not in present or r.layer not in present]
+        for image in gone:
+            del self._results[image]
+        if self._job is not None and self._job[1] not in present:
+            self.stop()
+        results = [result.layer for result in self._results.values()]
+        images = [layer for layer in present if isinstance(layer, Image)]
+        masks = [layer for layer in present if isinstance(layer, (Labels, Image)) and layer not in results]
+        _offer(self.image, images)
+        _offer(self.mask, [None, *masks])
+        self._choose_image()
+
+    def _image_layer(self) -> Image | None:
+        return self.image.currentData()
+
+    def _choose_image(self) -> None:
+        """Let the slider show the result of the image that is chosen."""
+        result = self._results.get(self._image_layer())
+        levels = () if result is None else result.found.levels
+        self.slider.blockSignals(True)
+        self.slider.setRange(0, max(0, len(levels) - 1))
+        if result is not None:
+            self.slider.setValue(levels.index(result.number))
+        self.slider.setEnabled(len(levels) > 1)
+        self.slider.blockSignals(False)
+        if self._job is None:
+            self.shown.setText("" if result is None else _count(result.number))
+        self._show_state()
+
+    # ---- work --------------------------------------------------------------------------------------------
 
     def segment(self) -> None:
-        """Fit in the background, and add the labels when they are there."""
-        name = self.image.currentText()
-        if not name:
-            show_error("texseg: open an image first, there is no image layer")
-            return
-        layer = self._viewer.layers[name]
+        """Fit in the background, and show the labels when they are there."""
         model = TextureSegmenter(
             self.number.value() or None,
-            channel_axis=-1 if layer.rgb else None,
+            preset=self.preset.currentText(),
             smoothness=self.smoothness.value(),
+            min_size=self.min_size.value(),
+            k_max=self.at_most.value(),
         )
-        pixels = np.asarray(layer.data[0] if layer.multiscale else layer.data)
-        self.button.setEnabled(False)
-        self.shown.setText("segmenting ...")
-        worker = create_worker(model.fit, pixels, _start_thread=False, _ignore_errors=True)
-        worker.returned.connect(lambda fitted: self._finish(fitted, layer))
+        self._work(lambda job: job.fit(model))
+
+    def apply_model(self) -> None:
+        """Find the textures of the model again, in the image that is chosen."""
+        model = self.model
+        if model is not None:
+            self._work(lambda job: job.apply(model))
+
+    def stop(self) -> None:
+        """End what is being done, at its next step; nothing changes."""
+        if self._job is not None:
+            self._job[0].stop()
+            self.shown.setText("stopping ...")
+
+    def _work(self, task: Any) -> None:
+        """Start a task of a new job on the chosen image."""
+        layer = self._image_layer()
+        if layer is None:
+            show_error("texseg: open an image first, there is no image layer")
+            return
+        try:
+            source = Source(layer, self.mask.currentData())
+        except ValueError as error:
+            show_error(f"texseg: {error}")
+            return
+        job = Job(source, self._indices(layer, source), self._told.emit)
+        self._job = job, layer
+        self.destroyed.connect(job.stop)
+        self._show_progress("reading", 0)
+        self._show_state()
+        worker = create_worker(_steps, task(job), _start_thread=False, _ignore_errors=True)
+        worker.yielded.connect(lambda found: self._show(found, layer))
         worker.errored.connect(self._fail)
+        worker.finished.connect(self._finish)
         worker.start()
 
-    def _list_images(self, event: Any = None) -> None:
-        """Offer the image layers that there are."""
-        chosen = self.image.currentText()
-        self.image.clear()
-        self.image.addItems([layer.name for layer in self._viewer.layers if isinstance(layer, Image)])
-        self.image.setCurrentText(chosen)
+    def _indices(self, layer: Image, source: Source) -> list[tuple[int, ...]]:
+        """Places of the planes that are to be labelled."""
+        if layer.ndim == 2 or self.planes.currentIndex() == 1:
+            return source.indices
+        here = np.rint(layer.world_to_data(self._viewer.dims.point[-layer.ndim :])[:-2]).astype(int)
+        last = np.array(source.shape[:-2]) - 1
+        return [tuple(np.clip(here, 0, last).tolist())]
 
     def _fail(self, error: Exception) -> None:
-        self.button.setEnabled(True)
-        self.shown.setText("")
-        show_error(f"texseg: {error}")
+        if not isinstance(error, Stopped):
+            show_error(f"texseg: {error}")
 
-    def _finish(self, model: TextureSegmenter, layer: Image) -> None:
-        self.model = model
-        self.button.setEnabled(True)
-        self._layer = self._viewer.add_labels(
-            model.labels_,
-            name=f"{layer.name} textures",
-            scale=layer.scale[-2:],
-            translate=layer.translate[-2:],
-            colormap=_colours(_MOST_SEGMENTS),
-        )
-        numbers = self._numbers()
-        self.slider.blockSignals(True)
-        self.slider.setRange(0, len(numbers) - 1)
-        self.slider.setValue(numbers.index(model.n_segments_))
-        self.slider.setEnabled(len(numbers) > 1)
-        self.slider.blockSignals(False)
-        self._show(self.slider.value())
+    def _finish(self) -> None:
+        self._job = None
+        self._choose_image()
 
-    def _numbers(self) -> list[int]:
-        """Numbers of segments that the slider moves over."""
-        assert self.model is not None
-        hierarchy = getattr(self.model, "hierarchy_", None)
-        numbers = [] if hierarchy is None else [int(k) for k in hierarchy.n_segments]
-        return sorted({*numbers, self.model.n_segments_})
+    # ---- results -----------------------------------------------------------------------------------------
 
-    def _show(self, index: int) -> None:
-        """Show the segmentation at a place of the slider."""
-        if self.model is None or self._layer is None:
+    def _show(self, found: Found, image: Image) -> None:
+        """Show new labels of an image, in the layer of the earlier ones if there is one."""
+        if image not in self._viewer.layers:
             return
-        number = self._numbers()[index]
-        self.shown.setText(f"{number} segment" + ("" if number == 1 else "s"))
-        own = number == self.model.n_segments_
-        self._layer.data = self.model.labels_ if own else self.model.hierarchy_.labels(number)
+        self.model = found.model
+        self._put(found, found.model.n_segments_, image)
+        self._choose_image()
+
+    def _put(self, found: Found, number: int, image: Image) -> None:
+        """Fill the layer of an image with labels; one that was painted on is left, and a new one added."""
+        old = self._results.get(image)
+        labels = found.labels_at(number)
+        if old is not None and np.array_equal(old.layer.data, old.shown):
+            layer = old.layer
+            layer.data = labels.copy()
+            self._results[image] = _Result(found, number, layer, labels)
+        elif old is not None and np.array_equal(labels, old.shown):
+            self._results[image] = old._replace(found=found, number=number)
+        else:
+            colours, name = _colours(_MOST_SEGMENTS), f"{image.name} textures"
+            layer = Labels(labels.copy(), name=name, colormap=colours, **placement(image))
+            self._results[image] = _Result(found, number, layer, labels)
+            self._viewer.add_layer(layer)
+
+    def _show_level(self, place: int) -> None:
+        """Show the segmentation at a place of the slider."""
+        image = self._image_layer()
+        result = self._results.get(image)
+        if image is None or result is None:
+            return
+        number = result.found.levels[place]
+        self._put(result.found, number, image)
+        self.shown.setText(_count(number))
+
+    # ---- model files -------------------------------------------------------------------------------------
+
+    def load_model(self, path: str | Path) -> None:
+        """Read a model file; *Apply* finds its textures in images."""
+        try:
+            self.model = TextureSegmenter.load(path)
+        except OSError as error:
+            show_error(f"texseg: {error}")
+            return
+        self._show_state()
+        self.shown.setText(f"{Path(path).name}: {_count(self.model.n_segments_)}")
+
+    def save_model(self, path: str | Path) -> None:
+        """Write the model of the last segmentation to a file."""
+        if self.model is None:
+            return
+        try:
+            self.model.save(path)
+        except OSError as error:
+            show_error(f"texseg: {path}: {error.strerror or error}")
+            return
+        self.shown.setText(f"{Path(path).name} written")
+
+    def _ask_and_load(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)
+        if path:
+            self.load_model(path)
+
+    def _ask_and_save(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Save the model", "textures.texseg", _MODEL_FILES)
+        if path:
+            self.save_model(path)
+
+
+def _steps(task: Iterator[Found]) -> Iterator[Found]:
+    """Be a generator function, which makes napari's worker hand over what is yielded."""
+    yield from task
+
+
+def _offer(box: QComboBox, layers: list[Any]) -> None:
+    """Fill a box with layers by name, and keep the one that was chosen."""
+    chosen = box.currentData()
+    box.blockSignals(True)
+    box.clear()
+    for layer in layers:
+        box.addItem("none" if layer is None else layer.name, layer)
+    if chosen in layers:
+        box.setCurrentIndex(layers.index(chosen))
+    box.blockSignals(False)
+
+
+def _side_by_side(*widgets: QWidget) -> QWidget:
+    row = QWidget()
+    layout = QHBoxLayout(row)
+    layout.setContentsMargins(0, 0, 0, 0)
+    for widget in widgets:
+        layout.addWidget(widget)
+    return row
+
+
+def _count(number: int) -> str:
+    return f"{number} segment" + ("" if number == 1 else "s")
 
 
 def _colours(n_labels: int) -> DirectLabelColormap:

@@ -1,0 +1,92 @@
+"""What a layer of the viewer holds, plane by plane, and where a layer beside it has to lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from napari.layers import Image, Labels, Layer
+from numpy.typing import NDArray
+
+__all__ = ["Plane", "Source", "placement"]
+
+_PLACEMENT = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+_COLOURS = 3  # bands of an RGB layer; a fourth one is its opacity
+
+Index = tuple[int, ...]
+
+
+class Plane(NamedTuple):
+    """One image of a layer."""
+
+    index: Index
+    """Its place on the axes before the last two; empty where there are none."""
+    pixels: NDArray[Any]
+    """(H, W), or (H, W, 3) of an RGB layer."""
+    mask: NDArray[np.bool_] | None
+    """True where there is data; None when that is everywhere."""
+
+
+class Source:
+    """The planes of an image layer, under a mask; pixels are loaded when they are asked for.
+
+    Parameters
+    ----------
+    layer : napari.layers.Image
+        Of several resolutions the finest is taken, of RGBA colours the opacity as a mask.
+    mask : napari.layers.Labels or Image, optional
+        Non-zero where there is data: a plane for all, or as many planes as the image has.
+
+    Raises
+    ------
+    ValueError
+        The mask does not fit the image.
+    """
+
+    def __init__(self, layer: Image, mask: Labels | Image | None = None) -> None:
+        self._data = _finest(layer)
+        self.channel_axis = -1 if layer.rgb else None
+        shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
+        self.shape = shape
+        """Of the labels: (H, W), or with further axes before them."""
+        self._mask = None if mask is None else _finest(mask)
+        if mask is not None and self._mask.shape not in (shape, shape[-2:]):
+            raise ValueError(
+                f"the mask {mask.name!r} has shape {tuple(self._mask.shape)}, "
+                f"the image {layer.name!r} {shape}; draw it on a labels layer of the image's own shape"
+            )
+
+    @property
+    def indices(self) -> list[Index]:
+        """Places of all planes."""
+        return list(np.ndindex(self.shape[:-2]))
+
+    def plane(self, index: Index) -> Plane:
+        """Load one plane."""
+        pixels, mask = np.asarray(self._data[index]), None
+        if self._mask is not None:
+            mask = np.asarray(self._mask[index] if self._mask.ndim == len(self.shape) else self._mask) != 0
+        if self.channel_axis is not None:
+            if pixels.shape[-1] > _COLOURS:
+                opaque = pixels[..., _COLOURS] > 0
+                mask = opaque if mask is None else mask & opaque
+            pixels = pixels[..., :_COLOURS]
+        return Plane(index, pixels, mask)
+
+    def planes(self, indices: list[Index]) -> Iterator[Plane]:
+        """Load planes, leaving out those without any data."""
+        for index in indices:
+            plane = self.plane(index)
+            if plane.mask is None or plane.mask.any():
+                yield plane
+
+
+def placement(layer: Layer) -> dict[str, Any]:
+    """Arguments that put another layer of the same axes exactly where this one is."""
+    state = layer.as_layer_data_tuple()[1]
+    return {name: state[name] for name in _PLACEMENT if name in state}
+
+
+def _finest(layer: Layer) -> Any:
+    return layer.data[0] if layer.multiscale else layer.data

@@ -1,0 +1,146 @@
+"""What is done beside the window: fits and predictions, told of as they go, and ended when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from threading import Event
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.napari.source import Index, Plane, Source
+from texseg.progress import Progress
+from texseg.segmenter import TextureSegmenter
+
+__all__ = ["MOST_FITTED", "Found", "Job", "Stopped"]
+
+MOST_FITTED = 8
+"""Planes of a stack that one model is fitted to, evenly spread; the others are labelled by it."""
+
+_FIT = 0.85  # of the time of a fit; the rest goes to the hierarchy
+
+
+class Stopped(Exception):
+    """The user has had enough."""
+
+
+class Found(NamedTuple):
+    """What a job has found."""
+
+    model: TextureSegmenter
+    labels: NDArray[np.int32]
+    """Of the shape of the source; 0 on planes that were not asked for."""
+    levels: tuple[int, ...]
+    """Numbers of segments there are labels for, without a new fit."""
+    fitted: tuple[Index, ...]
+    """Planes that the model was fitted to, in its order."""
+
+    def labels_at(self, number: int) -> NDArray[np.int32]:
+        """Labels with another number of segments."""
+        if number == self.model.n_segments_:
+            return self.labels
+        level = self.model.hierarchy_.labels(number)
+        images = level if isinstance(level, list) else [level]
+        out = np.zeros_like(self.labels)
+        for index, image in zip(self.fitted, images, strict=True):
+            out[index] = image
+        return out
+
+
+class Job:
+    """One fit or prediction; the methods are generators for a thread of napari's.
+
+    Parameters
+    ----------
+    source : Source
+    indices : list of tuples of int
+        Planes that are labelled.
+    tell : function of a text and a share from 0 to 1
+        Told how far it is, in the thread of the job.
+    """
+
+    def __init__(self, source: Source, indices: list[Index], tell: Callable[[str, float], Any]) -> None:
+        self._source, self._indices, self._tell = source, indices, tell
+        self._stop = Event()
+
+    def stop(self) -> None:
+        """End the job at its next step."""
+        self._stop.set()
+
+    def fit(self, model: TextureSegmenter) -> Iterator[Found]:
+        """Fit a model, and yield twice: the labels, and again when other numbers of segments are there.
+
+        Raises
+        ------
+        Stopped
+            After :meth:`stop`.
+        """
+        model.set_params(callback=self._follow, channel_axis=self._source.channel_axis)
+        sample = list(self._source.planes(_spread(self._indices, MOST_FITTED)))
+        if not sample:
+            raise ValueError("no pixel is left under the mask")
+        if len(sample) == 1:
+            model.fit(sample[0].pixels, mask=sample[0].mask)
+        else:
+            model.fit([plane.pixels for plane in sample], mask=[_whole(plane) for plane in sample])
+        model.set_params(callback=None)
+        fitted = tuple(plane.index for plane in sample)
+        own = model.labels_ if isinstance(model.labels_, list) else [model.labels_]
+        labels = self._predicted(model, dict(zip(fitted, own, strict=True)))
+        found = Found(model, labels, (model.n_segments_,), fitted)
+        yield found
+        self._note("coarse and fine", _FIT)
+        if len(self._indices) <= MOST_FITTED:  # else planes are left that the hierarchy does not know
+            numbers = _levels(model)
+            self._note("coarse and fine", 1.0)
+            yield found._replace(levels=tuple(sorted({*numbers, model.n_segments_})))
+
+    def apply(self, model: TextureSegmenter) -> Iterator[Found]:
+        """Find the textures of a model again, and yield the labels.
+
+        Raises
+        ------
+        Stopped
+            After :meth:`stop`.
+        """
+        model = copy(model)
+        model.set_params(channel_axis=self._source.channel_axis)
+        yield Found(model, self._predicted(model, {}), (model.n_segments_,), ())
+
+    def _predicted(self, model: TextureSegmenter, known: dict[Index, NDArray[np.int32]]) -> NDArray[np.int32]:
+        """Labels of all planes, those that are known as they are."""
+        out = np.zeros(self._source.shape, np.int32)
+        for index, labels in known.items():
+            out[index] = labels
+        others = [index for index in self._indices if index not in known]
+        for done, index in enumerate(others):
+            self._note(f"plane {done + 1} of {len(others)}", done / len(others))
+            for plane in self._source.planes([index]):
+                out[index] = model.predict(plane.pixels, mask=plane.mask)
+        return out
+
+    def _follow(self, progress: Progress) -> None:
+        self._note(progress.phase, _FIT * progress.share)
+
+    def _note(self, text: str, share: float) -> None:
+        if self._stop.is_set():
+            raise Stopped
+        self._tell(text, share)
+
+
+def _levels(model: TextureSegmenter) -> Sequence[int]:
+    """Numbers of segments of the hierarchy, where the model has one."""
+    hierarchy = getattr(model, "hierarchy_", None)
+    return [] if hierarchy is None else [int(k) for k in hierarchy.n_segments]
+
+
+def _spread(indices: list[Index], most: int) -> list[Index]:
+    """At most so many of them, evenly spread, the first and the last among them."""
+    places = np.unique(np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int))
+    return [indices[place] for place in places]
+
+
+def _whole(plane: Plane) -> NDArray[np.bool_]:
+    return np.ones(plane.pixels.shape[:2], bool) if plane.mask is None else plane.mask
