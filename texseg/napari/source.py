@@ -20,7 +20,7 @@ Index = tuple[int, ...]
 class Plane(NamedTuple):
     """One image of a layer."""
 
-    index: Index
+    place: Index
     """Its place on the axes before the last two; empty where there are none."""
     pixels: NDArray[Any]
     """(H, W), or (H, W, 3) of an RGB layer."""
@@ -50,7 +50,7 @@ class Source:
         shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
         self.shape = shape
         """Of the labels: (H, W), or with further axes before them."""
-        self._mask = None if mask is None else _finest(mask)
+        self._mask: Any = None if mask is None else _finest(mask)
         if mask is not None and self._mask.shape not in (shape, shape[-2:]):
             raise ValueError(
                 f"the mask {mask.name!r} has shape {tuple(self._mask.shape)}, "

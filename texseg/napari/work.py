@@ -86,7 +86,7 @@ class Job:
         else:
             model.fit([plane.pixels for plane in sample], mask=[_whole(plane) for plane in sample])
         model.set_params(callback=None)
-        fitted = tuple(plane.index for plane in sample)
+        fitted = tuple(plane.place for plane in sample)
         own = model.labels_ if isinstance(model.labels_, list) else [model.labels_]
         labels = self._predicted(model, dict(zip(fitted, own, strict=True)))
         found = Found(model, labels, (model.n_segments_,), fitted)
