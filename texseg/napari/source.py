@@ -51,9 +51,9 @@ class Source:
         self.shape = shape
         """Of the labels: (H, W), or with further axes before them."""
         self._mask: Any = None if mask is None else _finest(mask)
-        if mask is not None and self._mask.shape not in (shape, shape[-2:]):
+        if mask is not None and _finest(mask).shape not in (shape, shape[-2:]):
             raise ValueError(
-                f"the mask {mask.name!r} has shape {tuple(self._mask.shape)}, "
+                f"the mask {mask.name!r} has shape {tuple(_finest(mask).shape)}, "
                 f"the image {layer.name!r} {shape}; draw it on a labels layer of the image's own shape"
             )
 
