@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import SUITES, Case
 from benchmarks.measure import Table, limit_threads, machine, timed
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, SIMPLE
 from texseg import TextureSegmenter, plot
 from texseg.metrics import Reliability, Score, adjusted_rand_index, match_labels, reliability, score
 
@@ -120,14 +120,17 @@ def _outcome(
     free_energy: float = np.nan,
     calibration: Reliability | None = None,
 ) -> Outcome:
-    return Outcome(task.case, labels, score(labels, case.truth), seconds, free_energy, calibration)
+    found = score(labels, case.truth, case.ignore_label)
+    return Outcome(task.case, labels, found, seconds, free_energy, calibration)
 
 
 def _calibration(model: TextureSegmenter, case: Case) -> Reliability:
     """Compare the stated probability of each pixel's label with how often it is right."""
     probabilities = model.predict_proba(case.image)
     stated = np.take_along_axis(probabilities, model.labels_[..., None] - 1, axis=-1)[..., 0]
-    return reliability(np.clip(stated, 0, 1), match_labels(model.labels_, case.truth) == case.truth)
+    is_right = match_labels(model.labels_, case.truth, case.ignore_label) == case.truth
+    judged = np.ones(is_right.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
+    return reliability(np.clip(stated[judged], 0, 1), is_right[judged])
 
 
 def outcomes(tasks: Sequence[Task], n_jobs: int) -> Iterator[Outcome]:
@@ -180,6 +183,31 @@ def print_calibration(title: str, table: Reliability) -> None:
     ):
         if n:
             rows.row(f"{low:.1f}-{high:.1f}", n / table.n.sum(), stated, right)
+
+
+def print_real(number: str, every: dict[str, Sequence[Outcome]]) -> None:
+    """Print how the methods compare on the fields of real images."""
+    for name, results in every.items():
+        print_fields(f"real, {number}, {name}", results)
+    if set(SIMPLE) <= set(every):
+        for name in set(every) - set(PEERS):
+            print_wins(f"real, {name}", every[name], [every[peer] for peer in SIMPLE])
+
+
+def print_fields(title: str, results: Sequence[Outcome]) -> None:
+    """Print the mean ARI of each field of a suite, lowest first: one default must serve them all."""
+    fields: dict[str, list[float]] = {}
+    for result in results:
+        fields.setdefault(result.name.split("/")[0], []).append(result.score.ari)
+    means = sorted((float(np.mean(values)), field) for field, values in fields.items())
+    print(f"{title}, ARI: " + ", ".join(f"{field} {mean:.3f}" for mean, field in means))
+
+
+def print_wins(title: str, ours: Sequence[Outcome], peers: Sequence[Sequence[Outcome]]) -> None:
+    """Print on how many images we are at least as good as the best of the simple peers, by ARI."""
+    best = np.max([[result.score.ari for result in results] for results in peers], axis=0)
+    wins = float(np.mean([result.score.ari for result in ours] >= best))
+    print(f"{title}: ARI at least that of the best of {', '.join(SIMPLE)} on {wins:.0%} of images")
 
 
 def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], n_worst: int) -> None:
@@ -241,13 +269,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", type=Path, help="folder with outex, prague_gray, rwtd, brodatz, fabrics")
+    parser.add_argument("data", type=Path, help="folder with outex, prague_gray, rwtd, brodatz, fabrics, ...")
     parser.add_argument("--sets", default=",".join(SUITES), help="comma-separated, of: " + ", ".join(SUITES))
     parser.add_argument("--number", default="given,chosen", help="given, chosen, or both")
     parser.add_argument("--presets", default="default,accurate", help="of default, accurate, plain; or none")
     parser.add_argument("--models", default="none", help="for example acm,acm-hard,smm,pmm,scm,hacm")
     parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS) + "; or none")
     parser.add_argument("--limit", type=int, help="only the first so many images of each set")
+    parser.add_argument("--every", type=int, default=1, help="only every so manieth image of each set")
     parser.add_argument("--jobs", type=int, default=1, help="processes, with one thread each; 1: two threads")
     parser.add_argument("--calibration", action="store_true", help="also reliability tables")
     parser.add_argument("--seeds", type=int, default=0, help="also the agreement between so many seeds")
@@ -264,15 +293,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
     """Print the rows of a suite; yield what is to be printed below the table."""
-    names = SUITES[suite].names(options.data)[: options.limit]
+    names = SUITES[suite].names(options.data)[:: options.every][: options.limit]
     for number in options.number:
         is_given = number == "given"
         if is_given and not SUITES[suite].is_number_given:
             continue
+        every: dict[str, list[Outcome]] = {}
         for method in methods(options, is_given):
             is_calibrated = options.calibration and bool(method.parameters)
             tasks = [Task(options.data, suite, name, method, is_given, is_calibrated) for name in names]
             results = list(outcomes(tasks, options.jobs))
+            every[method.name] = results
             table.row(suite, number, method.name, *summary(results))
             title = f"{suite}, {number}, {method.name}"
             if is_calibrated:
@@ -284,6 +315,8 @@ def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterat
             if options.worst:
                 path = options.out / f"{title.replace(', ', '_').replace(' ', '_')}.png"
                 write_worst(path, options.data, suite, results, options.worst)
+        if suite == "real":
+            yield lambda number=number, every=every: print_real(number, every)
     for number, name, *rest in PUBLISHED.get(suite, []):
         if number in options.number and options.peers:
             table.row(suite, number, f"({name})", *rest)
@@ -304,7 +337,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show()
     for suite in options.sets if options.seeds else []:
         if SUITES[suite].is_number_given:
-            print_stability(options.data, suite, SUITES[suite].names(options.data)[: options.limit], options)
+            print_stability(
+                options.data,
+                suite,
+                SUITES[suite].names(options.data)[:: options.every][: options.limit],
+                options,
+            )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,10 @@ from PIL import Image
 from texseg.synth import mosaic
 
 N_SEEDS = 20
+N_FAMILY_SEEDS = 28  # four mosaics of each number of textures
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_images"
 SMALLEST_CROP = 128
+SMALLEST_SHARE = 0.01  # of the judged pixels of a real image; smaller classes are not judged
 
 
 class Case(NamedTuple):
@@ -27,10 +30,12 @@ class Case(NamedTuple):
     """(H, W), or (H, W, 3) for colour."""
     truth: NDArray[np.integer]
     """(H, W), any values."""
+    ignore_label: int | None = None
+    """Where the truth has this value nothing is judged."""
 
     @property
     def n_segments(self) -> int:
-        return len(np.unique(self.truth))
+        return len(np.setdiff1d(self.truth, [] if self.ignore_label is None else [self.ignore_label]))
 
     @property
     def channel_axis(self) -> int | None:
@@ -84,6 +89,54 @@ def _rwtd(data: Path, name: str) -> Case:
 
 def _samples(data: Path, name: str) -> Case:
     return Case(name, read(SAMPLES / f"{name}.png"), read(SAMPLES / f"{name}_truth.png"))
+
+
+def _real_names(data: Path) -> list[str]:
+    """Images of all fields, by field; those of a field with truth for every second image."""
+    files = (data / "real").glob("*/truth/*.png")
+    return sorted(f"{path.parts[-3]}/{path.stem}" for path in files)
+
+
+def _real(data: Path, name: str) -> Case:
+    field, stem = name.split("/")
+    image = read(next((data / "real" / field / "images").glob(f"{stem}.*")))
+    truth = read(data / "real" / field / "truth" / f"{stem}.png").copy()
+    values, areas = np.unique(truth[truth > 0], return_counts=True)
+    truth[np.isin(truth, values[areas < SMALLEST_SHARE * areas.sum()])] = 0
+    return Case(name, image, truth, ignore_label=0)
+
+
+@lru_cache(maxsize=1)
+def _families(data: Path) -> dict[str, list[str]]:
+    """Files of `textures` by family: images of one family may look alike."""
+    families: dict[str, list[str]] = {}
+    with (data / "textures" / "INDEX.csv").open(newline="") as table:
+        for row in csv.DictReader(table):
+            families.setdefault(row["family"], []).append(row["file"])
+    return families
+
+
+def _texture_names(data: Path) -> list[str]:
+    return sorted(name for names in _families(data).values() for name in names)
+
+
+def _texture(data: Path, name: str) -> Case:
+    """One texture, one segment."""
+    image = read(data / "textures" / name)
+    return Case(name, image, np.ones(image.shape[:2], np.uint8))
+
+
+def _family_mosaic(data: Path, name: str) -> Case:
+    """Textures of 2 to 8 families; every second mosaic is grey."""
+    seed = int(name)
+    rng = np.random.default_rng(seed)
+    families = list(_families(data).values())
+    chosen = rng.choice(len(families), 2 + seed % 7, replace=False)
+    images = [read(data / "textures" / str(rng.choice(families[i]))) for i in chosen]
+    colour = [image[..., :3] if image.ndim == 3 else np.stack([image] * 3, axis=-1) for image in images]
+    if seed % 2:
+        colour = [cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY) for image in colour]
+    return Case(name, *mosaic(colour, len(colour), random_state=seed))
 
 
 @lru_cache(maxsize=2)
@@ -176,6 +229,14 @@ SUITES = {
     ),
     "plain": Suite("one Brodatz plate", _files("brodatz", "*.png"), _plate, False),
     "crops": Suite("one texture of a photograph", lambda data: list(_crops(data)), _crop, False),
+    "real": Suite("real images of nine fields", _real_names, _real, True),
+    "textures": Suite("one texture of many sources", _texture_names, _texture, False),
+    "textures2-8": Suite(
+        "2-8 textures of different families",
+        lambda data: [str(seed) for seed in range(N_FAMILY_SEEDS)],
+        _family_mosaic,
+        True,
+    ),
     "samples": Suite(
         "sample images with truth",
         lambda data: sorted(path.stem.removesuffix("_truth") for path in SAMPLES.glob("*_truth.png")),

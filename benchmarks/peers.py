@@ -10,10 +10,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, signal
-from skimage.color import rgb2gray
+from scipy.sparse import coo_matrix
+from skimage.color import rgb2gray, rgb2lab
 from skimage.feature import local_binary_pattern, multiscale_basic_features
 from skimage.filters import gabor_kernel
-from sklearn.cluster import KMeans
+from skimage.segmentation import slic
+from sklearn.cluster import AgglomerativeClustering, KMeans
 
 Peer = Callable[[NDArray, int], NDArray[np.integer]]
 
@@ -70,6 +72,46 @@ def binary_patterns(image: NDArray, n_segments: int) -> NDArray[np.integer]:
     return _k_means(np.sqrt(np.stack(histograms, axis=-1)), n_segments)
 
 
+def _lab(image: NDArray) -> NDArray[np.float64]:
+    """Lightness and, of colour images, a and b: (H, W, F)."""
+    return rgb2lab(image[..., :3]) if image.ndim == 3 else image.astype(float)[..., None]
+
+
+def lab_means(image: NDArray, n_segments: int) -> NDArray[np.integer]:
+    """Smoothed L, a, b as they are, k-means: no texture at all."""
+    smooth = ndimage.gaussian_filter(_lab(image), (3, 3, 0))
+    labels = KMeans(n_segments, n_init=5, random_state=0).fit_predict(smooth.reshape(-1, smooth.shape[-1]))
+    return labels.reshape(image.shape[:2]) + 1
+
+
+def mean_and_spread(image: NDArray, n_segments: int) -> NDArray[np.integer]:
+    """Local mean of L, a, b and local standard deviation of L, k-means."""
+    planes = _lab(image)
+    mean = ndimage.gaussian_filter(planes, (8, 8, 0))
+    square = ndimage.gaussian_filter(planes[..., 0] ** 2, 8)
+    spread = np.sqrt(np.maximum(square - mean[..., 0] ** 2, 0))
+    return _k_means(np.concatenate([mean, spread[..., None]], axis=-1), n_segments)
+
+
+def superpixels(image: NDArray, n_segments: int) -> NDArray[np.integer]:
+    """SLIC, then neighbours of similar colour are merged by Ward's criterion."""
+    planes = _lab(image)
+    parts = slic(planes, n_segments=400, compactness=10, start_label=0, channel_axis=-1, convert2lab=False)
+    n_parts = parts.max() + 1
+    sizes = np.bincount(parts.ravel(), minlength=n_parts)
+    sums = [np.bincount(parts.ravel(), plane.ravel(), n_parts) for plane in np.moveaxis(planes, -1, 0)]
+    pairs = np.concatenate(
+        [
+            np.stack([parts[:, 1:].ravel(), parts[:, :-1].ravel()]),
+            np.stack([parts[1:].ravel(), parts[:-1].ravel()]),
+        ],
+        axis=1,
+    )
+    touching = coo_matrix((np.ones(pairs.shape[1]), pairs), shape=(n_parts, n_parts))
+    means = np.stack(sums, axis=-1) / sizes[:, None]
+    return AgglomerativeClustering(n_segments, connectivity=touching).fit_predict(means)[parts] + 1
+
+
 def basic_features(image: NDArray, n_segments: int) -> NDArray[np.integer]:
     """Local mean and contrast of the features of scikit-image's trainable segmentation, k-means."""
     stack = multiscale_basic_features(_grey(image), edges=True, texture=True, sigma_max=16)
@@ -97,8 +139,14 @@ PEERS: dict[str, Peer] = {
     "recipe-xy": recipe_without_positions,
     "lbp": binary_patterns,
     "basic": basic_features,
+    "lab": lab_means,
+    "mean-spread": mean_and_spread,
+    "slic": superpixels,
 }
 """Peers by name; `recipe-xy` is the recipe less x and y."""
+
+SIMPLE = ("lab", "mean-spread", "slic", "lbp")
+"""What anybody would try first: ours should never be worse."""
 
 if importlib.util.find_spec("pyewt"):
     PEERS["pyewt"] = empirical_wavelets
