@@ -4,6 +4,10 @@ The moduli of a filter bank keep how strong each frequency is, not how the frequ
 histogram of a small neighbourhood keeps that: every pixel is given the word of a codebook that is nearest
 to the patch around it ([1]_). Words are bins like any other, so that this is one more channel.
 
+Patches and words are whole multiples of 1/64 between -8 and 8 (a plane that is levelled has a standard
+deviation of at most 1). Sums of their products are then exact in single precision, in whatever order they
+are added: which of two words is nearer does not depend on the processor.
+
 References
 ----------
 .. [1] M. Varma and A. Zisserman, A statistical approach to material classification using image patch
@@ -12,18 +16,18 @@ References
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 
 __all__ = ["learn_codebook", "words"]
 
 _SAMPLES = 4096  # patches that a codebook is learned from
 _ITERATIONS = 10
 _STRIP = 2**14  # patches that are compared at once
+_UNIT = 64  # steps in one unit of the plane
+_MOST = 8 * _UNIT - 1  # steps; 25 products of two such numbers, and as many squares, are below 2**24
 
 
 def learn_codebook(
@@ -62,19 +66,42 @@ def learn_codebook(
         inside = np.flatnonzero(np.ones(plane.shape, bool) if mask is None else mask)
         chosen = rng.choice(inside, min(share, len(inside)), replace=False)
         rows, columns = np.unravel_index(chosen, plane.shape)
-        padded = np.pad(plane, side // 2, mode="symmetric")
+        padded = np.pad(_steps(plane), side // 2, mode="symmetric")
         offsets = np.arange(side)
         samples.append(
             padded[(rows[:, None, None] + offsets[:, None]), (columns[:, None, None] + offsets)].reshape(
                 len(chosen), -1
             )
         )
-    patches = np.concatenate(samples).astype(np.float64)
-    start = patches[rng.choice(len(patches), n_words, replace=len(patches) < n_words)]
-    with warnings.catch_warnings():  # a word without patches, as in a constant image, keeps its start
-        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
-        codebook, _ = kmeans2(patches, start, iter=_ITERATIONS, minit="matrix", missing="warn")
-    return codebook.astype(np.float32)
+    patches = np.concatenate(samples)
+    codebook = _distinct(patches, n_words)
+    for _ in range(_ITERATIONS):
+        nearest = _nearest(patches, codebook)
+        sizes = np.bincount(nearest, minlength=n_words)
+        order = np.argsort(nearest, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        filled = sizes > 0  # a word without patches, as in a constant image, keeps its place
+        sums = np.add.reduceat(patches[order], starts[filled], dtype=np.float64)
+        codebook[filled] = np.rint(sums / sizes[filled, None])
+    return codebook / np.float32(_UNIT)
+
+
+def _distinct(patches: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+    """Take the first ``n`` patches that differ from all before; if there are fewer, the last again."""
+    _, first = np.unique(patches, axis=0, return_index=True)
+    kept = np.sort(first)[:n]
+    return patches[np.concatenate([kept, np.full(n - len(kept), kept[-1])])]
+
+
+def _steps(plane: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.clip(np.rint(plane * np.float32(_UNIT)), -_MOST, _MOST)
+
+
+def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Nearest word (n,) of patches (n, d), both in steps; of equal ones the first."""
+    similarity = patches @ codebook.T
+    similarity -= np.float32(0.5) * np.einsum("kd,kd->k", codebook, codebook)
+    return similarity.argmax(axis=1)
 
 
 def words(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -89,15 +116,13 @@ def words(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[
     """
     H, W = plane.shape
     side = int(round(np.sqrt(codebook.shape[1])))
-    padded = np.pad(plane, side // 2, mode="symmetric")
-    bias = 0.5 * np.einsum("kd,kd->k", codebook, codebook)
+    padded = np.pad(_steps(plane), side // 2, mode="symmetric")
+    steps = np.rint(codebook * np.float32(_UNIT))
     out = np.empty((H, W), np.uint8)
     height = max(1, _STRIP // W)
     for top in range(0, H, height):
         strip = padded[top : min(top + height, H) + side - 1]
         windows = np.lib.stride_tricks.sliding_window_view(strip, (side, side))
         table = np.ascontiguousarray(windows.transpose(2, 3, 0, 1)).reshape(side * side, -1)
-        similarity = table.T @ codebook.T
-        similarity -= bias
-        out[top : top + height] = similarity.argmax(axis=1).reshape(-1, W)
+        out[top : top + height] = _nearest(table.T, steps).reshape(-1, W)
     return out
