@@ -1,9 +1,10 @@
-"""Reports: one self-contained HTML file about a segmentation, to be clicked through in any browser.
+"""Reports: one self-contained HTML file about a segmentation or a tree, to be clicked through in any browser.
 
 Everything is inside the file, pictures included; it opens from a mail attachment, and it asks the network for
 nothing, which its content security policy enforces.
 """
 
 from texseg.report.pages import ReportEntry, write_index, write_report
+from texseg.report.tree_page import write_tree_page
 
-__all__ = ["ReportEntry", "write_index", "write_report"]
+__all__ = ["ReportEntry", "write_index", "write_report", "write_tree_page"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -23,6 +21,7 @@ from texseg.io.display import to_rgb
 from texseg.io.palette import palette
 from texseg.report.content import level_content, palette_of, steady_levels
 from texseg.report.pictures import confidence_uri, picture_uri, reduced, reduced_labels, shown_shape
+from texseg.report.template import filled
 
 __all__ = ["ReportEntry", "write_index", "write_report"]
 
@@ -136,7 +135,7 @@ def write_report(
         "size": f"{own.shape[1]} x {own.shape[0]} pixels",
         **{name: getattr(model, name) for name in _PARAMETERS},
     }
-    page = _filled(
+    page = filled(
         "report.html",
         TITLE=escape(title),
         FACTS="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items()),
@@ -170,7 +169,7 @@ def write_index(
             f"<strong>{escape(entry.title)}</strong>"
             f"<span>{number}, {entry.shape[1]} x {entry.shape[0]} pixels</span></a>"
         )
-    page = _filled("index.html", TITLE=escape(title), NUMBER=str(len(cards)), CARDS="\n".join(cards))
+    page = filled("index.html", TITLE=escape(title), NUMBER=str(len(cards)), CARDS="\n".join(cards))
     atomic_write(path, page.encode())
 
 
@@ -216,9 +215,3 @@ def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> str:
     colours = palette(int(labels.max()))[tint]
     small += np.where((tint > 0)[..., None], _TINT * (colours - small), 0)
     return picture_uri(np.rint(small).astype(np.uint8))
-
-
-def _filled(template: str, **values: str) -> str:
-    """Template with its ``{{NAME}}`` marks replaced."""
-    page = files("texseg.report").joinpath(template).read_text("utf-8")
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], page)

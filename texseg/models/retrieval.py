@@ -1,0 +1,350 @@
+"""Finding rows by words: retrieval by clusters, and what the nodes of a tree stand for.
+
+A fitted model says with which probability each of its nodes (clusters, aspects) speaks in a row,
+``p(v | i)``, and which words a node uses, ``q_vj``. Everything here follows from these two and from the
+counts ([1]_ section 6.1, [2]_ section 4; documents are rows, words are columns):
+
+    p(j | i)    = sum_v p(v | i) q_vj                            prediction (Eq. 59)
+    p(i | w..)  ~ prod_w ((1 - s) p(w | i) + s n_iw / n_i)       rows for a query, s the row's own share
+    p(v | w)    ~ p(v) q_vw,   p(v) = sum_i n_i p(v | i) / n     where in the tree a word is used (Fig. 10)
+    r_iv        = sum_j n_ij p(v | i, j) / n_i                   share of a row that is due to a node
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+.. [2] T. Hofmann, Learning and Representing Topic: A Hierarchical Mixture Model for Word Occurrences in
+   Document Databases, 1998.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from texseg.counts.matrix import check_counts, row_totals
+from texseg.fitting.assignment import Floats
+from texseg.models.base import FLOOR, entry_rows, log_floored, normalise, products_at
+from texseg.models.estimator import PREDICTION_FLOOR
+
+OWN_SHARE = 0.3
+"""Share of a row's own words in what it is expected to say; .2 to .5 are alike in `benchmarks/dyadic.py`."""
+
+
+class Match(NamedTuple):
+    """A row that was found."""
+
+    row: int
+    """From 0."""
+    title: str
+    score: float
+    """A probability or a share, between 0 and 1; the method says of what."""
+
+
+class View(NamedTuple):
+    """A node of the tree as one sees it on a walk."""
+
+    node: int
+    level: int
+    """Distance from the root."""
+    parent: int
+    """-1 at the root."""
+    children: list[int]
+    """Empty at a leaf."""
+    n_rows: int
+    """Rows whose cluster lies below."""
+    words: list[tuple[str, float]]
+    """The node's most probable words, with their probabilities."""
+
+
+class Retrieval:
+    """Rows, nodes and words of a fitted model, each found by the others.
+
+    Parameters
+    ----------
+    model : ACM, HACM, PMM, SCM or SMM
+        Fitted to ``X``. Its nodes are those of the tree of a `HACM`, and else its clusters or aspects.
+    X : count matrix of shape (N, M)
+        What it was fitted to.
+    words : sequence of M strings, optional
+        Names of the columns, all different; their numbers by default.
+    titles : sequence of N strings, optional
+        Names of the rows; their numbers by default.
+    own_share : float in 0 ... 1, default=0.3
+        How far a row is expected to say what it said already, rather than what its nodes say. With 0 all rows
+        of a cluster can be alike; with 1 no row is found by words that it does not contain.
+
+    Attributes
+    ----------
+    node_shares : ndarray of shape (N, V)
+        ``p(v | i)``; rows sum to one.
+    nodes : ndarray of shape (V, M)
+        ``q``; rows sum to one.
+    node_weights : ndarray of shape (V,)
+        ``p(v)``, over all occurrences; sums to one.
+    own_words : csr_array of shape (N, M)
+        ``n_ij / n_i``.
+    tree : Tree or None
+        None if the model has none.
+
+    Raises
+    ------
+    ValueError
+        The counts or names do not belong to the model.
+
+    Examples
+    --------
+    >>> from texseg.models import HACM
+    >>> X = np.array([[6, 6, 0, 0], [5, 7, 1, 0], [6, 0, 0, 6], [7, 0, 0, 5]])
+    >>> found = Retrieval(HACM(2, random_state=0).fit(X), X, ["common", "left", "rare", "right"])
+    >>> [match.row for match in found.search("right", 2)], found.level("common"), found.level("left")
+    ([2, 3], 0, 1)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        words: Sequence[str] | None = None,
+        titles: Sequence[str] | None = None,
+        *,
+        own_share: float = OWN_SHARE,
+    ) -> None:
+        check_is_fitted(model)
+        self._counts = sp.csr_array(check_counts(X, owner="Retrieval"), dtype=float)
+        self._model = model
+        self.tree = getattr(model, "tree_", None)
+        self.node_shares, self.nodes = _nodes_of(model)
+        expected = len(self.node_shares), self.nodes.shape[1]
+        if self._counts.shape != expected:
+            raise ValueError(
+                f"Retrieval needs the counts that {type(model).__name__} was fitted to, {expected}, "
+                f"got {self._counts.shape}"
+            )
+        if not 0 <= own_share <= 1:
+            raise ValueError(f"Retrieval needs own_share between 0 and 1, got {own_share!r}")
+        self.own_share = own_share
+        self.words = _names(words, expected[1], "words", "columns")
+        self.titles = _names(titles, expected[0], "titles", "rows")
+        self._column = {word: j for j, word in enumerate(self.words)}
+        if len(self._column) < len(self.words):
+            twice = next(word for j, word in enumerate(self.words) if self._column[word] != j)
+            raise ValueError(f"Retrieval needs words that are all different, got {twice!r} more than once")
+        totals = row_totals(self._counts)
+        self.own_words = sp.csr_array(self._counts.multiply(1 / np.maximum(totals, FLOOR)[:, None]))
+        self.node_weights = normalise(totals @ self.node_shares)
+
+    # ---- rows
+
+    def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
+        """Rows most probable for a query.
+
+        Parameters
+        ----------
+        query : string, sequence of strings, or array of shape (M,)
+            Words (a string is split at white space; those that are no column are left out), or how often each
+            column is asked for.
+        n : int, default=10
+            At most so many.
+
+        Returns
+        -------
+        list of Match
+            The best first; scores are ``p(i | query)``, all rows being as probable before, and sum to one
+            over all N rows.
+
+        Raises
+        ------
+        ValueError
+            No word of the query is known.
+        """
+        return self._matches(self.row_probabilities(query), n)
+
+    def row_probabilities(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+        """Compute ``p(i | query)`` of every row, shape (N,); see `search`."""
+        asked = self._asked(query)
+        columns = np.flatnonzero(asked)
+        said = (1 - PREDICTION_FLOOR) * (self.node_shares @ self.nodes[:, columns])
+        said += PREDICTION_FLOOR / len(self.words)
+        own = self.own_words[:, columns].toarray()
+        scores = log_floored((1 - self.own_share) * said + self.own_share * own) @ asked[columns]
+        return normalise(np.exp(scores - scores.max()))
+
+    def prototypes(self, node: int, n: int = 5) -> list[Match]:
+        """Rows with the greatest share of occurrences due to a node; the scores are these shares."""
+        return self._matches(self.row_shares[:, self._checked(node)], n)
+
+    @cached_property
+    def row_shares(self) -> Floats:
+        """Share of each row's occurrences that is due to each node, ``r_iv``, shape (N, V).
+
+        What ``p(v | i)`` becomes when the row's words are looked at; rows with words sum to one.
+        """
+        index, n = entry_rows(self.own_words), self.own_words
+        p = products_at(self.node_shares, np.ascontiguousarray(self.nodes.T), index, n.indices)
+        ratio = sp.csr_array((n.data / np.maximum(p, FLOOR), n.indices, n.indptr), n.shape)
+        return self.node_shares * (ratio @ self.nodes.T)
+
+    # ---- words
+
+    def words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
+        """Most probable words of a node, with ``q_vj``: what is special to it."""
+        return self._named(self.nodes[self._checked(node)], n)
+
+    def average_words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
+        """Most frequent words in the rows below a node, with shares: the plain average of [2]_ Fig. 3."""
+        return self._named(self.averages[self._checked(node)], n)
+
+    @cached_property
+    def averages(self) -> Floats:
+        """Mean profile of the rows below each node, shape (V, M); rows sum to one."""
+        below = self.node_shares
+        if self.tree is not None:
+            below = self._model.row_posteriors_ @ self.tree.membership
+        return normalise(np.asarray((self._counts.T @ below).T))
+
+    def responsibility(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+        """Where in the tree a word is used: ``p(v | word)``, shape (V,), sums to one ([1]_ Fig. 10).
+
+        Of several words, the mean.
+        """
+        asked = self._asked(query)
+        columns = np.flatnonzero(asked)
+        return np.asarray(self._by_word(columns) @ asked[columns] / asked.sum())
+
+    def level(self, word: str) -> int:
+        """Level of the node that is most responsible for a word; 0, the root, for the most general ones."""
+        return int(self._levels()[self.responsibility([word]).argmax()])
+
+    def unseen_words(self, row: int, n: int = 10) -> list[list[tuple[str, float]]]:
+        """Words that a row lacks and most probably would say, by level ([2]_ Fig. 2, the ghost writer).
+
+        Parameters
+        ----------
+        row : int
+            From 0.
+        n : int, default=10
+            Words of each level, at most. A word stands at the level that makes it most probable.
+
+        Returns
+        -------
+        list over the levels of lists of (word, probability), the root first
+        """
+        if not 0 <= row < len(self.titles):
+            raise ValueError(f"row must lie in 0 ... {len(self.titles) - 1}, got {row!r}")
+        levels = self._levels()
+        by_level = np.zeros((levels.max() + 1, len(self.words)))
+        np.add.at(by_level, levels, self.node_shares[row][:, None] * self.nodes)
+        by_level[:, self._counts[[row]].indices] = 0
+        by_level *= by_level.argmax(axis=0) == np.arange(len(by_level))[:, None]
+        return [self._named(words, n) for words in by_level]
+
+    # ---- the tree
+
+    def look(self, node: int = 0, n_words: int = 5) -> View:
+        """Look at a node; `View.children` are the ways on."""
+        tree, node = self._tree(), self._checked(node)
+        below = tree.membership[self._model.labels_, node]
+        children = np.flatnonzero(tree.parents == node).tolist()
+        return View(
+            node,
+            int(tree.levels[node]),
+            int(tree.parents[node]),
+            children,
+            int(below.sum()),
+            self.words_of(node, n_words),
+        )
+
+    def walk(self, query: str | Sequence[str] | ArrayLike, n_words: int = 5) -> list[View]:
+        """Go from the root to a leaf, at each node to the child with the most probable rows below it.
+
+        Parameters
+        ----------
+        query
+            See `search`.
+        n_words : int, default=5
+
+        Returns
+        -------
+        list of View
+            The root first.
+        """
+        tree = self._tree()
+        below = self.row_probabilities(query) @ self._model.row_posteriors_ @ tree.membership
+        path = [self.look(0, n_words)]
+        while path[-1].children:
+            path.append(self.look(max(path[-1].children, key=lambda node: below[node]), n_words))
+        return path
+
+    # ---- inside
+
+    def _asked(self, query: str | Sequence[str] | ArrayLike) -> Floats:
+        """How often each column is asked for, (M,)."""
+        if isinstance(query, str):
+            query = query.split()
+        asked = np.asarray(query)
+        if asked.dtype.kind in "US" or not asked.size:
+            counts = np.zeros(len(self.words))
+            known = [self._column[word] for word in asked.ravel().tolist() if word in self._column]
+            np.add.at(counts, known, 1.0)
+        else:
+            counts = np.asarray(asked, dtype=float)
+            if counts.shape != (len(self.words),):
+                raise ValueError(
+                    f"a query must be words, or an array of shape ({len(self.words)},), got {counts.shape}"
+                )
+            if not np.isfinite(counts).all() or (counts < 0).any():
+                raise ValueError("a query must not hold negative, infinite or missing counts")
+        if not counts.any():
+            raise ValueError(f"no word of the query {query!r} is among the {len(self.words)} known ones")
+        return counts
+
+    def _by_word(self, columns: NDArray[np.intp]) -> Floats:
+        """``p(v | j)`` (V, columns); for a word that no node uses, ``p(v)``."""
+        joint = self.node_weights[:, None] * self.nodes[:, columns]
+        totals = joint.sum(axis=0)
+        return np.where(totals > 0, joint / np.where(totals > 0, totals, 1), self.node_weights[:, None])
+
+    def _matches(self, scores: Floats, n: int) -> list[Match]:
+        best = np.argsort(-scores, kind="stable")[:n]
+        return [Match(int(i), self.titles[i], float(scores[i])) for i in best]
+
+    def _named(self, profile: Floats, n: int) -> list[tuple[str, float]]:
+        best = np.argsort(-profile, kind="stable")[:n]
+        return [(self.words[j], float(profile[j])) for j in best if profile[j] > 0]
+
+    def _levels(self) -> NDArray[np.intp]:
+        return np.zeros(len(self.nodes), np.intp) if self.tree is None else self.tree.levels
+
+    def _tree(self) -> Any:
+        if self.tree is None:
+            raise ValueError(f"{type(self._model).__name__} has no tree to walk in; fit a HACM")
+        return self.tree
+
+    def _checked(self, node: int) -> int:
+        if not 0 <= node < len(self.nodes):
+            raise ValueError(f"node must lie in 0 ... {len(self.nodes) - 1}, got {node!r}")
+        return int(node)
+
+
+def _nodes_of(model: Any) -> tuple[Floats, Floats]:
+    """``p(v | i)`` (N, V) and ``q`` (V, M)."""
+    if getattr(model, "tree_", None) is None or model.mixing == "object":
+        return model.mixing_, model.components_
+    tree, vertical = model.tree_, np.zeros((len(model.tree_.leaves), len(model.tree_.parents)))
+    k, d = np.nonzero(tree.on_path)
+    vertical[k, tree.paths[k, d]] = model.vertical_[k, d]
+    return model.row_posteriors_ @ vertical, model.nodes_
+
+
+def _names(names: Sequence[str] | None, number: int, what: str, of_what: str) -> list[str]:
+    if names is None:
+        return [str(j) for j in range(number)]
+    if len(names) != number:
+        raise ValueError(f"Retrieval needs {what} for its {number} {of_what}, got {len(names)}")
+    return [str(name) for name in names]
