@@ -296,6 +296,16 @@ class TestReport:
         run("report", tmp_path / "s.npy", "-k", 2, "--page", "all", "-o", tmp_path, "-q")
         assert len(list(tmp_path.glob("s_?_report.html"))) == 2
 
+    def test_each_names_the_command_that_makes_it_again(self, scene_file, tmp_path):
+        for name in ("a b.png", "-c.png"):
+            (tmp_path / name).write_bytes(scene_file.read_bytes())
+        options = ["-k", 2, "-o", tmp_path / "out"]
+        run("report", "-q", *options, "--", tmp_path, exit_code=0)
+        page = (tmp_path / "out" / "a b_report.html").read_text()
+        words = ["texseg", "report", "-q", *options, tmp_path / "a b.png"]
+        assert f'"command": {json.dumps([str(word) for word in words])}' in page
+        assert f"<dt>input</dt><dd>{tmp_path / 'a b.png'}</dd>" in page
+
     def test_pages_of_a_model_shared_by_several_images(self, scene_file, tmp_path):
         (tmp_path / "copy.png").write_bytes(scene_file.read_bytes())
         run("report", scene_file, tmp_path / "copy.png", "-k", 2, "--shared", "-o", tmp_path / "out", "-q")

@@ -261,3 +261,74 @@ def test_a_fitted_model_shows_its_own_hierarchy_and_choice(tmp_path):
     assert content["selection"]["chosen"] == content["chosen"] == model.n_segments_
     chosen = content["levels"][model.n_segments_ - 1]
     np.testing.assert_array_equal(pixels(chosen["labels"]), model.labels_)
+
+
+def segments_of(path, n):
+    (level,) = [level for level in content_of(path)["levels"] if level["n"] == n]
+    return level["segments"]
+
+
+def test_segments_are_told_in_words(report):
+    rows, waves = segments_of(report.path, 2)
+    assert rows["words"] == "Fine (waves of about 3 pixels), horizontal stripes."
+    assert waves["words"] == "Medium (waves of about 6 pixels), vertical stripes."
+    assert segments_of(report.path, 3)[1]["words"].endswith("running down to the left.")
+    assert segments_of(report.path, 1)[0]["words"]
+
+
+def test_words_tell_light_colour_and_contrast(tmp_path):
+    rng = np.random.default_rng(0)
+    grey = rng.integers(90, 110, SHAPE)
+    image = np.stack([grey] * 3, axis=-1).astype(np.uint8)
+    image[:, 64:] = (image[:, 64:].astype(int) - 100) * 4 + [200, 110, 110]
+    labels = np.where(np.arange(SHAPE[1]) < 64, 1, 2) * np.ones((SHAPE[0], 1), int)
+    model = TextureSegmenter(2, channel_axis=-1).fit(image)
+    write_report(model, image, tmp_path / "a.html", labels=labels)
+    left, right = (segment["words"] for segment in segments_of(tmp_path / "a.html", 2))
+    assert "Darker than the rest" in left and "less contrast" in left
+    assert "Lighter than the rest, more reddish, more contrast" in right
+
+
+def test_a_flat_segment_is_called_so(fitted, tmp_path):
+    image, model = fitted
+    image = image.copy()
+    image[:, 64:] = image.mean()
+    write_report(model, image, tmp_path / "a.html", labels=truth_level(2))
+    assert segments_of(tmp_path / "a.html", 2)[1]["words"] == "Flat."
+
+
+def test_samples_lie_inside_their_segments_and_apart(fitted, tmp_path):
+    image, model = fitted
+    image, labels = np.tile(image, (3, 3)), np.repeat(np.repeat(truth_level(2), 3, axis=0), 3, axis=1)
+    write_report(model, image, tmp_path / "a.html", labels=labels)
+    for segment in segments_of(tmp_path / "a.html", 2):
+        places = np.array(segment["samples"])
+        assert len(places) == 3 and (labels[tuple(places.T)] == segment["label"]).all()
+        apart = np.linalg.norm(places[:, None] - places, axis=-1)[~np.eye(3, dtype=bool)]
+        assert apart.min() > 60
+
+
+def test_samples_and_labels_of_a_large_image_have_its_full_size(fitted, tmp_path):
+    _, model = fitted
+    image = np.random.default_rng(0).normal(size=(1300, 1040))
+    labels = np.ones(image.shape, int)
+    labels[:, 521:] = 2
+    write_report(model, image, tmp_path / "a.html", labels=labels)
+    (level,) = content_of(tmp_path / "a.html")["levels"]
+    np.testing.assert_array_equal(pixels(level["full"]), labels)
+    crops = [pixels(crop) for crop in level["segments"][0]["crops"]]
+    assert [crop.shape for crop in crops] == [(64, 64, 3)] * 3
+    assert crops[0].std() > 30  # of a picture reduced to 1024 pixels the noise is weaker
+
+
+def test_the_page_says_what_it_is_about(fitted, tmp_path):
+    import datetime
+
+    image, model = fitted
+    command = ["texseg", "report", "my rock.png", "-o", "out/"]
+    write_report(model, image, tmp_path / "a.html", source="scans/my rock.png", command=command)
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "<dt>input</dt><dd>scans/my rock.png</dd>" in page
+    assert f"<dt>date</dt><dd>{datetime.date.today()}</dd>" in page
+    assert "texseg report &#x27;my rock.png&#x27; -o out/" in page
+    assert content_of(tmp_path / "a.html")["command"] == command

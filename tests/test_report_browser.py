@@ -2,18 +2,25 @@
 
 import importlib
 import json
+import shlex
 import shutil
+import time
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from report_scene import SHAPE, scene
+from PIL import Image
+from report_scene import SHAPE, scene, truth_level
 
+from texseg import read_labels
 from texseg.report import write_index, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 DRIVER = shutil.which("chromedriver")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+ScrollOrigin = pytest.importorskip("selenium.webdriver.common.actions.wheel_input").ScrollOrigin
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no browser: install chromium and chromium-driver to test the report"
 )
@@ -37,7 +44,8 @@ def browser():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     image, model = scene()
-    entry = write_report(model, image, folder / "scene.html", names=["rows"])
+    command = ["texseg", "report", "a scene.png", "-k", "2", "-o", "out/"]
+    entry = write_report(model, image, folder / "scene.html", names=["rows"], command=command)
     write_index(folder / "index.html", [entry])
     return folder
 
@@ -101,8 +109,9 @@ def rows(page):
 def click_on(page, x, y):
     """Click on a pixel of the image."""
     page.execute_script(
-        "const stage = document.getElementById('stage'), box = stage.getBoundingClientRect();"
-        "stage.dispatchEvent(new MouseEvent('click', { bubbles: true,"
+        "const sheet = document.getElementById('sheet'), box = sheet.getBoundingClientRect();"
+        "for (const kind of ['pointerdown', 'pointerup', 'click'])"
+        "sheet.dispatchEvent(new PointerEvent(kind, { bubbles: true,"
         " clientX: box.left + (arguments[0] + .5) / arguments[2] * box.width,"
         " clientY: box.top + (arguments[1] + .5) / arguments[3] * box.height }));",
         x,
@@ -221,6 +230,162 @@ def test_everything_can_be_done_with_the_keyboard(page):
     assert page.execute_script("return state.view") == "confidence"
     press(page, "b")
     assert not page.find_element("id", "lines").is_displayed()
+
+
+def point_at(page, x, y):
+    """Move the pointer to a pixel of the image."""
+    page.execute_script(
+        "const sheet = document.getElementById('sheet'), box = sheet.getBoundingClientRect();"
+        "sheet.dispatchEvent(new PointerEvent('pointermove', { bubbles: true,"
+        " clientX: box.left + (arguments[0] + .5) / arguments[2] * box.width,"
+        " clientY: box.top + (arguments[1] + .5) / arguments[3] * box.height }));",
+        x,
+        y,
+        SHAPE[1],
+        SHAPE[0],
+    )
+
+
+def click(page, name):
+    page.execute_script("document.getElementById(arguments[0]).click()", name)
+
+
+def tick(page, *places):
+    for place in places:
+        page.find_elements("css selector", "#segments tbody input")[place].click()
+
+
+def rename(page, name):
+    field = page.find_element("id", "name")
+    field.clear()
+    field.send_keys(name)
+
+
+def saved_labels(page):
+    """The label picture that the button saves, as an array of its own mode."""
+    data = page.execute_async_script(
+        "const done = arguments[0];"
+        "labelPicture().then(({ blob }) => blob.arrayBuffer()).then(b => done([...new Uint8Array(b)]))"
+    )
+    return np.asarray(Image.open(BytesIO(bytes(data))))
+
+
+def test_what_is_under_the_pointer_is_told(page):
+    point_at(page, 5, 7)
+    assert text(page, "readout") == "x 5, y 7 \N{MIDDLE DOT} rows \N{MIDDLE DOT} confidence 0.20"
+    point_at(page, 100, 50)
+    assert text(page, "readout") == "x 100, y 50 \N{MIDDLE DOT} segment 2 \N{MIDDLE DOT} confidence 1.00"
+    slide(page, "number", 2)
+    wait_until(page, "document.getElementById('number-value').textContent === '3'")
+    assert text(page, "readout") == ""
+    point_at(page, 100, 90)
+    assert "confidence" not in text(page, "readout")  # it is known for the segmentation alone
+
+
+def test_the_image_fits_into_the_window(page):
+    stage = page.find_element("id", "stage")
+    window = page.execute_script("return innerHeight")
+    assert stage.rect["y"] + stage.rect["height"] <= window
+    assert stage.rect["width"] / stage.rect["height"] == pytest.approx(SHAPE[1] / SHAPE[0], rel=0.01)
+    assert stage.rect["width"] > 300  # the 128 pixels are enlarged
+
+
+def test_zoom_and_pan_move_the_picture_and_the_place_of_clicks(page):
+    def box():
+        return page.execute_script(
+            "const s = document.getElementById('sheet').getBoundingClientRect(),"
+            " t = document.getElementById('stage').getBoundingClientRect();"
+            "return [(t.left - s.left) / s.width, (t.top - s.top) / s.height, t.width / s.width]"
+        )
+
+    click(page, "in")
+    assert box() == pytest.approx([1 / 6, 1 / 6, 2 / 3], abs=0.01)  # about the middle
+    ActionChains(page).move_to_element(page.find_element("id", "stage")).click_and_hold().move_by_offset(
+        -60, 0
+    ).release().perform()
+    left = box()[0]
+    assert left > 1 / 6 + 0.05
+    assert not page.find_element("id", "segment").is_displayed()  # a move is no click
+    click_on(page, 100, 50)
+    assert text(page, "segment-title").startswith("segment 2")
+    for _ in range(9):
+        press(page, "-")
+    assert box() == pytest.approx([0, 0, 1], abs=0.01)
+    press(page, "+", "+")
+    assert box()[2] < 0.5
+    press(page, "0")
+    assert box() == pytest.approx([0, 0, 1], abs=0.01)
+
+
+def test_the_wheel_zooms_about_the_pointer(page):
+    stage = page.find_element("id", "stage")
+    origin = ScrollOrigin.from_element(stage, -stage.size["width"] // 2 + 2, 0)
+    ActionChains(page).scroll_from_origin(origin, 0, -240).perform()
+    wait_until(page, "zoom.factor > 1.5")
+    assert page.execute_script("return zoom.x") == pytest.approx(0, abs=0.02)
+
+
+def test_words_and_samples_show_what_a_segment_is(page):
+    click_on(page, 5, 5)
+    assert "horizontal stripes" in text(page, "words")
+    samples = page.find_elements("css selector", "#samples canvas")
+    assert samples
+    shown = page.execute_script(
+        "const c = document.querySelector('#samples canvas');"
+        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    rows = np.array(shown).reshape(128, 128, 4)[..., 0]
+    assert rows.std(axis=0).mean() > 5 * rows.std(axis=1).mean()  # horizontal stripes, indeed
+
+
+def test_segments_are_merged_and_named_and_the_command_says_so(page):
+    assert not page.find_element("id", "edits").is_displayed()
+    tick(page, 0, 1)
+    click(page, "merge")
+    assert text(page, "table-title") == "1 segment"
+    assert [row.split()[:2] for row in rows(page)] == [["rows", "12,288"]]
+    assert pixel(page, "tint", 5, 5) == pixel(page, "tint", 100, 50) and pixel(page, "lines", 63, 30)[3] == 0
+    rename(page, "it's a + b")
+    assert rows(page)[0].startswith("it's a + b")
+    words = shlex.split(text(page, "edits-command"))
+    assert words == ["texseg", "report", "a scene.png", *"-k 2 -o out/ --merge".split(), "1+2=it's a + b"]
+    assert page.execute_script("return editsNow()") == {"merge": [[1, 2]], "names": {"1": "it's a + b"}}
+    assert (saved_labels(page) == 1).all()
+    click(page, "undo")
+    assert text(page, "table-title") == "2 segments" and rows(page)[0].startswith("rows")
+    assert not page.find_element("id", "edits").is_displayed()
+
+
+def test_a_segment_is_named_without_a_merge(page):
+    click_on(page, 100, 50)
+    rename(page, "waves")
+    assert [row.split()[0] for row in rows(page)] == ["rows", "waves"]
+    assert text(page, "edits-command").endswith("--merge 2=waves")
+    assert page.execute_script("return editsNow()") == {"merge": [], "names": {"2": "waves"}}
+
+
+def test_the_command_of_another_number_is_offered(page):
+    page.find_elements("css selector", "#others button")[1].click()
+    wait_until(page, "document.getElementById('number-value').textContent === '3'")
+    assert shlex.split(text(page, "edits-command"))[2:] == ["a scene.png", "-o", "out/", "-k", "3"]
+    assert not page.find_element("id", "editing").is_displayed()  # edits are of the results
+    page.find_elements("css selector", "#others button")[0].click()
+    wait_until(page, "document.getElementById('number-value').textContent === '2'")
+
+
+def test_labels_are_saved_as_grey_levels_at_the_number_shown(page, tmp_path):
+    np.testing.assert_array_equal(saved_labels(page), truth_level(2))
+    slide(page, "number", 2)
+    wait_until(page, "document.getElementById('number-value').textContent === '3'")
+    three = saved_labels(page)
+    assert three.dtype == np.uint8 and (three[:, :64] == 1).all() and len(np.unique(three)) == 3
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    click(page, "download")
+    file = tmp_path / "scene_labels_3.png"
+    end = time.monotonic() + 20
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    np.testing.assert_array_equal(read_labels(file), three)
 
 
 def test_light_and_dark(page):

@@ -29,7 +29,18 @@ from texseg.cli.options import (
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Verbs(click.Group):
+    """Keeps the words it was called with, for reports to repeat."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        """Parse the words, which empties their list."""
+        words = ("texseg", *args)
+        context = super().make_context(info_name, args, *rest, **extra)
+        context.obj = words
+        return context
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="texseg", message="%(prog)s %(version)s")
 def main() -> None:
     """Divide images by their textures.

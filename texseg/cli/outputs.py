@@ -41,6 +41,10 @@ class Writing:
     """Formats of the label image; none: PNG, and TIFF where there are geographic tags or several pages."""
     kinds: frozenset[str] = frozenset(("labels", "overlay", "segments"))
     """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
+    command: tuple[str, ...] = ()
+    """Words of the command, for reports; without its inputs."""
+    inputs: tuple[str, ...] = ()
+    """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
 
 class Labelled(NamedTuple):
@@ -138,7 +142,7 @@ def write_outputs(
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
         write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
-    entry = _write_reports(reports, item, images, labelled, model, names)
+    entry = _write_reports(reports, item, images, labelled, model, names, _command(item, writing))
     for path in planned.get("segments", ()):
         _write_table(path, SegmentRow, [segment_table(*page, names) for page in labelled])
     for path in planned.get("regions", ()):
@@ -151,6 +155,13 @@ def write_outputs(
     return Written((*written, *(reports if entry is not None else ())), entry)
 
 
+def _command(item: Input, writing: Writing) -> tuple[str, ...]:
+    """Words of a command that does this input again."""
+    inputs = writing.inputs or (str(item.path),)
+    end = ("--",) if any(path.startswith("-") for path in inputs) else ()
+    return (*writing.command, *end, *inputs) if writing.command else ()
+
+
 def _write_reports(
     paths: Sequence[Path],
     item: Input,
@@ -158,6 +169,7 @@ def _write_reports(
     labelled: Sequence[Labelled],
     model: TextureSegmenter | None,
     names: Sequence[str],
+    command: Sequence[str],
 ) -> ReportEntry | None:
     """Write the report of each page, and return the entry of the first."""
     if not paths or model is None:
@@ -167,10 +179,21 @@ def _write_reports(
     fitted = getattr(model, "labels_", None)  # labels of the fit itself: the report shows the hierarchy, too
     entries = []
     for path, image, page in zip(paths, images, labelled, strict=True):
-        own = {} if page.labels is fitted else {"labels": page.labels, "confidence": page.confidence}
+        own = (None, None) if page.labels is fitted else page
         title = str(item.name) + path.stem.removeprefix(item.name.name).removesuffix("_report")
         entries.append(
-            write_report(model, image.pixels, path, mask=image.mask, names=names, title=title, **own)
+            write_report(
+                model,
+                image.pixels,
+                path,
+                mask=image.mask,
+                labels=own[0],
+                confidence=own[1],
+                names=names,
+                title=title,
+                source=item.path,
+                command=command,
+            )
         )
     return entries[0]
 

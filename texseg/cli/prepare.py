@@ -72,7 +72,17 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
             raise click.UsageError(f"--report {options['report']}: the name must end in .csv or .json")
         refuse_input(options["report"], items)
         check_folder(options["report"].parent)
-    return Writing(folder, options.get("formats", ()), kinds)
+    inputs = options["paths"] if options.get("shared") else ()
+    return Writing(folder, options.get("formats", ()), kinds, _words_without(options["paths"]), inputs)
+
+
+def _words_without(paths: Sequence[str]) -> tuple[str, ...]:
+    """Words of the command that is running, without its inputs."""
+    words = list(click.get_current_context().find_root().obj)
+    for word in ("--", *paths):
+        if word in words:
+            words.remove(word)
+    return tuple(words)
 
 
 def kinds_of(options: dict[str, Any]) -> frozenset[str]:

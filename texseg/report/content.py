@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.encode import Features
 from texseg.io.palette import palette
 from texseg.metrics import match_labels
 from texseg.regions import region_table, segment_table
-from texseg.report.pictures import labels_uri, reduced_labels
+from texseg.report.pictures import labels_uri, reduced_labels, sample_places
+from texseg.report.words import Look, describe
 
 __all__ = ["level_content", "palette_of", "steady_levels"]
 
@@ -51,11 +53,12 @@ def level_content(
     *,
     shape: tuple[int, int],
     shown: tuple[int, int],
-    n_bins: int,
+    features: Features,
+    look: Look,
     confidence: NDArray[np.floating] | None = None,
     names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Describe one label image: its picture, and of every segment areas, parts and histograms.
+    """Describe one label image: its picture, and of every segment words, areas, parts and histograms.
 
     The image has the size ``shape``; ``labels`` and ``bins`` may have been sampled, then numbers of pixels
     are estimates.
@@ -66,7 +69,10 @@ def level_content(
         regions.setdefault(region.label, []).append(region)
     segments = []
     rows = segment_table(labels, confidence, names)
-    for row in rows:
+    numbers = [row.label for row in rows]
+    shares = _histograms(labels, numbers, bins, features.n_bins)
+    words = describe(labels, numbers, shares, features, look.at((labels.shape[0], labels.shape[1])))
+    for row, sentence in zip(rows, words, strict=True):
         parts = sorted(regions[row.label], key=lambda region: -region.pixels)
         listed = [
             p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
@@ -80,15 +86,16 @@ def level_content(
                 "confidence": row.mean_confidence,
                 "n_parts": len(parts),
                 "parts": [_part(p, down, across) for p in listed],
+                "words": sentence,
+                "samples": _samples(labels, row, down, across),
             }
         )
-    numbers = [row.label for row in rows]
     return {
         "n": n_segments,
         "estimated": labels.shape != shape,
         "labels": labels_uri(reduced_labels(labels, shown)),
         "segments": segments,
-        "histograms": _histograms(labels, numbers, bins, n_bins),
+        "histograms": b64encode(np.rint(shares * 65535).astype("<u2").tobytes()).decode("ascii"),
     }
 
 
@@ -103,10 +110,17 @@ def palette_of(largest: int) -> list[list[int]]:
     return palette(largest).tolist()
 
 
+def _samples(labels: NDArray[np.integer], row: Any, down: float, across: float) -> list[list[int]]:
+    """Middles (row, column) of sample squares of a segment, in pixels of the image."""
+    box = slice(row.top, row.bottom), slice(row.left, row.right)
+    places = sample_places(labels, row.label, box)
+    return [[round((y + 0.5) * down), round((x + 0.5) * across)] for y, x in places]
+
+
 def _histograms(
     labels: NDArray[np.integer], numbers: Sequence[int], bins: NDArray[np.uint8], n_bins: int
-) -> str:
-    """Histograms (segments, C, n_bins) in 65535ths, little-endian uint16 in base64."""
+) -> NDArray[np.floating]:
+    """Histograms (segments, C, n_bins), each with sum one."""
     place = np.zeros(int(labels.max(initial=0)) + 1, np.int32)
     place[numbers] = np.arange(1, len(numbers) + 1)
     first = place[labels] * n_bins
@@ -115,5 +129,4 @@ def _histograms(
         axis=1,
     )
     table = table.reshape(len(numbers) + 1, n_bins, len(bins))[1:].transpose(0, 2, 1)
-    shares = table / table.sum(axis=2, keepdims=True)
-    return b64encode(np.rint(shares * 65535).astype("<u2").tobytes()).decode("ascii")
+    return table / table.sum(axis=2, keepdims=True)

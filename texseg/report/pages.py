@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import date
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +22,18 @@ from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.io.palette import palette
 from texseg.report.content import level_content, palette_of, steady_levels
-from texseg.report.pictures import confidence_uri, picture_uri, reduced, reduced_labels, shown_shape
-from texseg.report.template import filled
+from texseg.report.pictures import (
+    CROP_SIDE,
+    confidence_uri,
+    crop_uri,
+    labels_uri,
+    picture_uri,
+    reduced,
+    reduced_labels,
+    shown_shape,
+)
+from texseg.report.template import filled, part
+from texseg.report.words import Look
 
 __all__ = ["ReportEntry", "write_index", "write_report"]
 
@@ -52,11 +64,16 @@ def write_report(
     confidence: ArrayLike | None = None,
     names: Sequence[str] = (),
     title: str | None = None,
+    source: str | os.PathLike[str] | None = None,
+    command: Sequence[str] = (),
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
-    It shows the image under an overlay with a slider for its opacity, a slider over the numbers of segments
-    where the model has a hierarchy, and for each segment its area, its parts and its channel histograms.
+    It shows the image, fitted to the window, to be zoomed and moved, under an overlay with a slider for its
+    opacity, a slider over the numbers of segments where the model has a hierarchy, the confidence under the
+    pointer, and for each segment words, sample squares, its area, its parts and its channel histograms.
+    Segments can be merged and named on the page, which then gives the command and the file of edits that do
+    the same to the results; label images can be saved from it at any number.
 
     Parameters
     ----------
@@ -78,6 +95,10 @@ def write_report(
         Name of label 1, label 2 and so on.
     title : str, optional
         Heading; by default the name of the file without its suffix.
+    source : str or path-like, optional
+        File of the image, as the page shall name it.
+    command : sequence of strings, optional
+        Words of the command that made the report, "texseg" first.
 
     Returns
     -------
@@ -111,10 +132,14 @@ def write_report(
     picture = to_rgb(pixels, planes.mask)
     features = model.textures_.features
     bins = encode(planes, features)
-    settings = {"shape": own.shape, "shown": shown, "n_bins": features.n_bins}
+    settings = {"shape": own.shape, "shown": shown, "features": features, "look": Look.of(picture)}
     levels = [
         level_content(len(np.unique(own[own > 0])), own, bins, confidence=sure, names=names, **settings)
     ]
+    if shown != own.shape:  # the picture shown has lost its finest texture, and labels their size
+        levels[0]["full"] = labels_uri(own)
+        for segment in levels[0]["segments"]:
+            segment["crops"] = [crop_uri(picture, place) for place in segment["samples"]]
     if hierarchy is not None:
         sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
         others = steady_levels(own, hierarchy, shown)
@@ -129,17 +154,29 @@ def write_report(
         "palette": palette_of(max(s["label"] for level in levels for s in level["segments"])),
         "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
         "selection": _selection(model, hierarchy),
+        "title": title,
+        "command": list(command),
+        "crop": CROP_SIDE,
+    }
+    heading = {
+        "date": date.today().isoformat(),
+        **({} if source is None else {"input": os.fspath(source)}),
+        "size": f"{own.shape[1]} x {own.shape[0]} pixels",
     }
     facts = {
         "texseg": version("texseg"),
-        "size": f"{own.shape[1]} x {own.shape[0]} pixels",
         **{name: getattr(model, name) for name in _PARAMETERS},
+        **({"command": shlex.join(command)} if command else {}),
     }
     page = filled(
         "report.html",
         TITLE=escape(title),
-        FACTS="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items()),
+        HEADING=_terms(heading),
+        FACTS=_terms(facts),
         IMAGE=picture_uri(reduced(picture, shown)),
+        RATIO=f"{shown[1] / shown[0]:.6g}",
+        STYLE=part("report.css"),
+        SCRIPT=part("report.js"),
         CONTENT=json.dumps(content).replace("<", "\\u003c"),
     )
     atomic_write(path, page.encode())
@@ -207,6 +244,10 @@ def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
         return None
     scores = [float(score) if np.isfinite(score) else None for score in selection.scores]
     return {"n": [int(n) for n in selection.n_segments], "scores": scores, "chosen": int(selection.chosen)}
+
+
+def _terms(facts: Mapping[str, Any]) -> str:
+    return "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items())
 
 
 def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> str:

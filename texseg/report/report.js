@@ -1,0 +1,602 @@
+"use strict";
+const content = JSON.parse(document.getElementById("content").textContent);
+const at = id => document.getElementById(id);
+const [height, width] = content.shown;
+const viridis = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
+const state = { level: content.levels.findIndex(level => level.n === content.chosen), segment: 0, view: "segments" };
+const zoom = { factor: 1, x: 0, y: 0 };      // x, y: upper left corner of the sheet, in widths and heights of the stage
+const edits = { into: new Map(), names: new Map(), ticked: new Set() };      // of the labels of the segmentation
+const MOST_ZOOM = 32, LARGE = 3;
+const planes = new Map();      // decoded label images, one Uint8Array a level
+let confidencePlane = null;
+const layers = {};
+for (const name of ["tint", "lines", "mark"]) {
+  at(name).width = width;
+  at(name).height = height;
+  layers[name] = at(name).getContext("2d");
+}
+const buffers = {};
+for (const name of ["tint", "lines"]) {
+  const data = layers[name].createImageData(width, height);
+  buffers[name] = { data, words: new Uint32Array(data.data.buffer) };
+}
+const littleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+const word = (r, g, b, a) => (littleEndian ? (a << 24) | (b << 16) | (g << 8) | r : (r << 24) | (g << 16) | (b << 8) | a) >>> 0;
+const colour = label => `rgb(${content.palette[label].join(",")})`;
+const percent = share => (100 * share).toFixed(1) + " %";
+const nameOf = segment => segment.name || `segment ${segment.members.join(" + ")}`;
+const isOwn = () => content.levels[state.level].n === content.chosen;
+const count = n => n === 1 ? "1 segment" : `${n} segments`;
+
+async function decode(uri) {
+  const picture = new Image();
+  picture.src = uri;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = picture.naturalWidth;
+  canvas.height = picture.naturalHeight;
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.drawImage(picture, 0, 0);
+  const rgba = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  const plane = new Uint8Array(canvas.width * canvas.height);
+  for (let i = 0; i < plane.length; i++) plane[i] = rgba[4 * i];
+  return plane;
+}
+
+async function plane(index) {
+  if (!planes.has(index)) planes.set(index, await decode(content.levels[index].labels));
+  return planes.get(index);
+}
+
+// ---- edits: labels that are merged or named on this page ----------------------------------------------------
+
+const labelOf = label => isOwn() && edits.into.has(label) ? edits.into.get(label) : label;
+
+function merged(labels) {
+  if (!isOwn() || !edits.into.size) return labels;
+  const table = Uint8Array.from({ length: 256 }, (_, label) => labelOf(label));
+  return labels.map(label => table[label]);
+}
+
+let shownLabels = null;      // those of the level that is shown, with the edits
+const labelsNow = () => shownLabels;
+
+function segmentsNow() {
+  const level = content.levels[state.level], groups = new Map();
+  for (const segment of level.segments) {
+    const label = labelOf(segment.label);
+    groups.set(label, [...(groups.get(label) || []), segment]);
+  }
+  return [...groups].map(([label, members]) => {
+    const sum = key => members.reduce((total, segment) => total + segment[key], 0), pixels = sum("pixels");
+    const one = members.length === 1 ? members[0] : null;
+    return {
+      label, pixels, members: members.map(segment => segment.label), fraction: sum("fraction"),
+      name: (isOwn() && edits.names.get(label)) ?? members[0].name,
+      confidence: members[0].confidence === null ? null : members.reduce((total, segment) => total + segment.confidence * segment.pixels, 0) / pixels,
+      n_parts: one ? one.n_parts : null,
+      parts: members.flatMap(segment => segment.parts).sort((a, b) => b[0] - a[0]).slice(0, 12),
+      words: one ? one.words : members.map(segment => `${segment.label}: ${segment.words}`).join(" "),
+      samples: members.flatMap(segment => segment.samples.map((place, i) => ({ place, crop: segment.crops && segment.crops[i], rank: i })))
+        .sort((a, b) => a.rank - b.rank).slice(0, 3),
+    };
+  });
+}
+
+function mergeTicked() {
+  const labels = [...edits.ticked].sort((a, b) => a - b), keep = labels[0];
+  const names = labels.map(label => segmentsNow().find(segment => segment.label === label).name).filter(name => name);
+  for (const { label } of content.levels[state.level].segments) if (labels.includes(labelOf(label)) && label !== keep) edits.into.set(label, keep);
+  for (const label of labels) edits.names.delete(label);
+  if (names.length) edits.names.set(keep, names[0]);
+  edits.ticked.clear();
+  state.segment = keep;
+  refresh();
+}
+
+function undoEdits() {
+  for (const kind of Object.values(edits)) kind.clear();
+  state.segment = 0;
+  refresh();
+}
+
+function rename() {
+  const segment = segmentsNow().find(segment => segment.label === state.segment), name = at("name").value.trim();
+  if (!segment) return;
+  const before = content.levels[state.level].segments.find(one => one.label === segment.label).name;
+  if (name === before) edits.names.delete(segment.label); else edits.names.set(segment.label, name);
+  showTable();
+  showTitle(segmentsNow().find(one => one.label === segment.label));
+  showEdits();
+}
+
+function editsNow() {
+  const groups = segmentsNow().filter(segment => segment.members.length > 1).map(segment => segment.members);
+  return { merge: groups, names: Object.fromEntries([...edits.names].sort((a, b) => a[0] - b[0])) };
+}
+
+const quoted = word => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+
+function commandWith(options, without = []) {
+  const kept = [];
+  for (let i = 0; i < content.command.length; i++) {
+    if (content.command[i] === "--") { kept.push(...options, ...content.command.slice(i)); options = []; break; }
+    if (without.includes(content.command[i])) i++;
+    else if (!without.some(name => content.command[i].startsWith(`${name}=`))) kept.push(content.command[i]);
+  }
+  return [...kept, ...options].map(quoted).join(" ");
+}
+
+function showEdits() {
+  const { merge, names } = editsNow(), hasEdits = merge.length > 0 || Object.keys(names).length > 0;
+  at("undo").hidden = !hasEdits;
+  at("merge").disabled = edits.ticked.size < 2;
+  at("editing").hidden = !isOwn();
+  at("edits").hidden = isOwn() ? !hasEdits : false;
+  at("save-edits").hidden = !isOwn();
+  const level = content.levels[state.level];
+  at("edits").querySelector("h2").textContent = isOwn() ? "Edits" : `To take ${count(level.n)}`;
+  at("edits").querySelector("p").textContent = isOwn() ? "They are shown on this page only. This does the same to the results:" : "The results have another number. A fit with this one, whose borders may differ a little:";
+  if (!isOwn()) {
+    at("edits-command").textContent = content.command.length ? commandWith(["-k", String(level.n)], ["-k", "--segments"]) : `model.set_params(n_segments=${level.n}).fit(image)`;
+    return;
+  }
+  const inGroups = new Set(merge.map(group => group[0]));
+  const words = [...merge.map(group => group.join("+") + (names[group[0]] ? `=${names[group[0]]}` : "")), ...Object.entries(names).filter(([label]) => !inGroups.has(Number(label))).map(([label, name]) => `${label}=${name}`)];
+  at("edits-command").textContent = content.command.length ? commandWith(words.flatMap(word => ["--merge", word])) : `model.edit(${JSON.stringify({ merge, names })})`;
+}
+
+// ---- saving -------------------------------------------------------------------------------------------------
+
+function save(blob, name) {
+  const link = make("a", "", { download: `${content.title.replace(/[\\/:]+/g, "_")}_${name}`, href: URL.createObjectURL(blob) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+function crc32(bytes) {
+  let crc = ~0;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let k = 0; k < 8; k++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  }
+  return ~crc >>> 0;
+}
+
+function chunk(kind, data) {
+  const bytes = new Uint8Array(12 + data.length), view = new DataView(bytes.buffer);
+  view.setUint32(0, data.length);
+  bytes.set([...kind].map(c => c.charCodeAt(0)), 4);
+  bytes.set(data, 8);
+  view.setUint32(8 + data.length, crc32(bytes.subarray(4, 8 + data.length)));
+  return bytes;
+}
+
+async function greyPng(plane, columns, rows) {      // a canvas would save colours, which nobody reads as labels
+  const raw = new Uint8Array((columns + 1) * rows), head = new Uint8Array(13), view = new DataView(head.buffer);
+  for (let y = 0; y < rows; y++) raw.set(plane.subarray(y * columns, (y + 1) * columns), y * (columns + 1) + 1);
+  view.setUint32(0, columns);
+  view.setUint32(4, rows);
+  head[8] = 8;
+  const packed = await new Response(new Blob([raw]).stream().pipeThrough(new CompressionStream("deflate"))).arrayBuffer();
+  return new Blob([Uint8Array.of(137, 80, 78, 71, 13, 10, 26, 10), chunk("IHDR", head), chunk("IDAT", new Uint8Array(packed)), chunk("IEND", new Uint8Array(0))], { type: "image/png" });
+}
+
+async function labelPicture() {
+  const level = content.levels[state.level], full = level.full && await decode(level.full);
+  const [rows, columns] = full ? content.shape : content.shown;
+  return { blob: await greyPng(full ? merged(full) : labelsNow(), columns, rows), rows, columns };
+}
+
+async function saveLabels() {
+  const { blob, rows, columns } = await labelPicture();
+  save(blob, `labels_${segmentsNow().length}.png`);
+  at("hint").textContent = `Saved with ${columns} x ${rows} pixels` + (rows === content.shape[0] ? "." : ", the size shown.");
+}
+
+async function copyCommand() {
+  const text = at("edits-command").textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {      // no clipboard for files in some browsers
+    const range = document.createRange();
+    range.selectNodeContents(at("edits-command"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    document.execCommand("copy");
+  }
+  at("copy").textContent = "copied";
+  setTimeout(() => { at("copy").textContent = "copy"; }, 1500);
+}
+
+// ---- pictures -----------------------------------------------------------------------------------------------
+
+function paint(name) {
+  layers[name].putImageData(buffers[name].data, 0, 0);
+}
+
+function paintTint(labels) {
+  const table = new Uint32Array(256), words = buffers.tint.words;
+  if (state.view === "confidence") {
+    for (let v = 0; v < 256; v++) {
+      const place = v / 255 * (viridis.length - 1), k = Math.min(Math.floor(place), viridis.length - 2), f = place - k;
+      table[v] = word(...viridis[k].map((low, c) => Math.round(low + f * (viridis[k + 1][c] - low))), 255);
+    }
+    for (let i = 0; i < words.length; i++) words[i] = labels[i] ? table[confidencePlane[i]] : 0;
+  } else {
+    content.palette.forEach((rgb, label) => { table[label] = word(...rgb, 255); });
+    if (state.segment) for (let label = 1; label < 256; label++) if (label !== state.segment) table[label] = word(0, 0, 0, 255);
+    table[0] = 0;
+    for (let i = 0; i < words.length; i++) words[i] = table[labels[i]];
+  }
+  paint("tint");
+}
+
+function paintLines(labels) {
+  const words = buffers.lines.words, light = word(255, 255, 255, 255), dark = word(0, 0, 0, 150);
+  for (let y = 0, i = 0; y < height; y++)
+    for (let x = 0; x < width; x++, i++) {
+      const own = labels[i];
+      if ((x + 1 < width && own !== labels[i + 1]) || (y + 1 < height && own !== labels[i + width])) words[i] = light;
+      else if ((x && own !== labels[i - 1]) || (y && own !== labels[i - width])) words[i] = dark;
+      else words[i] = 0;
+    }
+  paint("lines");
+}
+
+function markPart(box) {
+  layers.mark.clearRect(0, 0, width, height);
+  if (!box) return;
+  const [, top, left, bottom, right] = box, [H, W] = content.shape;
+  layers.mark.lineWidth = Math.max(2, width / 250);
+  for (const [style, dash] of [["#000", []], ["#fff", [6, 6]]]) {
+    layers.mark.strokeStyle = style;
+    layers.mark.setLineDash(dash);
+    layers.mark.strokeRect(left * width / W, top * height / H, (right - left) * width / W, (bottom - top) * height / H);
+  }
+}
+
+function draw(linesToo) {
+  const labels = labelsNow();
+  at("tint").style.display = state.view === "image" ? "none" : "";
+  at("lines").style.display = at("borders").checked && state.view !== "image" ? "" : "none";
+  at("sheet").classList.toggle("confidence", state.view === "confidence");
+  at("scale").style.display = state.view === "confidence" ? "flex" : "none";
+  if (state.view !== "image") paintTint(labels);
+  if (linesToo) paintLines(labels);
+  markPart(null);
+}
+
+function showOpacity() {
+  at("opacity-value").textContent = at("opacity").value + " %";
+  at("tint").style.opacity = at("opacity").value / 100;
+}
+
+// ---- zoom ---------------------------------------------------------------------------------------------------
+
+function showZoom() {
+  for (const side of ["x", "y"]) zoom[side] = Math.min(0, Math.max(1 - zoom.factor, zoom[side]));
+  at("sheet").style.transform = `translate(${100 * zoom.x}%, ${100 * zoom.y}%) scale(${zoom.factor})`;
+  at("stage").classList.toggle("zoomed", zoom.factor > 1);
+  at("sheet").classList.toggle("large", zoom.factor * at("stage").clientWidth / width > LARGE);
+}
+
+function zoomBy(ratio, x = .5, y = .5) {      // the point x, y of the stage stays where it is
+  const factor = Math.min(MOST_ZOOM, Math.max(1, zoom.factor * ratio));
+  zoom.x = x - (x - zoom.x) * factor / zoom.factor;
+  zoom.y = y - (y - zoom.y) * factor / zoom.factor;
+  zoom.factor = factor;
+  showZoom();
+}
+
+function onWheel(event) {
+  if (event.deltaY > 0 && zoom.factor === 1) return;      // nothing to zoom out of: the page scrolls
+  event.preventDefault();
+  const box = at("stage").getBoundingClientRect();
+  zoomBy(2 ** (-event.deltaY / 240), (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+}
+
+let drag = null, hasMoved = false;
+
+function onDown(event) {
+  hasMoved = false;
+  if (event.button === 0 && zoom.factor > 1) drag = { x: event.clientX, y: event.clientY, from: { ...zoom } };
+}
+
+function onDrag(event) {
+  if (!drag) return;
+  const box = at("stage").getBoundingClientRect(), dx = event.clientX - drag.x, dy = event.clientY - drag.y;
+  if (Math.hypot(dx, dy) > 3) hasMoved = true;
+  if (!hasMoved) return;
+  at("stage").classList.add("moving");
+  zoom.x = drag.from.x + dx / box.width;
+  zoom.y = drag.from.y + dy / box.height;
+  showZoom();
+}
+
+function onUp() {
+  drag = null;
+  at("stage").classList.remove("moving");
+}
+
+function pixelAt(event) {
+  const box = at("sheet").getBoundingClientRect();
+  const x = Math.floor((event.clientX - box.left) / box.width * width), y = Math.floor((event.clientY - box.top) / box.height * height);
+  return x < 0 || y < 0 || x >= width || y >= height ? null : [x, y];
+}
+
+function onMove(event) {
+  const place = pixelAt(event), [H, W] = content.shape;
+  at("readout").textContent = "";
+  if (!place || !labelsNow()) return;
+  const [x, y] = place, label = labelsNow()[y * width + x], segment = segmentsNow().find(one => one.label === label);
+  const parts = [`x ${Math.floor((x + .5) * W / width)}, y ${Math.floor((y + .5) * H / height)}`, segment ? nameOf(segment) : "no data"];
+  if (segment && confidencePlane && isOwn()) parts.push(`confidence ${(confidencePlane[y * width + x] / 255).toFixed(2)}`);
+  at("readout").textContent = parts.join(" \u00b7 ");
+}
+
+// ---- tables -------------------------------------------------------------------------------------------------
+
+const make = (tag, text, attributes = {}) => {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+};
+
+function swatch(label) {
+  const square = make("span", "", { class: "swatch" });
+  square.style.background = colour(label);
+  return square;
+}
+
+function tick(segment) {
+  const box = make("input", "", { type: "checkbox", title: "tick two or more to merge them", "aria-label": `tick ${nameOf(segment)}` });
+  box.checked = edits.ticked.has(segment.label);
+  box.addEventListener("click", event => event.stopPropagation());
+  box.addEventListener("change", () => {
+    if (box.checked) edits.ticked.add(segment.label); else edits.ticked.delete(segment.label);
+    showEdits();
+  });
+  return box;
+}
+
+function showTable() {
+  const level = content.levels[state.level], body = at("segments").tBodies[0], segments = segmentsNow();
+  at("table-title").textContent = count(segments.length) + (level.estimated ? ", areas estimated from the pixels shown" : "");
+  at("segments").querySelector(".sure").hidden = segments.every(segment => segment.confidence === null);
+  body.replaceChildren(...segments.map(segment => {
+    const row = make("tr", ""), name = make("td", ""), button = make("button", "", { type: "button", title: segment.words });
+    button.append(swatch(segment.label), nameOf(segment));
+    if (isOwn() && level.segments.length > 1) name.append(tick(segment));
+    name.append(button);
+    row.append(name, make("td", segment.pixels.toLocaleString("en")), make("td", percent(segment.fraction)), make("td", segment.n_parts ?? ""));
+    if (segment.confidence !== null) row.append(make("td", segment.confidence.toFixed(3)));
+    row.dataset.label = segment.label;
+    row.setAttribute("aria-selected", segment.label === state.segment);
+    row.addEventListener("click", () => select(segment.label));
+    return row;
+  }));
+}
+
+function showOthers() {
+  const chart = content.selection, levels = content.levels.map(level => level.n);
+  const ranked = chart
+    ? chart.n.map((n, i) => [n, chart.scores[i]]).filter(([, score]) => score !== null).sort((a, b) => b[1] - a[1]).map(([n]) => n)
+    : [content.chosen + 1, content.chosen - 1, content.chosen + 2];
+  const offered = ranked.filter(n => n !== content.chosen && levels.includes(n)).slice(0, 3).sort((a, b) => a - b);
+  at("others").hidden = !offered.length;
+  const buttons = (isOwn() ? offered : [content.chosen, ...offered.filter(n => n !== content.levels[state.level].n)]).map(n => {
+    const button = make("button", n === content.chosen ? `${n} (results)` : n, { type: "button", "aria-label": count(n) });
+    button.addEventListener("click", () => showLevel(levels.indexOf(n)));
+    return button;
+  });
+  at("others").replaceChildren(isOwn() ? "Too coarse or too fine? Look at " : "Look at ", ...buttons, " segments.");
+}
+
+function histogramsOf(level) {
+  const bytes = Uint8Array.from(atob(level.histograms), c => c.charCodeAt(0)), view = new DataView(bytes.buffer);
+  const value = index => view.getUint16(2 * index, true) / 65535, C = content.channels.length, B = content.n_bins;
+  return level.segments.map((_, s) => content.channels.map((_, c) => Array.from({ length: B }, (_, b) => value((s * C + c) * B + b))));
+}
+
+function outline(values, top) {
+  return values.map((v, b) => `${b === 0 ? "M0," : "H" + b + "V"}${(40 - 38 * v / top).toFixed(2)}`).join("") + `H${values.length}`;
+}
+
+function showHistograms(level, shown) {
+  const raw = histogramsOf(level), isShown = level.segments.map(segment => shown.members.includes(segment.label));
+  const mean = inside => {
+    const weight = level.segments.map((segment, i) => isShown[i] === inside ? segment.pixels : 0), sum = weight.reduce((a, b) => a + b, 0);
+    return { sum, of: c => raw[0][c].map((_, b) => sum ? raw.reduce((total, h, i) => total + weight[i] * h[c][b], 0) / sum : 0) };
+  };
+  const own = mean(true), others = mean(false), total = others.sum;
+  const panels = content.channels.map((name, c) => {
+    const mine = own.of(c), rest = others.of(c);
+    const difference = total ? mine.reduce((sum, v, b) => sum + Math.abs(v - rest[b]), 0) / 2 : 0;
+    const top = Math.max(...mine, ...rest), figure = make("figure", ""), path = outline(mine, top);
+    figure.innerHTML = `<svg viewBox="0 0 ${content.n_bins} 40" preserveAspectRatio="none" aria-hidden="true">` +
+      `<path d="${path}V40H0Z" fill="${colour(shown.label)}"/>` +
+      (total ? `<path d="${outline(rest, top)}" fill="none" stroke="currentColor" stroke-width="1.2" vector-effect="non-scaling-stroke"/>` : "") + "</svg>";
+    figure.append(make("figcaption", `${name.replace(" deg", "\u00b0")}: ${difference.toFixed(2)}`));
+    return { figure, difference };
+  });
+  [...panels].sort((a, b) => b.difference - a.difference).slice(0, 3).forEach(panel => panel.figure.classList.add("telling"));
+  at("histograms").replaceChildren(...panels.map(panel => panel.figure));
+}
+
+function showTitle(segment) {
+  at("segment-title").replaceChildren(swatch(segment.label), `${nameOf(segment)}: ${segment.pixels.toLocaleString("en")} pixels, ${percent(segment.fraction)}`);
+}
+
+function sampleSquare({ place: [row, column], crop }) {
+  const [H, W] = content.shape, side = content.crop;
+  const top = Math.max(0, Math.min(H - side, row - side / 2)), left = Math.max(0, Math.min(W - side, column - side / 2));
+  const box = [0, top, left, Math.min(H, top + side), Math.min(W, left + side)];
+  let square;
+  if (crop) {
+    square = make("img", "", { src: crop });
+  } else {
+    square = make("canvas", "", { width: 2 * side, height: 2 * side });
+    const [x, y, w, h] = [left * width / W, top * height / H, (box[4] - left) * width / W, (box[3] - top) * height / H];
+    square.getContext("2d").drawImage(at("image"), x, y, w, h, 0, 0, 2 * side * w / Math.max(w, h), 2 * side * h / Math.max(w, h));
+  }
+  square.title = `${side} x ${side} pixels about x ${column}, y ${row}`;
+  square.addEventListener("mouseenter", () => markPart(box));
+  square.addEventListener("mouseleave", () => markPart(null));
+  return square;
+}
+
+function showSegment() {
+  const level = content.levels[state.level], segment = segmentsNow().find(segment => segment.label === state.segment);
+  at("segment").hidden = !segment;
+  at("hint").textContent = segment ? "Click again, or press Esc, to see all segments." : "Click on a segment.";
+  if (!segment) return;
+  showTitle(segment);
+  at("name-label").hidden = !isOwn();
+  if (document.activeElement !== at("name")) at("name").value = segment.name;
+  at("words").textContent = segment.words;
+  at("samples").replaceChildren(...segment.samples.map(sampleSquare));
+  at("parts-title").textContent = segment.n_parts === null ? "Its largest parts, before the merge:" : segment.n_parts === 1 ? "It is in one piece:" : `It occurs in ${segment.n_parts.toLocaleString("en")} places` + (segment.parts.length < segment.n_parts ? "; the largest:" : ":");
+  at("parts").replaceChildren(...segment.parts.map(part => {
+    const item = make("li", ""), button = make("button", `${part[0].toLocaleString("en")} px at x ${part[2]}, y ${part[1]}`, { type: "button" });
+    for (const event of ["mouseenter", "focus", "click"]) button.addEventListener(event, () => markPart(part));
+    for (const event of ["mouseleave", "blur"]) button.addEventListener(event, () => markPart(null));
+    item.append(button);
+    return item;
+  }));
+  showHistograms(level, segment);
+}
+
+function showScores() {
+  const chart = content.selection;
+  at("scores").hidden = !chart;
+  if (!chart) return;
+  const known = chart.scores.filter(score => score !== null), low = Math.min(...known), high = Math.max(...known), now = content.levels[state.level].n;
+  const x = n => 15 + 270 * (n - chart.n[0]) / Math.max(1, chart.n[chart.n.length - 1] - chart.n[0]), y = s => 58 - 48 * (s - low) / (high - low || 1);
+  const points = chart.n.map((n, i) => [n, chart.scores[i]]).filter(point => point[1] !== null);
+  at("scores").querySelector("svg").innerHTML =
+    `<polyline points="${points.map(([n, s]) => `${x(n)},${y(s)}`).join(" ")}" fill="none" stroke="currentColor" opacity=".5"/>` +
+    points.map(([n, s]) => `<circle cx="${x(n)}" cy="${y(s)}" r="${n === now ? 5 : 2.5}" fill="${n === chart.chosen ? "var(--accent)" : "currentColor"}"/>`).join("") +
+    chart.n.map(n => `<text x="${x(n)}" y="76">${n}</text>`).join("") +
+    points.map(([n, s]) => `<circle class="hit" data-n="${n}" cx="${x(n)}" cy="${y(s)}" r="9"/>`).join("");
+  for (const hit of at("scores").querySelectorAll(".hit")) {
+    const index = content.levels.findIndex(level => level.n === Number(hit.dataset.n));
+    if (index >= 0) hit.addEventListener("click", () => showLevel(index));
+  }
+  at("scores-title").textContent = `How many segments? ${chart.chosen} had the best score`;
+}
+
+function select(label) {
+  state.segment = label === state.segment ? 0 : label;
+  for (const row of at("segments").tBodies[0].rows) row.setAttribute("aria-selected", Number(row.dataset.label) === state.segment);
+  showSegment();
+  draw(false);
+}
+
+function refresh() {
+  shownLabels = merged(planes.get(state.level));
+  at("readout").textContent = "";
+  if (!segmentsNow().some(segment => segment.label === state.segment)) state.segment = 0;
+  showTable();
+  showSegment();
+  showScores();
+  showOthers();
+  showEdits();
+  draw(true);
+}
+
+async function showLevel(index) {
+  state.level = Math.max(0, Math.min(content.levels.length - 1, index));
+  at("number").value = state.level;
+  at("number-value").textContent = content.levels[state.level].n;
+  at("view-confidence").hidden = !content.confidence || !isOwn();
+  if (state.view === "confidence" && !isOwn()) setView("segments", false);
+  const wanted = state.level;
+  if (!planes.has(wanted)) await plane(wanted);
+  if (wanted !== state.level) return;
+  refresh();
+}
+
+function setView(view, redraw = true) {
+  state.view = view;
+  document.querySelector(`input[name=view][value=${view}]`).checked = true;
+  if (redraw) draw(false);
+}
+
+function changeTheme() {
+  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+}
+
+function changeOpacity(step) {
+  at("opacity").value = Number(at("opacity").value) + step;
+  showOpacity();
+}
+
+function nextView() {
+  const views = ["segments", "confidence", "image"].filter(view => view !== "confidence" || !at("view-confidence").hidden);
+  setView(views[(views.indexOf(state.view) + 1) % views.length]);
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.type === "text") return;
+  const isRange = event.target.type === "range", isRadio = event.target.type === "radio";
+  const actions = {
+    ArrowLeft: () => showLevel(state.level - 1), ArrowRight: () => showLevel(state.level + 1),
+    ArrowDown: () => changeOpacity(-5), ArrowUp: () => changeOpacity(5), Escape: () => state.segment && select(state.segment),
+    v: nextView, b: () => { at("borders").checked = !at("borders").checked; draw(false); }, t: changeTheme,
+    "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), "0": () => zoomBy(0),
+  };
+  const digit = /^[1-9]$/.test(event.key) && segmentsNow()[Number(event.key) - 1];
+  const action = digit ? () => select(digit.label) : actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  if (!action || ((isRange || isRadio) && event.key.startsWith("Arrow"))) return;
+  event.preventDefault();
+  action();
+}
+
+function onClick(event) {
+  const place = hasMoved ? null : pixelAt(event);
+  if (!place || !labelsNow()) return;
+  const label = labelsNow()[place[1] * width + place[0]];
+  if (label) select(label);
+}
+
+async function start() {
+  at("number").max = content.levels.length - 1;
+  at("number-label").hidden = content.levels.length < 2;
+  at("scale").querySelector("i").style.background = `linear-gradient(to right, ${viridis.map(rgb => `rgb(${rgb})`).join(",")})`;
+  at("number").addEventListener("input", () => showLevel(Number(at("number").value)));
+  at("opacity").addEventListener("input", showOpacity);
+  at("borders").addEventListener("change", () => draw(false));
+  at("stage").addEventListener("click", onClick);
+  at("stage").addEventListener("wheel", onWheel, { passive: false });
+  at("stage").addEventListener("pointerdown", onDown);
+  at("stage").addEventListener("pointermove", onMove);
+  at("stage").addEventListener("pointerleave", () => { at("readout").textContent = ""; });
+  addEventListener("pointermove", onDrag);
+  addEventListener("pointerup", onUp);
+  addEventListener("pointercancel", onUp);
+  addEventListener("resize", showZoom);
+  at("in").addEventListener("click", () => zoomBy(1.5));
+  at("out").addEventListener("click", () => zoomBy(1 / 1.5));
+  at("fit").addEventListener("click", () => zoomBy(0));
+  at("download").addEventListener("click", saveLabels);
+  at("merge").addEventListener("click", mergeTicked);
+  at("undo").addEventListener("click", undoEdits);
+  at("name").addEventListener("input", rename);
+  at("copy").addEventListener("click", copyCommand);
+  at("save-edits").addEventListener("click", () => save(new Blob([JSON.stringify(editsNow(), null, 1) + "\n"], { type: "application/json" }), "edits.json"));
+  at("theme").addEventListener("click", changeTheme);
+  document.addEventListener("keydown", onKey);
+  for (const input of document.querySelectorAll("input[name=view]")) input.addEventListener("change", () => setView(input.value));
+  showOpacity();
+  showZoom();
+  await at("image").decode();
+  if (content.confidence) confidencePlane = await decode(content.confidence);
+  await showLevel(state.level);
+  document.documentElement.dataset.ready = "shown";
+  for (let index = 0; index < content.levels.length; index++) await plane(index);
+  document.documentElement.dataset.ready = "complete";
+}
+start();
