@@ -1,138 +1,181 @@
-"""Model files: plain data in a ZIP archive, readable without this library and never unpickled.
+"""Model files: what they hold, and whether it makes sense.
 
-A model file holds ``header.json`` (what it is, its version, the small values) and one ``.npy`` member an
-array. Members carry a fixed date, so the same model always gives the same bytes.
+The archive itself, and how damage to it is noticed, is :mod:`texseg.io.archive`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
-from collections.abc import Mapping
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from texseg.io.atomic import atomic_write
+from texseg.channels.encode import Features
+from texseg.channels.gabor import GaborBank
+from texseg.channels.quantize import Range
+from texseg.channels.responses import Intensity
+from texseg.fitting.starts import PottsSettings
+from texseg.io.archive import ModelFileError, load_model, save_model
+from texseg.pixels.borders import BorderClassifier, Density, n_scores
+from texseg.textures import CellTextures, WindowTextures
 
-FORMAT = "texseg model"
-VERSION = 1
-_HEADER = "header.json"
-_OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
-_LARGEST_MODEL = 2**30
+__all__ = ["ModelFileError", "from_plain_data", "load_model", "save_model", "to_plain_data"]
 
-
-class ModelFileError(OSError):
-    """A model file that is missing, broken, foreign, or written by a newer version."""
-
-
-def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write a flat mapping as a model file; an interrupted call leaves no half file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Where to write; an existing file is replaced.
-    values : mapping of str to value
-        Arrays of numbers, booleans or strings, and anything JSON can hold (numbers, strings, None, lists
-        and dictionaries of these).
-
-    Raises
-    ------
-    TypeError
-        A value is neither an array of plain data nor known to JSON.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rock.texseg"
-    >>> save_model(path, {"names": ["quartz", "mica"], "profiles": np.eye(2)})
-    >>> load_model(path)["names"]
-    ['quartz', 'mica']
-    """
-    arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
-    small = {key: _plain(key, value) for key, value in values.items() if key not in arrays}
-    header = {"format": FORMAT, "version": VERSION, "values": small}
-    buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, _HEADER, json.dumps(header, indent=1, ensure_ascii=False).encode())
-        for key, array in arrays.items():
-            _add(archive, key + ".npy", _npy_bytes(key, array))
-    atomic_write(Path(path), buffer.getvalue())
+_NUMBERS = ("n_bins", "bandwidth", "angular_bandwidth", "contrast", "illumination_sigma", "patch_weight")
 
 
-def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a model file that `save_model` wrote.
-
-    Returns
-    -------
-    dict
-        The saved values; tuples have become lists.
-
-    Raises
-    ------
-    ModelFileError
-        The file is missing, broken, no model file, or written by a newer version of the library.
-    """
-    name = Path(path).name
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _read_archive(archive)
-    except ModelFileError as error:
-        raise ModelFileError(f"{name}: {error}") from error
-    except FileNotFoundError as error:
-        raise ModelFileError(f"{name}: no such model file") from error
-    except zipfile.BadZipFile as error:
-        raise ModelFileError(f"{name}: not a texseg model file, or a truncated one") from error
-    except OSError as error:
-        raise ModelFileError(f"{name}: {error.strerror or error}") from error
-    except Exception as error:  # a broken archive fails in many ways
-        raise ModelFileError(f"{name}: model file is corrupt ({error})") from error
-
-
-def _plain(key: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    try:
-        json.dumps(value)
-    except TypeError as error:
-        raise TypeError(f"model value {key!r} of type {type(value).__name__} is not plain data") from error
-    return value
-
-
-def _npy_bytes(key: str, array: np.ndarray) -> bytes:
-    if array.dtype.hasobject:
-        raise TypeError(f"model value {key!r} is an array of Python objects; use numbers or strings")
-    buffer = BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    member = zipfile.ZipInfo(name, _OLDEST_DATE)
-    member.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(member, content)
-
-
-def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
-    names = archive.namelist()
-    if _HEADER not in names:
-        raise ModelFileError("not a texseg model file")
-    if sum(member.file_size for member in archive.infolist()) > _LARGEST_MODEL:
-        raise ModelFileError("model file unpacks to more than 1 GiB, it is refused")
-    header = json.loads(archive.read(_HEADER))
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelFileError("not a texseg model file")
-    if header["version"] > VERSION:
-        raise ModelFileError(
-            f"written by a newer texseg (model version {header['version']}, this one reads up to {VERSION}); "
-            "update texseg"
-        )
-    values = dict(header["values"])
-    for name in names:
-        if name.endswith(".npy"):
-            values[name.removesuffix(".npy")] = np.load(BytesIO(archive.read(name)), allow_pickle=False)
+def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
+    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
+    f = textures.features
+    values: dict[str, Any] = {
+        "kind": textures.kind,
+        "wavelengths_of_bank": list(f.bank.wavelengths),
+        "n_orientations": f.bank.n_orientations,
+        "bandwidth": f.bank.bandwidth,
+        "angular_bandwidth": f.bank.angular_bandwidth,
+        "low": f.intensity.low,
+        "high": f.intensity.high,
+        "axes": f.intensity.axes,
+        "contrast": f.intensity.contrast,
+        "illumination_sigma": f.sigma,
+        "patch_weight": f.patch_weight,
+        "value_weight": f.value_weight,
+        "n_bins": f.n_bins,
+        "ranges": np.array(f.ranges),
+        "codebook": f.codebook,
+        "channel_names": list(f.names),
+        "wavelengths": f.wavelengths,
+        "channel_weights": f.weights,
+        "profiles": textures.profiles,
+    }
+    if isinstance(textures, CellTextures):
+        values |= {
+            "background": textures.background,
+            "cell": textures.cell,
+            "potts": list(textures.potts),
+            "boundary_sigma": textures.boundary_sigma,
+            "windows": list(textures.windows),
+            "limits": textures.limits,
+            "confusion": textures.confusion,
+        }
+        if textures.borders is not None:
+            values |= _borders_to_plain_data(textures.borders)
+    else:
+        values |= {
+            "proportions": textures.proportions,
+            "windows": list(textures.windows),
+            "beta": textures.beta,
+        }
     return values
+
+
+def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
+    """Textures from the mapping that :func:`to_plain_data` made.
+
+    Raises
+    ------
+    KeyError
+        A value is missing.
+    ValueError
+        A value does not fit the others.
+    """
+    _check_plain_data(values)
+    bank = GaborBank(
+        values["wavelengths_of_bank"],
+        values["n_orientations"],
+        values["bandwidth"],
+        values["angular_bandwidth"],
+    )
+    features = Features(
+        bank,
+        Intensity(values["low"], values["high"], values["axes"], values["contrast"]),
+        values["illumination_sigma"],
+        values["patch_weight"],
+        values["value_weight"],
+        values["n_bins"],
+        tuple(Range(float(low), float(high)) for low, high in values["ranges"]),
+        values["codebook"],
+        tuple(values["channel_names"]),
+        values["wavelengths"],
+        values["channel_weights"],
+    )
+    if values["kind"] == CellTextures.kind:
+        return CellTextures(
+            features,
+            values["profiles"],
+            values["background"],
+            values["cell"],
+            PottsSettings(*values["potts"]),
+            values["boundary_sigma"],
+            tuple(values["windows"]),
+            values["limits"],
+            values["confusion"],
+            _borders_from_plain_data(values, features),
+        )
+    return WindowTextures(
+        features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
+    )
+
+
+def _check_plain_data(values: dict[str, Any]) -> None:
+    """Refuse what does not fit together, before it fails while an image is labelled."""
+    K, C, n_bins = len(values["profiles"]), len(values["channel_names"]), values["n_bins"]
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NUMBERS, ())
+    shapes |= {"profiles": (K, C * n_bins), "ranges": (C, 2), "wavelengths": (C,), "channel_weights": (C,)}
+    shapes |= {"low": np.shape(values["high"])}
+    if values["kind"] == CellTextures.kind:
+        shapes |= {"background": (C * n_bins,), "limits": (K,), "confusion": (K, K)}
+        shapes |= {"potts": (len(PottsSettings._fields),), "windows": (2,), "cell": (), "boundary_sigma": ()}
+        if "border_densities" in values:
+            shapes |= _border_shapes(values, K, C, n_bins)
+    else:
+        shapes |= {"proportions": (K,), "windows": (C,), "beta": ()}
+    for name, expected in shapes.items():
+        array = np.asarray(values[name])
+        if array.shape != expected or array.dtype.kind not in "buif":
+            raise ValueError(
+                f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
+            )
+
+
+def _border_shapes(values: dict[str, Any], K: int, C: int, n_bins: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what belongs to a `BorderClassifier` of ``K`` textures."""
+    names, learned = values["border_densities"], len(values["border_log_profiles"])
+    shapes: dict[str, tuple[int, ...]] = {
+        "border_log_profiles": (learned, C, n_bins),
+        "border_weights": (n_scores(values["wavelengths"], len(names), learned), K),
+        "border_offsets": (K,),
+    }
+    for name in names:
+        side = len(values[f"border_{name}_factors"])
+        shapes[f"border_{name}_factors"] = (side, learned * side)
+        shapes[f"border_{name}_centres"] = (learned * side,)
+        shapes[f"border_{name}_offsets"] = (learned,)
+    return shapes
+
+
+def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "border_log_profiles": borders.log_profiles,
+        "border_weights": borders.weights,
+        "border_offsets": borders.offsets,
+        "border_densities": list(borders.densities),
+    }
+    for name, density in borders.densities.items():
+        values |= {f"border_{name}_{field}": array for field, array in density._asdict().items()}
+    return values
+
+
+def _borders_from_plain_data(values: dict[str, Any], features: Features) -> BorderClassifier | None:
+    if "border_densities" not in values:
+        return None
+    densities = {
+        name: Density(*(values[f"border_{name}_{field}"] for field in Density._fields))
+        for name in values["border_densities"]
+    }
+    return BorderClassifier(
+        features,
+        values["border_log_profiles"],
+        densities,
+        values["border_weights"],
+        values["border_offsets"],
+    )

@@ -24,7 +24,7 @@ from texseg.clusters import Search
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, critical_temperatures
-from texseg.modelfile import ModelFileError, load_model, save_model
+from texseg.modelfile import ModelFileError, from_plain_data, load_model, save_model, to_plain_data
 from texseg.models.sites import site_labels
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
@@ -35,10 +35,8 @@ from texseg.textures import (
     Scene,
     WindowTextures,
     cell_sites,
-    from_plain_data,
     plain_counts,
     plain_run,
-    to_plain_data,
     window_sites,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import cv2
 import numpy as np
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
-from texseg.channels.quantize import Range
-from texseg.channels.responses import Intensity
 from texseg.counts.grid import CellGrid, cell_counts, cell_grid, pyramid, window_means
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import arg_max_over, soft_max_over
 from texseg.fitting.starts import BACKGROUND, PottsSettings, Sites, interior_cells, potts_sweeps
 from texseg.models.acm import HistogramClustering, Profiles
-from texseg.pixels.borders import BorderClassifier, Density, learn_borders, n_scores
+from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors, pixel_scores
 from texseg.settings import Settings
 
@@ -39,7 +37,6 @@ _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _STRIP = 2**18  # pixels that are handled at once
 _FAR = 8.0  # pixels; channels of longer wavelength get the larger window
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
-_NUMBERS = ("n_bins", "bandwidth", "angular_bandwidth", "contrast", "illumination_sigma", "patch_weight")
 _COOLING = 0.8  # each temperature of the plain path is this times the one before
 
 
@@ -382,161 +379,3 @@ def plain_run(
     first = critical_beta(model, levels[0].counts, rng, levels[0].row_weights)
     schedule = geometric_schedule(min(0.8 * first, final), final, _COOLING)
     return anneal(model, levels, schedule, rng=rng, n_clusters=n_clusters, growth="split-merge")
-
-
-def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
-    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
-    f = textures.features
-    values: dict[str, Any] = {
-        "kind": textures.kind,
-        "wavelengths_of_bank": list(f.bank.wavelengths),
-        "n_orientations": f.bank.n_orientations,
-        "bandwidth": f.bank.bandwidth,
-        "angular_bandwidth": f.bank.angular_bandwidth,
-        "low": f.intensity.low,
-        "high": f.intensity.high,
-        "axes": f.intensity.axes,
-        "contrast": f.intensity.contrast,
-        "illumination_sigma": f.sigma,
-        "patch_weight": f.patch_weight,
-        "value_weight": f.value_weight,
-        "n_bins": f.n_bins,
-        "ranges": np.array(f.ranges),
-        "codebook": f.codebook,
-        "channel_names": list(f.names),
-        "wavelengths": f.wavelengths,
-        "channel_weights": f.weights,
-        "profiles": textures.profiles,
-    }
-    if isinstance(textures, CellTextures):
-        values |= {
-            "background": textures.background,
-            "cell": textures.cell,
-            "potts": list(textures.potts),
-            "boundary_sigma": textures.boundary_sigma,
-            "windows": list(textures.windows),
-            "limits": textures.limits,
-            "confusion": textures.confusion,
-        }
-        if textures.borders is not None:
-            values |= _borders_to_plain_data(textures.borders)
-    else:
-        values |= {
-            "proportions": textures.proportions,
-            "windows": list(textures.windows),
-            "beta": textures.beta,
-        }
-    return values
-
-
-def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
-    """Textures from the mapping that :func:`to_plain_data` made.
-
-    Raises
-    ------
-    KeyError
-        A value is missing.
-    ValueError
-        A value does not fit the others.
-    """
-    _check_plain_data(values)
-    bank = GaborBank(
-        values["wavelengths_of_bank"],
-        values["n_orientations"],
-        values["bandwidth"],
-        values["angular_bandwidth"],
-    )
-    features = Features(
-        bank,
-        Intensity(values["low"], values["high"], values["axes"], values["contrast"]),
-        values["illumination_sigma"],
-        values["patch_weight"],
-        values["value_weight"],
-        values["n_bins"],
-        tuple(Range(float(low), float(high)) for low, high in values["ranges"]),
-        values["codebook"],
-        tuple(values["channel_names"]),
-        values["wavelengths"],
-        values["channel_weights"],
-    )
-    if values["kind"] == CellTextures.kind:
-        return CellTextures(
-            features,
-            values["profiles"],
-            values["background"],
-            values["cell"],
-            PottsSettings(*values["potts"]),
-            values["boundary_sigma"],
-            tuple(values["windows"]),
-            values["limits"],
-            values["confusion"],
-            _borders_from_plain_data(values, features),
-        )
-    return WindowTextures(
-        features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
-    )
-
-
-def _check_plain_data(values: dict[str, Any]) -> None:
-    """Refuse what does not fit together, before it fails while an image is labelled."""
-    K, C, n_bins = len(values["profiles"]), len(values["channel_names"]), values["n_bins"]
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NUMBERS, ())
-    shapes |= {"profiles": (K, C * n_bins), "ranges": (C, 2), "wavelengths": (C,), "channel_weights": (C,)}
-    shapes |= {"low": np.shape(values["high"])}
-    if values["kind"] == CellTextures.kind:
-        shapes |= {"background": (C * n_bins,), "limits": (K,), "confusion": (K, K)}
-        shapes |= {"potts": (len(PottsSettings._fields),), "windows": (2,), "cell": (), "boundary_sigma": ()}
-        if "border_densities" in values:
-            shapes |= _border_shapes(values, K, C, n_bins)
-    else:
-        shapes |= {"proportions": (K,), "windows": (C,), "beta": ()}
-    for name, expected in shapes.items():
-        array = np.asarray(values[name])
-        if array.shape != expected or array.dtype.kind not in "buif":
-            raise ValueError(
-                f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
-            )
-
-
-def _border_shapes(values: dict[str, Any], K: int, C: int, n_bins: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of what belongs to a `BorderClassifier` of ``K`` textures."""
-    names, learned = values["border_densities"], len(values["border_log_profiles"])
-    shapes: dict[str, tuple[int, ...]] = {
-        "border_log_profiles": (learned, C, n_bins),
-        "border_weights": (n_scores(values["wavelengths"], len(names), learned), K),
-        "border_offsets": (K,),
-    }
-    for name in names:
-        side = len(values[f"border_{name}_factors"])
-        shapes[f"border_{name}_factors"] = (side, learned * side)
-        shapes[f"border_{name}_centres"] = (learned * side,)
-        shapes[f"border_{name}_offsets"] = (learned,)
-    return shapes
-
-
-def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "border_log_profiles": borders.log_profiles,
-        "border_weights": borders.weights,
-        "border_offsets": borders.offsets,
-        "border_densities": list(borders.densities),
-    }
-    for name, density in borders.densities.items():
-        values |= {f"border_{name}_{field}": array for field, array in density._asdict().items()}
-    return values
-
-
-def _borders_from_plain_data(values: dict[str, Any], features: Features) -> BorderClassifier | None:
-    if "border_densities" not in values:
-        return None
-    densities = {
-        name: Density(*(values[f"border_{name}_{field}"] for field in Density._fields))
-        for name in values["border_densities"]
-    }
-    return BorderClassifier(
-        features,
-        values["border_log_profiles"],
-        densities,
-        values["border_weights"],
-        values["border_offsets"],
-    )
