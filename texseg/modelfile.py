@@ -20,7 +20,16 @@ from texseg.textures import CellTextures, WindowTextures
 
 __all__ = ["ModelFileError", "from_plain_data", "load_model", "save_model", "to_plain_data"]
 
-_NUMBERS = ("n_bins", "bandwidth", "angular_bandwidth", "contrast", "illumination_sigma", "patch_weight")
+_NUMBERS = (
+    "n_bins",
+    "bandwidth",
+    "angular_bandwidth",
+    "contrast",
+    "log_offset",
+    "illumination_sigma",
+    "patch_weight",
+)
+_SINCE = {"log_offset": 0.0}  # values that older files lack, with what they meant
 
 
 def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
@@ -36,6 +45,7 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
         "high": f.intensity.high,
         "axes": f.intensity.axes,
         "contrast": f.intensity.contrast,
+        "log_offset": f.intensity.log_offset,
         "illumination_sigma": f.sigma,
         "patch_weight": f.patch_weight,
         "value_weight": f.value_weight,
@@ -78,6 +88,7 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
     ValueError
         A value does not fit the others.
     """
+    values = _SINCE | values
     _check_plain_data(values)
     bank = GaborBank(
         values["wavelengths_of_bank"],
@@ -87,7 +98,7 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
     )
     features = Features(
         bank,
-        Intensity(values["low"], values["high"], values["axes"], values["contrast"]),
+        Intensity(values["low"], values["high"], values["axes"], values["contrast"], values["log_offset"]),
         values["illumination_sigma"],
         values["patch_weight"],
         values["value_weight"],

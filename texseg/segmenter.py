@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 import texseg
 from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
+from texseg.channels.notes import notes_on
 from texseg.channels.planes import Planes, non_finite, split_planes
 from texseg.clusters import Search
 from texseg.fitting.assignment import arg_max_over
@@ -105,6 +106,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
     nodata : float, optional
         Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.
+    log : bool, default=False
+        Take the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with speckle,
+        transmitted light. What is in decibels is a logarithm already.
     smoothness : float, default=1.0
         Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 nats to
         what a unanimous neighbourhood says; 0 switches it off.
@@ -160,6 +164,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         preset: str = "default",
         channel_axis: int | None = None,
         nodata: float | None = None,
+        log: bool = False,
         smoothness: float = 1.0,
         min_size: int = 0,
         k_max: int = 14,
@@ -178,6 +183,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.preset = preset
         self.channel_axis = channel_axis
         self.nodata = nodata
+        self.log = log
         self.smoothness = smoothness
         self.min_size = min_size
         self.k_max = k_max
@@ -223,6 +229,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                 n_bins=settings.n_bins,
                 patch_weight=settings.patch_weight,
                 value_weight=settings.value_weight,
+                logarithm=self.log,
                 random_state=rng.randint(2**31),
                 tell=partial(tell, "filters"),
             )
@@ -312,7 +319,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
         check_is_fitted(self)
-        names = ("channel_axis", "nodata", "smoothness", "min_size", "preset")
+        names = ("channel_axis", "nodata", "log", "smoothness", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names}
         save_model(path, {"parameters": parameters, **to_plain_data(self.textures_)})
 
@@ -367,6 +374,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             raise ValueError(f"all images must have the same number of bands, got {counts}")
         if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
             raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
+        for note in notes_on(images, self.log):
+            warnings.warn(note, stacklevel=4)
         shapes = [planes.bands[0].shape for planes in images]
         settings = settings.scaled(min(max(shape) for shape in shapes))
         if self.cell is not None:
@@ -414,6 +423,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
                 raise ValueError(f"{name} must be a finite number, at least 0{unit}, got {value!r}")
+        if not isinstance(self.log, (bool, np.bool_)):
+            raise ValueError(f"log must be True or False, got {self.log!r}")
         if not isinstance(self.verbose, (bool, int, np.bool_)):
             raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
         if self.callback is not None and not callable(self.callback):

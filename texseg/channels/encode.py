@@ -53,6 +53,7 @@ def learn_features(
     n_bins: int = 40,
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
+    logarithm: bool = False,
     patch_side: int = 5,
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
@@ -69,6 +70,8 @@ def learn_features(
         Of every channel ([1]_ section 6.3).
     patch_weight, value_weight : float
         Weight of the patch channel, and factor on those of the plain values; 0 leaves them out.
+    logarithm : bool, default=False
+        Of the values, see :func:`texseg.channels.responses.learn_intensity`.
     patch_side : int, default=5
         Pixels.
     random_state : int
@@ -86,7 +89,7 @@ def learn_features(
     ----------
     .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
-    intensity = learn_intensity(images, sigma)
+    intensity = learn_intensity(images, sigma, logarithm)
     masks = [planes.mask for planes in images]
     streams = [responses(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
     codebook = np.empty((0, patch_side**2), np.float32)

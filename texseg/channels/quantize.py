@@ -8,11 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Range", "quantize", "robust_range", "to_unit"]
+__all__ = ["FARTHEST", "Bulk", "Range", "bulk_of", "quantize", "robust_range", "to_unit"]
 
 _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives the same bins to the last bit
 _OVERSHOOT = 0.25  # how far beyond the robust range values may go before they are clipped, in ranges
 _SAMPLES = 2**16  # values looked at per channel for its range
+_FENCE = (
+    3.0  # times the bulk's width (10 to 90 per cent) that values may lie beyond it; exponential ones do not
+)
+_FEWEST_ALIKE = 0.01  # share of the values at one extreme value that stands apart
+_APART = 2.0  # times the width of all the others that it is away from them
 
 
 class Range(NamedTuple):
@@ -20,6 +25,10 @@ class Range(NamedTuple):
 
     low: float
     high: float
+
+
+FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)
+"""Where values without unit are clipped, see :func:`to_unit`."""
 
 
 def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
@@ -33,13 +42,65 @@ def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDA
         step = 1
 
 
+class Bulk(NamedTuple):
+    """The values that a range is made for, and what was left aside."""
+
+    values: NDArray
+    """Of a sample."""
+    extremes: tuple[float, ...]
+    """Values at an end that many pixels hold and that stand apart from all others."""
+    share: float
+    """Part of the others that lies beyond the fence."""
+
+
+def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> Bulk:
+    """Tell the bulk of the valid values from outliers.
+
+    An extreme value that at least one pixel in a hundred holds, and that is away from all others by more than
+    twice their width, stands for something else than a measurement. Of the others, those within a fence are
+    the bulk: three times its width (from 10 to 90 per cent) on either side.
+
+    Examples
+    --------
+    >>> depths = np.r_[np.linspace(2, 3, 179), np.full(20, -9999.0), 500].reshape(20, 10)
+    >>> bulk = bulk_of([depths], [None])
+    >>> bulk.values.max(), bulk.extremes, round(bulk.share, 3)
+    (np.float64(3.0), (-9999.0,), 0.006)
+    """
+    most = _SAMPLES / len(images)
+    sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    sample, extremes = _without_extremes(sample)
+    low, high = (float(np.percentile(sample, p, method="nearest")) for p in (10, 90))
+    reach = _FENCE * (high - low)
+    if not reach > 0:
+        return Bulk(sample, extremes, 0.0)
+    inside = (sample >= low - reach) & (sample <= high + reach)
+    return Bulk(sample[inside], extremes, 1 - float(inside.mean()))
+
+
+def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
+    extremes = []
+    for end in (np.min, np.max):
+        value = end(sample)
+        others = sample[sample != value]
+        if len(sample) - len(others) < _FEWEST_ALIKE * len(sample) or not len(others):
+            continue
+        low, high = (float(np.percentile(others, p, method="nearest")) for p in (1, 99))
+        if high > low and abs(float(value) - float(end(others))) > _APART * (high - low):
+            extremes.append(float(value))
+            sample = others
+    return sample, tuple(extremes)
+
+
 def robust_range(
     images: Sequence[NDArray],
     masks: Sequence[NDArray[np.bool_] | None],
     low: float | None = 0.1,
     high: float = 99.9,
 ) -> Range:
-    """Order statistics of the valid values of one channel, which single hot or dead pixels cannot move.
+    """Order statistics of the bulk of one channel's valid values, which outliers cannot move.
+
+    Moduli, whose range starts at zero, are taken as they are.
 
     Parameters
     ----------
@@ -61,8 +122,11 @@ def robust_range(
     >>> robust_range([np.arange(10001.0).reshape(73, 137)], [None])
     Range(low=10.0, high=9990.0)
     """
-    most = _SAMPLES / len(images)
-    sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    if low is None:
+        most = _SAMPLES / len(images)
+        sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    else:
+        sample = bulk_of(images, masks).values
     top = float(np.percentile(sample, high, method="nearest"))
     bottom = 0.0 if low is None else float(np.percentile(sample, low, method="nearest"))
     if top > bottom:

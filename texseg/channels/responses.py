@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
-from texseg.channels.quantize import Range, robust_range, to_unit
+from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
 
 __all__ = ["Channel", "Intensity", "flatten_illumination", "learn_intensity", "responses"]
 
 _BORDER = cv2.BORDER_REFLECT
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
+_LONE = 5  # pixels, side of the square that a lone pixel is compared with
+_LOG_OFFSET = (
+    0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without (.988, .995)
+)
+_VALUES_OF_LOG = (
+    0.25  # factor on the weight of plain values, which light moves: 1 fails under gains, 0 on levels
+)
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
 _GREY_WEIGHT = 1.0
@@ -50,8 +57,17 @@ class Intensity(NamedTuple):
     """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
     contrast: float
     """Standard deviation of the lightness after the local mean is taken away."""
+    log_offset: float = 0.0
+    """Added to the values before their logarithm is taken; 0: they are taken as they are."""
 
-def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
+    def measured(self, band: NDArray[Any]) -> NDArray[Any]:
+        """Values of a band on the scale that ``low`` and ``high`` are on."""
+        if not self.log_offset:
+            return band
+        return np.log(np.maximum(band, 0) + self.log_offset)
+
+
+def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = False) -> Intensity:
     """Learn ranges, principal axes and contrast from one or several images.
 
     Parameters
@@ -60,6 +76,15 @@ def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
         All with the same number of bands.
     sigma : float
         Standard deviation in pixels of the Gaussian that local mean and contrast are taken over.
+    logarithm : bool, default=False
+        See the logarithm of values in place of the values: what multiplies then adds, and is taken away with
+        the illumination. (Decibels are a multiple of it and give the same labels.) A twentieth of the
+        median is added first, so that zeros and the steps of small whole numbers do not fill the range.
+
+    Raises
+    ------
+    ValueError
+        The logarithm of negative values is asked for.
 
     Examples
     --------
@@ -69,16 +94,18 @@ def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
     (array([0.]), array([63.]))
     """
     masks = [planes.mask for planes in images]
-    bands = zip(*(planes.bands for planes in images), strict=True)
-    ranges = [robust_range(band, masks) for band in bands]
+    bands = list(zip(*(planes.bands for planes in images), strict=True))
+    offset = _log_offset(bands, masks) if logarithm else 0.0
+    scale = Intensity(np.empty(0), np.empty(0), np.empty((0, 0)), 0.0, offset)
+    ranges = [robust_range([scale.measured(plane) for plane in band], masks) for band in bands]
     low = np.array([r.low for r in ranges])
     high = np.array([r.high for r in ranges])
     axes = np.empty((0, len(ranges)))
     if len(ranges) == 3:  # RGB: one range, or colours would shift
         low[:], high[:] = low.min(), high.max()
     elif len(ranges) > 1:
-        axes = _principal_axes(images, low, high)
-    intensity = Intensity(low, high, axes, 0.0)
+        axes = _principal_axes(images, scale._replace(low=low, high=high))
+    intensity = Intensity(low, high, axes, 0.0, offset)
     variances, sizes = [], []
     for planes in images:
         lightness, _ = _unit_values(planes.bands, intensity)
@@ -89,12 +116,23 @@ def learn_intensity(images: Sequence[Planes], sigma: float) -> Intensity:
     return intensity._replace(contrast=float(np.sqrt(np.average(variances, weights=sizes))))
 
 
-def _principal_axes(
-    images: Sequence[Planes], low: NDArray[Any], high: NDArray[Any]
-) -> NDArray[np.float64]:
+def _log_offset(bands: Sequence[Sequence[NDArray[Any]]], masks: Sequence[NDArray[np.bool_] | None]) -> float:
+    """Give the offset for the band whose median of positive values is least."""
+    bulks = [bulk_of(band, masks).values for band in bands]
+    lowest = min(float(bulk.min()) for bulk in bulks)
+    if lowest < 0:
+        raise ValueError(
+            f"log=True needs values of at least 0, but the image goes down to {lowest:.6g}; leave it out for "
+            "values that are logarithms already (decibels), or add a constant first"
+        )
+    medians = [float(np.median(bulk[bulk > 0])) for bulk in bulks if (bulk > 0).any()]
+    return _LOG_OFFSET * min(medians, default=1.0)
+
+
+def _principal_axes(images: Sequence[Planes], intensity: Intensity) -> NDArray[np.float64]:
     tables = []
     for planes in images:
-        unit = [to_unit(b, Range(lo, hi)) for b, lo, hi in zip(planes.bands, low, high, strict=True)]
+        unit = _unit_planes(planes.bands, intensity)
         tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
     _, vectors = np.linalg.eigh(np.cov(np.concatenate(tables, axis=1)))
     leading = vectors.T[::-1][:_MAX_COMPONENTS]
@@ -102,12 +140,26 @@ def _principal_axes(
     return leading * sign[:, None]
 
 
+def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
+    """Values without unit; a lone pixel far outside the range takes the median of those around it.
+
+    Filters would carry it as far as they reach. A larger object keeps its own values, which are its median.
+    """
+    unit = to_unit(band, range)
+    far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
+    return np.where(far, cv2.medianBlur(unit, _LONE), unit) if far.any() else unit
+
+
+def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
+    ranges = zip(intensity.low, intensity.high, strict=True)
+    return [_unit_plane(intensity.measured(b), Range(*r)) for b, r in zip(bands, ranges, strict=True)]
+
+
 def _unit_values(
     bands: list[NDArray[Any]], intensity: Intensity
 ) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
     """Lightness (the plane that is filtered) and the plain value planes, all without unit."""
-    ranges = zip(intensity.low, intensity.high, strict=True)
-    unit = [to_unit(band, Range(*r)) for band, r in zip(bands, ranges, strict=True)]
+    unit = _unit_planes(bands, intensity)
     if len(unit) == 1:
         return unit[0], unit
     stacked = np.stack(unit, axis=-1)
@@ -173,7 +225,7 @@ def responses(
     patch_weight : float, default=0
         Weight of the patch channel; 0 leaves it out.
     value_weight : float, default=1
-        Factor on the weights of the plain values; 0 leaves them out.
+        Factor on the weights of the plain values; 0 leaves them out. Logarithms weigh a quarter of values.
 
     Yields
     ------
@@ -206,6 +258,8 @@ def responses(
         shares = [_COLOUR_WEIGHT / len(values)] * len(values)
     else:
         names, shares = ["L", "a", "b"], [_COLOUR_WEIGHT * share for share in _LAB_SHARES]
+    if intensity.log_offset:
+        value_weight *= _VALUES_OF_LOG
     if value_weight > 0:
         for name, plane, share in zip(names, values, shares, strict=True):
             yield Channel(name, plane, "value", 0.0, value_weight * share)

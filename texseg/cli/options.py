@@ -133,6 +133,9 @@ fitting_options = _group(
     ),
     preset_option,
     click.option(
+        "--log", is_flag=True, help="Take the logarithm of the values: gains, vignetting, SAR amplitudes."
+    ),
+    click.option(
         "--smoothness",
         type=click.FloatRange(min=0),
         default=1.0,

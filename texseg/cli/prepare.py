@@ -41,6 +41,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         "model": options["model"],
         "k_max": options["k_max"],
         "preset": options["preset"],
+        "log": options["log"],
         "smoothness": options["smoothness"],
         "min_size": options["min_size"],
         "random_state": options["seed"],

@@ -1,0 +1,100 @@
+"""What stands apart in an image's values is said, with the remedy, and does no harm."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter, segment
+from texseg.metrics import pixel_accuracy
+from texseg.synth import mosaic
+
+SIDE = 192
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """Three textures of equal brightness and contrast."""
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(SIDE, SIDE))
+    stripes = np.sin(rows * 0.9) + 0.3 * noise
+    checks = np.sin(columns * 0.5) * np.sin(rows * 0.5) + 0.3 * rng.normal(size=(SIDE, SIDE))
+    return mosaic([noise, stripes, checks], 3, SIDE, random_state=0)
+
+
+def notes_of(image, **parameters):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        labels = segment(image, 3, **parameters)
+    return labels, [str(warning.message) for warning in caught]
+
+
+def test_an_ordinary_scene_gets_no_note(scene):
+    labels, notes = notes_of(scene.image)
+    assert notes == []
+    assert pixel_accuracy(labels, scene.truth) > 0.97
+
+
+@pytest.mark.parametrize("times", [1e2, 1e6])
+def test_outliers_cost_nothing_and_get_one_note(scene, times):
+    image = scene.image.astype(float)
+    image[np.random.default_rng(1).random(image.shape) < 0.03] = 255 * times
+    image[::40, ::40] *= 1.5  # not all alike
+    labels, notes = notes_of(image)
+    assert pixel_accuracy(labels, scene.truth) > pixel_accuracy(segment(scene.image, 3), scene.truth) - 0.01
+    assert len(notes) == 1
+
+
+def test_scattered_strong_targets_are_named_with_the_logarithm(scene):
+    rng = np.random.default_rng(2)
+    image = scene.image.astype(float)
+    targets = rng.random(image.shape) < 0.004
+    image[targets] = rng.uniform(5e3, 5e4, targets.sum())
+    _, (note,) = notes_of(image)
+    assert note.startswith("0.3") or note.startswith("0.4")
+    assert note.endswith(
+        "lie far beyond the others and count as the end of their range; for amplitudes or gains "
+        "take the logarithm, log=True (--log)"
+    )
+
+
+def test_a_single_value_on_many_pixels_is_named_with_nodata(scene):
+    image = scene.image.astype(np.float32)
+    image[:, :30] = -9999
+    _, notes = notes_of(image)
+    assert notes == [
+        "16 % of the pixels hold the single value -9999, far from all others: "
+        "if it means that there is no data, pass nodata=-9999 (--nodata -9999)"
+    ]
+    labels, notes = notes_of(image, nodata=-9999)
+    assert notes == []
+    assert pixel_accuracy(labels[:, 30:], scene.truth[:, 30:]) > 0.97
+
+
+def test_shading_that_multiplies_is_named_and_the_logarithm_repairs_it(scene):
+    rows, columns = np.mgrid[:SIDE, :SIDE] / (SIDE / 2) - 1
+    image = (scene.image + 10) * (1 - 0.8 * (rows**2 + columns**2) / 2)
+    _, (note,) = notes_of(image)
+    assert note.startswith("contrast follows brightness")
+    assert "log=True (--log)" in note
+    labels, notes = notes_of(image, log=True)
+    assert notes == []
+    assert pixel_accuracy(labels, scene.truth) > 0.96
+
+
+def test_the_logarithm_does_not_know_the_gain_and_is_kept_in_model_files(scene, tmp_path):
+    image = scene.image + 1.0
+    model = TextureSegmenter(3, log=True).fit(image)
+    np.testing.assert_array_equal(model.labels_, segment(image * 2.0**-10, 3, log=True))
+    model.save(tmp_path / "m.texseg")
+    again = TextureSegmenter.load(tmp_path / "m.texseg")
+    assert again.log is True
+    np.testing.assert_array_equal(again.predict(image), model.predict(image))
+
+
+def test_the_logarithm_of_negative_values_is_refused_with_the_remedy(scene):
+    with pytest.raises(ValueError, match="log=True needs values of at least 0, but the image goes down to -"):
+        segment(scene.image - 128.0, 3, log=True)
+    with pytest.raises(ValueError, match="log must be True or False, got 'db'"):
+        segment(scene.image, 3, log="db")

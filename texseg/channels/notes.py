@@ -1,0 +1,130 @@
+"""What a user should know about the values of an image before they are divided by texture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from texseg.channels.planes import Planes
+from texseg.channels.quantize import bulk_of
+
+__all__ = ["notes_on"]
+
+_HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
+_BLOCK = 24  # pixels, side of the blocks that shading is looked for with
+_MOST_BLOCKS = 1024
+_FEWEST_BLOCKS = 12
+_LAGS = (1, 2, 4)  # pixels
+_ALIKE = 4  # blocks of the same texture that each one is compared with
+_SPREAD = (
+    0.25  # of the logarithm of the mean among blocks of one texture: gains of .6 to 1.4 have .28 and more
+)
+_TOGETHER = 0.4  # correlation of the logarithms of mean and contrast; equalised mosaics have at most .26
+
+
+def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]:
+    """Say what stands apart in the values of images, and which parameter is the remedy.
+
+    Parameters
+    ----------
+    images : sequence of Planes
+    logarithm : bool, default=False
+        Whether the logarithm will be taken; what it remedies is not noted then.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> image = np.random.default_rng(0).normal(100, 10, (60, 60))
+    >>> image[:, :20] = -9999
+    >>> [note.split(":")[0] for note in notes_on([split_planes(image)])]
+    ['33 % of the pixels hold the single value -9999, far from all others']
+    """
+    masks = [planes.mask for planes in images]
+    bands = list(zip(*(planes.bands for planes in images), strict=True))
+    bulks = [bulk_of(band, masks) for band in bands]
+    for value in dict.fromkeys(value for bulk in bulks for value in bulk.extremes):
+        share = max(_share(band, masks, value) for band in bands)
+        name = _written(value, bands[0][0].dtype)
+        yield (
+            f"{100 * share:.2g} % of the pixels hold the single value {name}, far from all others: "
+            f"if it means that there is no data, pass nodata={name} (--nodata {name})"
+        )
+    heavy = max(bulk.share for bulk in bulks)
+    may_multiply = not logarithm and min(bulk.values.min() for bulk in bulks) >= 0
+    if heavy >= _HEAVY:
+        remedy = "; for amplitudes or gains take the logarithm, log=True (--log)" if may_multiply else ""
+        yield (
+            f"{100 * heavy:.2g} % of the pixels lie far beyond the others and count as the end of their range"
+            + remedy
+        )
+    elif may_multiply and any(_is_shaded(planes) for planes in images):
+        yield (
+            "contrast follows brightness, as under shading that multiplies (vignetting, gains, speckle): "
+            "if textures are divided by it, take the logarithm, log=True (--log)"
+        )
+
+
+def _written(value: float, dtype: np.dtype) -> str:
+    """Shortest way to write a value that is read as the same one."""
+    short = f"{value:g}"
+    return short if float(short) == value else str(dtype.type(value))
+
+
+def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], value: float) -> float:
+    valid = [v if m is None else v[m] for v, m in zip(band, masks, strict=True)]
+    return float(np.mean(np.concatenate([v.ravel() for v in valid]) == np.asarray(value, valid[0].dtype)))
+
+
+def _is_shaded(planes: Planes) -> bool:
+    """Tell whether blocks of one texture differ in brightness and contrast by the same factor.
+
+    Which blocks are of one texture is seen in the contrasts at several distances and directions, each over
+    their mean: no factor changes these.
+    """
+    blocks = _blocks(planes)
+    if len(blocks) < _FEWEST_BLOCKS:
+        return False
+    means = blocks.mean(axis=(1, 2))
+    contrasts = np.stack(list(_contrasts(blocks)), axis=1)
+    usable = (means > 0) & (contrasts > 1e-6 * np.abs(means)[:, None]).all(axis=1)
+    if usable.sum() < _FEWEST_BLOCKS:
+        return False
+    brightness, logs = np.log(means[usable]), np.log(contrasts[usable])
+    contrast = logs.mean(axis=1)
+    form = logs - contrast[:, None]
+    _, alike = KDTree(form).query(form, _ALIKE + 1)
+    a, b = ((values[:, None] - values[alike[:, 1:]]).ravel() for values in (brightness, contrast))
+    together = float(a @ b / np.sqrt((a @ a) * (b @ b) + 1e-12))
+    return bool(np.sqrt(np.mean(a**2)) >= _SPREAD and together >= _TOGETHER)
+
+
+def _blocks(planes: Planes) -> NDArray[np.floating]:
+    """Blocks of the mean band without holes, float32 (n, side, side), evenly spread."""
+    H, W = planes.bands[0].shape
+    rows, columns = H // _BLOCK, W // _BLOCK
+    step = max(1, int(np.ceil(np.sqrt(rows * columns / _MOST_BLOCKS))))
+    found = []
+    for top in range(0, rows * _BLOCK, step * _BLOCK):
+        for left in range(0, columns * _BLOCK, step * _BLOCK):
+            part = np.s_[top : top + _BLOCK, left : left + _BLOCK]
+            if planes.mask is None or planes.mask[part].all():
+                found.append(np.mean([band[part] for band in planes.bands], axis=0, dtype=np.float64))
+    return np.array(found).reshape(-1, _BLOCK, _BLOCK)
+
+
+def _contrasts(blocks: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
+    """Root mean square differences (n,) of pixels at several distances, in four directions."""
+    for lag in _LAGS:
+        near, far = np.s_[:, :-lag], np.s_[:, lag:]
+        one, other = blocks[:, :, :-lag], blocks[:, :, lag:]
+        pairs = (
+            (one, other),
+            (blocks[near], blocks[far]),
+            (one[near], other[far]),
+            (one[far], other[near]),
+        )
+        for p, q in pairs:
+            yield np.sqrt(np.mean((p - q) ** 2, axis=(1, 2)))
