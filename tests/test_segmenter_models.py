@@ -118,7 +118,7 @@ def scores_of_the_default(three):
 
 @pytest.mark.parametrize("model", MODELS[1:])
 def test_the_number_is_chosen_for_every_model(three, scores_of_the_default, model):
-    fitted = TextureSegmenter(model=model, random_state=1).fit(three[0])  # from seed 0 the PMM finds two alike
+    fitted = TextureSegmenter(model=model, random_state=1).fit(three[0])  # from 0 the PMM finds two alike
     assert fitted.n_segments_ == K
     np.testing.assert_array_equal(fitted.selection_.scores, scores_of_the_default)
     assert accuracy(fitted.labels_, three[1]) > 0.97
