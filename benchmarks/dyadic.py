@@ -1,6 +1,7 @@
-"""How well the family of models predicts and clusters counts: python benchmarks/dyadic.py DATA.
+"""How well the family of models predicts, clusters and finds counts: python benchmarks/dyadic.py [DATA].
 
-DATA is the folder with `cran.npz`, `cstr.npz`, `toy_blocks.npz` (and the `.labels.txt` of the last two).
+DATA is the folder with `cran.npz`, `adjnoun_brown.npz`, `cstr.npz`, `toy_blocks.npz` (and the `.labels.txt`
+of the last two); word bigrams, docstrings and package dependencies are made from what is installed.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +19,52 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.corpora import CORPORA
 from benchmarks.measure import Table, limit_threads, machine, memory_above_imports, timed
 from texseg.counts.matrix import split_counts
 from texseg.fitting.anneal import anneal
-from texseg.models import ACM, HACM, SCM, SMM, heldout_log_likelihood
+from texseg.models import (
+    ACM,
+    HACM,
+    SCM,
+    SMM,
+    Committee,
+    Retrieval,
+    cross_validate,
+    heldout_log_likelihood,
+    planted_tree,
+)
 from texseg.models.base import normalise
 from texseg.models.scm import mutual_information
 from texseg.models.smm import AspectModel
 
 FRACTIONS = [0.8, 0.1, 0.1]
-# the memo's Table 2 on its own word list: (beta, perplexity), ten-fold cross-validation
-MEMO = {
+# the memo's Table 2, ten-fold cross-validation: (beta, perplexity); CRAN with its own word list
+CRAN = {
     "SMM": {8: (0.88, 482), 16: (0.85, 431), 32: (0.83, 386), 64: (0.79, 360), 128: (0.78, 353)},
     "ACM": {8: (0.09, 527), 16: (0.07, 482), 32: (0.07, 452), 64: (0.06, 527), 128: (0.04, 663)},
     "HACM": {8: (0.18, 511), 16: (0.14, 471), 32: (0.12, 438), 64: (0.11, 422), 128: (0.10, 410)},
     "SCM": {8: (0.67, 615), 16: (0.60, 543), 32: (0.53, 506), 64: (0.48, 477), 128: (0.45, 462)},
 }
+# PENN: adjectives and nouns of another corpus than adjnoun_brown, which is like it in kind only
+PENN = {
+    "SMM": {8: (0.73, 312), 16: (0.72, 255), 32: (0.71, 205), 64: (0.69, 182), 128: (0.68, 166)},
+    "ACM": {8: (0.08, 352), 16: (0.07, 302), 32: (0.07, 254), 64: (0.07, 223), 128: (0.06, 231)},
+    "HACM": {8: (0.13, 322), 16: (0.10, 268), 32: (0.08, 226), 64: (0.07, 204), 128: (0.06, 179)},
+    "SCM": {8: (0.55, 394), 16: (0.51, 335), 32: (0.46, 286), 64: (0.44, 272), 128: (0.40, 241)},
+}
+MEMO = {"cran": CRAN, "adjnoun_brown": PENN}
 MODELS: dict[str, Callable[[int, int], Any]] = {
-    "SMM": lambda K, seed: SMM(K, beta="auto", n_init=3, random_state=seed),
+    "SMM": lambda K, seed: SMM(K, beta="auto", random_state=seed),
+    "8 SMMs": lambda K, seed: Committee(SMM(K, beta="auto"), 8, random_state=seed),
     "ACM": lambda K, seed: ACM(K, beta="auto", n_init=4, random_state=seed),
     "HACM": lambda K, seed: HACM(K, beta="auto", n_init=2, random_state=seed),
     "SCM": lambda K, seed: SCM(K, K, beta="auto", n_init=4, random_state=seed),
 }
 
 
-def splits(path: Path, seeds: int) -> list[list[sp.csr_array]]:
+def splits(counts: sp.csr_array, seeds: int) -> list[list[sp.csr_array]]:
     """Deal the occurrences out as training, validation and test, once a seed."""
-    counts = sp.load_npz(path)
     out = []
     for seed in range(seeds):
         parts = split_counts(counts, FRACTIONS, seed)
@@ -54,58 +74,128 @@ def splits(path: Path, seeds: int) -> list[list[sp.csr_array]]:
     return out
 
 
+def read(name: str, data: Path | None) -> sp.csr_array | None:
+    """Counts of a set; None where they cannot be had."""
+    if name in CORPORA:
+        counts = CORPORA[name]()[0]
+        return counts if counts.shape[0] else None
+    return None if data is None else sp.csr_array(sp.load_npz(data / f"{name}.npz"))
+
+
 def perplexity(mixing: NDArray, profiles: NDArray, test: sp.csr_array) -> float:
     """Perplexity with the package's own floor, the same for all programs."""
     return float(np.exp(-heldout_log_likelihood(normalise(mixing), normalise(profiles), test)))
 
 
-def nmf(train: sp.csr_array, K: int, seed: int) -> tuple[NDArray, NDArray]:
+# ---- other programs: each yields candidates with another setting, of which validation chooses one
+
+Factors = tuple[NDArray, NDArray]
+
+
+def nmf(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str, Factors]]:
     """scikit-learn's NMF with the Kullback-Leibler loss: PLSA without temperature."""
     from sklearn.decomposition import NMF
 
-    with np.errstate(all="ignore"):
-        model = NMF(K, init="random", solver="mu", beta_loss="kullback-leibler", max_iter=300, tol=0)
-        W = model.set_params(random_state=seed).fit_transform(train)
-    return W * model.components_.sum(axis=1), model.components_
+    for steps in (10, 20, 40, 80, 300):
+        with np.errstate(all="ignore"):
+            model = NMF(K, init="random", solver="mu", beta_loss="kullback-leibler", max_iter=steps, tol=0)
+            W = model.set_params(random_state=seed).fit_transform(train)
+        yield f"{steps} steps", (W * model.components_.sum(axis=1), model.components_)
 
 
-def sklearn_lda(train: sp.csr_array, K: int, seed: int) -> tuple[NDArray, NDArray]:
+def sklearn_lda(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str, Factors]]:
     from sklearn.decomposition import LatentDirichletAllocation
 
-    model = LatentDirichletAllocation(K, max_iter=50, random_state=seed)
-    return model.fit_transform(train), model.components_
+    for prior in (0.01, 0.03, 0.1, 0.3):
+        for alpha in (0.05, 0.3):
+            model = LatentDirichletAllocation(
+                K, doc_topic_prior=alpha, topic_word_prior=prior, max_iter=50, random_state=seed
+            )
+            yield f"priors {alpha} {prior}", (model.fit_transform(train), model.components_)
 
 
-def tomotopy_lda(train: sp.csr_array, K: int, seed: int) -> tuple[NDArray, NDArray]:
-    import tomotopy
-
-    model = tomotopy.LDAModel(k=K, seed=seed)
+def tomotopy_documents(model: Any, train: sp.csr_array) -> list[int]:
     rows = [i for i in range(train.shape[0]) if train.indptr[i] < train.indptr[i + 1]]
     for i in rows:
         part = slice(train.indptr[i], train.indptr[i + 1])
         model.add_doc([str(j) for j in np.repeat(train.indices[part], train.data[part].astype(int))])
-    model.train(1000, workers=1)
-    mixing, profiles = np.full((train.shape[0], K), 1.0 / K), np.zeros((K, train.shape[1]))
+    return rows
+
+
+def tomotopy_factors(model: Any, rows: list[int], shape: tuple[int, int]) -> Factors:
+    mixing, profiles = np.full((shape[0], model.k), 1.0 / model.k), np.zeros((model.k, shape[1]))
     mixing[rows] = [document.get_topic_dist() for document in model.docs]
     words = np.array([int(word) for word in model.used_vocabs])
-    for k in range(K):
+    for k in range(model.k):
         profiles[k, words] = model.get_topic_word_dist(k)
-    return mixing, profiles
+    return mixing, profiles + 1e-12
 
 
-PEERS = {"NMF-KL": nmf, "LDA (scikit-learn)": sklearn_lda, "LDA (tomotopy)": tomotopy_lda}
+def tomotopy_lda(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str, Factors]]:
+    import tomotopy
+
+    for eta in (0.01, 0.03, 0.1):
+        model = tomotopy.LDAModel(k=K, eta=eta, seed=seed)
+        rows = tomotopy_documents(model, train)
+        model.train(1000, workers=1)
+        yield f"eta {eta}", tomotopy_factors(model, rows, train.shape)
 
 
-def print_perplexities(path: Path, sizes: Sequence[int], seeds: int) -> None:
+def tomotopy_hdp(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str, Factors]]:
+    import tomotopy
+
+    for eta in (0.01, 0.03, 0.1):
+        model = tomotopy.HDPModel(initial_k=K, eta=eta, seed=seed)
+        rows = tomotopy_documents(model, train)
+        model.train(1000, workers=1)
+        yield f"eta {eta}, {model.live_k} topics", tomotopy_factors(model, rows, train.shape)
+
+
+def tomotopy_hlda(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str, Factors]]:
+    """A path of topics a document; its number of topics is its own."""
+    import tomotopy
+
+    for eta in (0.03, 0.1, 0.3):
+        model = tomotopy.HLDAModel(depth=4, eta=eta, seed=seed)
+        rows = tomotopy_documents(model, train)
+        model.train(300, workers=1)
+        mixing, profiles = np.zeros((train.shape[0], model.k)), np.zeros((model.k, train.shape[1]))
+        words = np.array([int(word) for word in model.used_vocabs])
+        live = [k for k in range(model.k) if model.is_live_topic(k)]
+        for k in live:
+            profiles[k, words] = model.get_topic_word_dist(k)
+        for i, document in zip(rows, model.docs, strict=True):
+            mixing[i, document.path] = document.get_topic_dist()
+        mixing[mixing.sum(axis=1) == 0, live[0]] = 1
+        yield f"eta {eta}, {len(live)} topics", (mixing[:, live], profiles[live] + 1e-12)
+
+
+PEERS: dict[str, Callable[..., Iterator[tuple[str, Factors]]]] = {
+    "NMF-KL": nmf,
+    "LDA, scikit-learn": sklearn_lda,
+    "LDA, tomotopy": tomotopy_lda,
+    "HDP, tomotopy": tomotopy_hdp,
+    "hLDA, tomotopy": tomotopy_hlda,
+}
+
+
+def chosen(candidates: Iterator[tuple[str, Factors]], validation: sp.csr_array) -> tuple[str, Factors]:
+    """Candidate with the lowest validation perplexity."""
+    return min(candidates, key=lambda candidate: perplexity(*candidate[1], validation))
+
+
+def print_perplexities(name: str, counts: sp.csr_array, sizes: Sequence[int], seeds: int) -> None:
     """Table 2 of the memo beside ours."""
     print(
-        f"\nTest perplexity on {path.stem}, {seeds} splits 80/10/10 of occurrences; temperature by validation"
+        f"\nTest perplexity on {name} {counts.shape}, {seeds} splits 80/10/10 of occurrences; temperature by"
+        " validation; CPU s with the search for it"
     )
+    published = MEMO.get(name, {})
     table = Table(
         [("model", -8), ("K", 4), ("beta", 6), ("perpl.", 7), ("CPU s", 7), ("memo b", 7), ("memo", 5)]
     )
-    data = splits(path, seeds)
-    for name, make in MODELS.items():
+    data = splits(counts, seeds)
+    for model_name, make in MODELS.items():
         for K in sizes:
             runs = []
             for seed, (train, validation, test) in enumerate(data):
@@ -114,43 +204,152 @@ def print_perplexities(path: Path, sizes: Sequence[int], seeds: int) -> None:
                         train, validation=validation
                     )
                 )
-                runs.append((model.beta_, model.perplexity(test), seconds))
-            table.row(name, K, *map(float, np.mean(runs, axis=0)), *MEMO[name].get(K, (None, None)))
+                beta = np.mean([member.beta_ for member in getattr(model, "members_", [model])])
+                runs.append((beta, model.perplexity(test), seconds))
+            memo = published.get(model_name, {}).get(K, (None, None))
+            table.row(model_name, K, *map(float, np.mean(runs, axis=0)), *memo)
 
 
-def print_peers(path: Path, sizes: Sequence[int], seeds: int) -> None:
-    """Other programs on the same splits (they take no validation data; the training part is the same)."""
-    print("\nOther programs, same splits, same floor")
-    table = Table([("program", -20), ("K", 4), ("perpl.", 8), ("CPU s", 8)])
-    for name, fit in PEERS.items():
+def print_peers(
+    name: str, counts: sp.csr_array, sizes: Sequence[int], seeds: int, programs: Sequence[str]
+) -> None:
+    """Other programs on the same splits, each with settings chosen by the same validation data."""
+    print(f"\nOther programs on {name}, same splits, same floor; CPU s with the search for their settings")
+    table = Table([("program", -18), ("K", 4), ("perpl.", 8), ("CPU s", 8), ("chosen", -24)])
+    for program in programs:
         for K in sizes:
-            runs = []
-            for seed, (train, _, test) in enumerate(splits(path, seeds)):
+            runs, setting = [], "not installed"
+            for seed, (train, validation, test) in enumerate(splits(counts, seeds)):
                 try:
-                    factors, seconds = timed(lambda fit=fit, K=K, seed=seed, train=train: fit(train, K, seed))
+                    (setting, factors), seconds = timed(
+                        lambda fit=PEERS[program], K=K, seed=seed, train=train, validation=validation: chosen(
+                            fit(train, K, seed), validation
+                        )
+                    )
                 except ModuleNotFoundError:
                     break
                 runs.append((perplexity(*factors, test), seconds))
-            table.row(name, K, *(map(float, np.mean(runs, axis=0)) if runs else ["not installed"]))
+            table.row(program, K, *(map(float, np.mean(runs, axis=0)) if runs else (None, None)), setting)
 
 
-def print_predictive(path: Path, sizes: Sequence[int], seeds: int) -> None:
+def print_folds(name: str, counts: sp.csr_array, K: int, seed: int = 0) -> None:
+    """Ten folds of occurrences, as the memo has it; every model sets its own validation data aside."""
+    print(f"\nTen-fold cross-validation on {name}, K = {K}: perplexity, standard deviation over the folds")
+    table = Table([("model", -8), ("perpl.", 7), ("std", 5), ("memo", 5)])
+    for model_name, make in MODELS.items():
+        if model_name in MEMO[name]:
+            folds = cross_validate(make(K, seed), counts, random_state=seed)
+            table.row(model_name, float(folds.mean()), float(folds.std()), MEMO[name][model_name][K][1])
+
+
+def print_search(name: str, counts: sp.csr_array, K: int, length: int = 4, seeds: int = 3) -> None:
+    """Known-item search: a row is asked for by a few of its held-out occurrences."""
+    print(
+        f"\nKnown-item search on {name}, K = {K}: mean reciprocal rank of the row among all, asked for by"
+        f" {length} of its held-out occurrences; by the row's own share in what it is expected to say"
+    )
+    shares = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    table = Table([("model", -10), *((f"{share}", 6) for share in shares)])
+    models = {"SMM": SMM, "ACM": ACM, "HACM": HACM, "no model": None}
+    for model_name, make in models.items():
+        ranks: list[list[float]] = []
+        for seed in range(seeds):
+            train, validation, test = splits(counts, seed + 1)[seed]
+            model = SMM(1, random_state=seed) if make is None else make(K, beta="auto", random_state=seed)
+            model.fit(train, validation=validation)
+            rng = np.random.default_rng(seed)
+            queries = queries_of(test, length, rng)
+            for share in shares:
+                found = Retrieval(model, train, own_share=share)
+                scores = [found.row_probabilities(query) for _, query in queries]
+                places = [(p >= p[row]).sum() for p, (row, _) in zip(scores, queries, strict=True)]
+                ranks.append([float((1 / np.array(places)).mean())])
+        table.row(model_name, *map(float, np.reshape(ranks, (seeds, -1)).mean(axis=0)))
+
+
+def queries_of(test: sp.csr_array, length: int, rng: np.random.Generator) -> list[tuple[int, NDArray]]:
+    """Up to 200 rows and ``length`` occurrences of each."""
+    rows = np.flatnonzero(test.sum(axis=1) >= length)
+    out = []
+    for row in rng.permutation(rows)[:200]:
+        part = slice(test.indptr[row], test.indptr[row + 1])
+        drawn = rng.permutation(np.repeat(test.indices[part], test.data[part].astype(int)))[:length]
+        out.append((int(row), np.bincount(drawn, minlength=test.shape[1]).astype(float)))
+    return out
+
+
+HARDNESS = {
+    "80 words a row": {},
+    "40 words, 4 words a node": {"row_total": 40, "words_per_node": 4},
+    "6 rows a leaf": {"rows_per_leaf": 6},
+    "30 words a row": {"row_total": 30},
+    "40 words, 40 % background": {"row_total": 40, "background": 0.4},
+}
+
+
+def print_trees(seeds: int) -> None:
+    """Planted trees of depth 4: is the tree found, and do abstract words stand at their level?"""
+    print(
+        f"\nPlanted trees with 16 leaves, {seeds} sets: share with the right tree, adjusted Rand index of the"
+        " clusters, share of the words of inner nodes that stand at their level"
+    )
+    table = Table([("planted", -26), ("HACM", -22), ("tree", 6), ("ARI", 6), ("level", 6), ("CPU s", 6)])
+    models = {
+        "default": {},
+        'beta="auto"': {"beta": "auto"},
+        'tree="annealing"': {"tree": "annealing"},
+    }
+    for name, options in HARDNESS.items():
+        for model_name, settings in models.items():
+            runs = []
+            for seed in range(seeds):
+                planted = planted_tree(4, random_state=seed, **options)
+                model, seconds = timed(
+                    lambda s=settings, seed=seed, n=planted.counts: HACM(16, random_state=seed, **s).fit(n)
+                )
+                runs.append((*tree_scores(planted, model), seconds))
+            table.row(name, model_name, *map(float, np.mean(runs, axis=0)))
+
+
+def tree_scores(planted: Any, model: HACM) -> tuple[float, float, float]:
+    """Right tree or not, adjusted Rand index of the clusters, share of levels that are right."""
+    from sklearn.metrics import adjusted_rand_score
+
+    rows = {frozenset(np.flatnonzero(below)) for below in planted.tree.membership[planted.clusters].T}
+    # clusters stand for the leaf that most of their rows come from; single rows gone astray spoil no tree
+    leaves = np.array([_majority(planted.clusters[model.labels_ == k]) for k in range(model.n_clusters)])
+    below = model.tree_.membership[:, :, None] * (leaves[:, None, None] == np.arange(model.n_clusters))
+    leaf_sets = below.any(axis=0)[:, planted.clusters]
+    found = {frozenset(np.flatnonzero(members)) for members in leaf_sets}
+    right = len(set(leaves.tolist())) == model.n_clusters and found == rows
+    levels = planted.tree.levels[planted.owners]
+    abstract = np.flatnonzero(levels < levels.max())
+    retrieval = Retrieval(model, planted.counts)
+    at_level = np.mean([retrieval.level(str(j)) == levels[j] for j in abstract])
+    return float(right), float(adjusted_rand_score(planted.clusters, model.labels_)), float(at_level)
+
+
+def _majority(leaves: NDArray[np.intp]) -> int:
+    return int(np.bincount(leaves).argmax()) if len(leaves) else -1
+
+
+def print_predictive(counts: sp.csr_array, sizes: Sequence[int], seeds: int) -> None:
     """Fig. 8: predictive EM against plain EM at beta = 1, both to convergence."""
     print("\nPlain and predictive EM for the SMM at beta = 1, 100 steps, test perplexity")
     table = Table([("K", 4), ("plain", 8), ("predictive", 11)])
     for K in sizes:
         runs = []
-        for seed, (train, _, test) in enumerate(splits(path, seeds)):
+        for seed, (train, _, test) in enumerate(splits(counts, seeds)):
             pair = (SMM(K, predictive=p, tol=0, random_state=seed).fit(train) for p in (False, True))
             runs.append([model.perplexity(test) for model in pair])
         table.row(K, *map(float, np.mean(runs, axis=0)))
 
 
-def print_over_relaxation(path: Path, sizes: Sequence[int]) -> None:
+def print_over_relaxation(counts: sp.csr_array, sizes: Sequence[int]) -> None:
     """Section 5.3: steps to the likelihood of 100 plain steps."""
     print("\nOver-relaxed EM for the SMM: steps to the free energy of 100 plain steps")
     table = Table([("beta", 6), *((f"K={K}", 7) for K in sizes), ("mean ratio", 11)])
-    train = splits(path, 1)[0][0]
+    train = splits(counts, 1)[0][0]
     for beta in (1.0, 0.8):
         steps = []
         for K in sizes:
@@ -232,29 +431,54 @@ def print_scale() -> None:
         table.row(counts.nnz, K, seconds, 1e9 * seconds / (counts.nnz * K), round(peak / 1e6))
 
 
+PARTS = (
+    "perplexity", "peers", "folds", "search", "trees", "predictive", "relaxation", "coclustering", "scale"
+)  # fmt: skip
+SETS = ("cran", "adjnoun_brown", "bigrams", "docstrings", "dependencies")
+
+
+def measure(name: str, counts: sp.csr_array, arguments: argparse.Namespace) -> None:
+    """All parts that go over the sets."""
+    sizes, seeds = arguments.sizes, arguments.seeds
+    middle = sizes[len(sizes) // 2]
+    programs = [program for program in PEERS if program in arguments.programs]
+    parts: dict[str, tuple[bool, Callable[[], None]]] = {
+        "perplexity": (True, lambda: print_perplexities(name, counts, sizes, seeds)),
+        "peers": (True, lambda: print_peers(name, counts, sizes, seeds, programs)),
+        "folds": (name in MEMO, lambda: print_folds(name, counts, middle)),
+        "search": (name in ("cran", "docstrings"), lambda: print_search(name, counts, middle)),
+        "predictive": (
+            name == "cran", lambda: print_predictive(counts, [K for K in sizes if K <= 32], min(seeds, 2))
+        ),
+        "relaxation": (name == "cran", lambda: print_over_relaxation(counts, sizes)),
+    }  # fmt: skip
+    for part, (here, show) in parts.items():
+        if here and part in arguments.only:
+            show()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA")
-    parser.add_argument("--sizes", default="8,16,32,64,128", help="numbers of clusters, with commas")
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[8, 16, 32, 64, 128], help="of clusters")
     parser.add_argument("--seeds", type=int, default=5)
-    parts = ["perplexity", "peers", "predictive", "relaxation", "coclustering", "scale"]
-    parser.add_argument("--only", default=",".join(parts), help=f"of {', '.join(parts)}, with commas")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--programs", nargs="+", choices=PEERS, default=list(PEERS))
     arguments = parser.parse_args()
-    sizes, chosen = [int(K) for K in arguments.sizes.split(",")], arguments.only.split(",")
     limit_threads(1)
     print(machine(1))
-    cran = arguments.data / "cran.npz"
-    if "perplexity" in chosen:
-        print_perplexities(cran, sizes, arguments.seeds)
-    if "peers" in chosen:
-        print_peers(cran, sizes, arguments.seeds)
-    if "predictive" in chosen:
-        print_predictive(cran, [K for K in sizes if K <= 32], min(arguments.seeds, 2))
-    if "relaxation" in chosen:
-        print_over_relaxation(cran, sizes)
-    if "coclustering" in chosen:
+    for name in arguments.sets:
+        counts = read(name, arguments.data)
+        if counts is None:
+            print(f"\n{name}: not here")
+        else:
+            measure(name, counts, arguments)
+    if "trees" in arguments.only:
+        print_trees(20)
+    if "coclustering" in arguments.only and arguments.data is not None:
         print_coclustering(arguments.data, arguments.seeds)
-    if "scale" in chosen:
+    if "scale" in arguments.only:
         print_scale()
 
 

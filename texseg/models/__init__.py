@@ -1,6 +1,7 @@
 """The family of co-occurrence models, one model a file, the equations at the top of each."""
 
 from texseg.models.acm import ACM
+from texseg.models.committee import Committee
 from texseg.models.estimator import cross_validate, heldout_log_likelihood
 from texseg.models.hacm import HACM, Tree
 from texseg.models.planted import PlantedTree, planted_tree
@@ -12,6 +13,7 @@ from texseg.models.smm import SMM
 
 __all__ = [
     "ACM",
+    "Committee",
     "HACM",
     "Match",
     "PMM",

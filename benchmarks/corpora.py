@@ -1,0 +1,96 @@
+"""Counts made from what is installed anyway: nothing here is shipped or downloaded."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import scipy.sparse as sp
+
+_SCIPY = (
+    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial", "special",
+    "stats",
+)  # fmt: skip
+_NUMPY = ("fft", "linalg", "ma", "polynomial", "random")
+_NO_MODULES = {"data", "datasets", "experimental", "externals", "tests"}  # nothing that computes
+_LEAST = 5  # occurrences of a row or a column that is kept
+
+
+def table(pairs: Iterable[tuple[str, str]], least: int = _LEAST) -> tuple[sp.csr_array, list[str], list[str]]:
+    """Counts of pairs, with the names of the rows and columns that occur often enough."""
+    counted = Counter(pairs)
+    while True:
+        rows, columns = Counter(), Counter()
+        for (row, column), times in counted.items():
+            rows[row] += times
+            columns[column] += times
+        kept = {p: t for p, t in counted.items() if rows[p[0]] >= least and columns[p[1]] >= least}
+        if len(kept) == len(counted):
+            break
+        counted = Counter(kept)
+    row_names, column_names = sorted({p[0] for p in counted}), sorted({p[1] for p in counted})
+    i, j = {name: k for k, name in enumerate(row_names)}, {name: k for k, name in enumerate(column_names)}
+    values = np.array(list(counted.values()))
+    places = np.array([(i[row], j[column]) for row, column in counted]).T
+    n = sp.csr_array((values, tuple(places)), (len(i), len(j)))
+    return n, row_names, column_names
+
+
+def bigrams() -> tuple[sp.csr_array, list[str], list[str]]:
+    """A word and the next one, in the reference of the language that comes with Python."""
+    from pydoc_data.topics import topics
+
+    words = [re.findall("[a-z]+", sentence) for text in topics.values() for sentence in
+             re.split(r"[.;:!?()]\s|\n\n", text.lower())]  # fmt: skip
+    return table(pair for sentence in words for pair in zip(sentence, sentence[1:], strict=False))
+
+
+def docstrings() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Descriptions of functions and classes of scientific packages by their words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    modules = [f"scipy.{name}" for name in _SCIPY] + ["numpy", *(f"numpy.{name}" for name in _NUMPY)]
+    for package in ("sklearn", "skimage"):
+        parts = pkgutil.iter_modules(importlib.import_module(package).__path__)
+        names = {part.name for part in parts if part.ispkg} - _NO_MODULES
+        modules += [f"{package}.{name}" for name in sorted(names) if name[0] != "_"]
+    pairs, seen = [], set()
+    for module in modules:
+        public = importlib.import_module(module)
+        names = {name for name in getattr(public, "__all__", ()) if not name.startswith("_")}
+        for name in sorted(names & set(dir(public))):
+            try:
+                thing = getattr(public, name)
+            except ImportError:  # experimental, or in need of a package that is not here
+                continue
+            text = re.split(r"\n(References|Examples)\n-+\n", inspect.getdoc(thing) or "")[0].lower()
+            if len(text) < 300 or text in seen or not callable(thing):
+                continue
+            seen.add(text)
+            words = [w for w in re.findall("[a-z]{3,}", text) if w not in ENGLISH_STOP_WORDS]
+            pairs += [(f"{module}.{name}", word) for word in words]
+    return table(pairs, 10)
+
+
+def dependencies() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Debian packages and what they depend on, as the system's package lists tell; empty without them."""
+    if shutil.which("apt-cache") is None:
+        return sp.csr_array((0, 0)), [], []
+    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    pairs = []
+    for entry in listing.split("\n\n"):
+        name = re.search("^Package: (.*)", entry, re.M)
+        needs = re.search("^Depends: (.*)", entry, re.M)
+        if name and needs:
+            pairs += {(name[1], re.split(r"[ :(|]", need.strip())[0]) for need in needs[1].split(",")}
+    return table(pairs, 10)
+
+
+CORPORA = {"bigrams": bigrams, "docstrings": docstrings, "dependencies": dependencies}
