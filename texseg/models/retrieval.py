@@ -33,7 +33,7 @@ from texseg.models.base import FLOOR, entry_rows, log_floored, normalise, produc
 from texseg.models.estimator import PREDICTION_FLOOR
 
 OWN_SHARE = 0.3
-"""Share of a row's own words in what it is expected to say; .2 to .7 find a row alike (`benchmarks/dyadic.py`)."""
+"""Share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`."""
 
 
 class Match(NamedTuple):
