@@ -153,13 +153,13 @@ def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, na
     ("name", "value", "sentence"),
     [
         ("confusion", np.eye(3), r"confusion must be numbers of shape \(2, 2\), got .* \(3, 3\)"),
-        ("border_log_profiles", np.zeros((1, 14, 40)), "border_weights must be numbers of shape"),
+        ("border_log_profiles", np.full((1, 14, 40), -np.log(40)), "border_.* must be numbers of shape"),
         ("border_form_centres", np.zeros(7), "border_form_centres must be numbers of shape"),
         ("limits", np.array(["a", "b"]), r"limits must be numbers of shape \(2,\), got <U1"),
         ("patch_weight", "much", "patch_weight must be numbers"),
-        ("n_orientations", "four", "'str' and 'int'"),
+        ("n_orientations", "four", r"n_orientations must be numbers of shape \(\), got <U4"),
         ("parameters", {"colour": 3}, "unexpected keyword argument 'colour'"),
-        ("parameters", {"smoothness": -1}, "smoothness must be a finite number"),
+        ("parameters", {"smoothness": -1}, "smoothness must lie in 0 to 10000, got -1"),
     ],
 )
 def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path, name, value, sentence):

@@ -5,35 +5,54 @@ The archive itself, and how damage to it is noticed, is :mod:`texseg.io.archive`
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
-from texseg.channels.responses import Intensity
+from texseg.channels.responses import Intensity, responses
 from texseg.fitting.starts import PottsSettings
 from texseg.io.archive import ModelFileError, load_model, save_model
-from texseg.pixels.borders import BorderClassifier, Density, n_scores
+from texseg.pixels.borders import BorderClassifier, Density, n_scores, vector_sizes
 from texseg.textures import CellTextures, WindowTextures
 
-__all__ = ["ModelFileError", "from_plain_data", "load_model", "save_model", "to_plain_data"]
+__all__ = [
+    "ModelFileError",
+    "class_names_in",
+    "from_plain_data",
+    "load_model",
+    "parameters_in",
+    "save_model",
+    "to_plain_data",
+]
 
-_NUMBERS = (
-    "n_bins",
-    "bandwidth",
-    "angular_bandwidth",
-    "contrast",
-    "log_offset",
-    "illumination_sigma",
-    "patch_weight",
-)
 _SINCE = {"log_offset": 0.0}  # values that older files lack, with what they meant
+_MOST_TEXTURES = 255
+_LARGEST = 1e300  # values of images, their differences and limits: no range of two of them is infinite
+_HEAVIEST = 1e6  # weights of channels, where a filter has 1
+_LARGEST_PATCH = 64.0  # a plane that is levelled has a standard deviation of at most 1
+_PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
+_LARGEST_OF_BORDERS = 1e9  # far from what single precision overflows at when such numbers are multiplied
+_LONGEST_HALO = 4096  # pixels; a filter of that reach takes a gigabyte
+_ROUNDING = 1e-3
+_MOST_AXES = 32  # of an array
+_SMOOTHEST = 1e4  # nothing changes long before; far beyond, probabilities are no longer numbers
+_LARGEST_IMAGE = 2**53  # pixels
 
 
 def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
-    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
+    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands.
+
+    Raises
+    ------
+    ValueError
+        A value is larger than a model file may hold.
+    """
     f = textures.features
     values: dict[str, Any] = {
         "kind": textures.kind,
@@ -75,10 +94,11 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
             "windows": list(textures.windows),
             "beta": textures.beta,
         }
+    from_plain_data(values)  # what could not be read again is not written
     return values
 
 
-def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
+def from_plain_data(values: Mapping[str, Any]) -> CellTextures | WindowTextures:
     """Textures from the mapping that :func:`to_plain_data` made.
 
     Raises
@@ -86,82 +106,235 @@ def from_plain_data(values: dict[str, Any]) -> CellTextures | WindowTextures:
     KeyError
         A value is missing.
     ValueError
-        A value does not fit the others.
+        A value is not allowed, or does not fit the others.
     """
-    values = _SINCE | values
-    _check_plain_data(values)
-    bank = GaborBank(
-        values["wavelengths_of_bank"],
-        values["n_orientations"],
-        values["bandwidth"],
-        values["angular_bandwidth"],
+    values = {**_SINCE, **values}
+    if values["kind"] not in (CellTextures.kind, WindowTextures.kind):
+        raise ValueError(f"kind must be {CellTextures.kind} or {WindowTextures.kind}, got {values['kind']!r}")
+    features = _features(values)
+    C, n_bins = len(features.names), features.n_bins
+    K = len(values["profiles"])
+    profiles = _shares("profiles", values, (K, C * n_bins), n_bins)
+    if not 1 <= K <= _MOST_TEXTURES:
+        raise ValueError(f"profiles must be those of 1 to {_MOST_TEXTURES} textures, got {K}")
+    if values["kind"] == WindowTextures.kind:
+        proportions = _check("proportions", values["proportions"], _Numbers((K,), 0, 1, np.float32))
+        _check_sums("proportions", proportions)
+        windows = _check("windows", values["windows"], _Numbers((C,), 1, 2**15, int))
+        beta = _check("beta", values["beta"], _Numbers((), 0, 1e6))
+        return WindowTextures(features, profiles, proportions, tuple(windows.tolist()), beta)
+    confusion = _check("confusion", values["confusion"], _Numbers((K, K), 0, 1 + _ROUNDING, np.float32))
+    _check_sums("confusion", confusion)
+    windows = _check("windows", values["windows"], _Numbers((2,), 1, 2**15))
+    return CellTextures(
+        features,
+        profiles,
+        _shares("background", values, (C * n_bins,), n_bins),
+        _check("cell", values["cell"], _Numbers((), 1, 1024, int)),
+        _potts(values["potts"]),
+        _check("boundary_sigma", values["boundary_sigma"], _Numbers((), 0.1, 1024)),
+        (float(windows[0]), float(windows[1])),
+        _check("limits", values["limits"], _Numbers((K,), 0, np.inf, np.float32)),
+        confusion,
+        _borders(values, features, K),
     )
+
+
+def class_names_in(values: Mapping[str, Any]) -> list[str]:
+    """Names of the textures of a model file, empty for those without one.
+
+    Raises
+    ------
+    ModelFileError
+        It holds no textures, or other names than theirs.
+    """
+    if "profiles" not in values:
+        raise ModelFileError("holds no texture model: 'profiles' is missing")
+    n_textures = len(values["profiles"])
+    names = values.get("class_names") or [""] * n_textures
+    if not isinstance(names, list) or len(names) != n_textures:
+        raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")
+    if not all(isinstance(name, str) for name in names):
+        raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")
+    return names
+
+
+def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of the segmenter that a model file holds.
+
+    Raises
+    ------
+    KeyError, ValueError
+        There are none, or one is not allowed.
+    """
+    parameters = values["parameters"]
+    if not isinstance(parameters, dict):
+        raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
+    allowed = {
+        "channel_axis": _Numbers((), -_MOST_AXES, _MOST_AXES - 1, int),
+        "nodata": _Numbers((), -np.inf, np.inf),
+        "smoothness": _Numbers((), 0, _SMOOTHEST),
+        "min_size": _Numbers((), 0, _LARGEST_IMAGE),
+    }
+    given = {name: parameters[name] for name in allowed if parameters.get(name) is not None}
+    return {**parameters, **{name: _check(name, value, allowed[name]) for name, value in given.items()}}
+
+
+def _potts(value: Any) -> PottsSettings:
+    array = _check("potts", value, _Numbers((len(PottsSettings._fields),)))
+    allowed = {
+        "beta": _Numbers((), 0, 100),
+        "strength": _Numbers((), 0, 1e4),  # nats
+        "sigma": _Numbers((), 0.1, 100),  # cells
+        "n_rounds": _Numbers((), 0, 1000, int),
+        "n_sweeps": _Numbers((), 0, 1000, int),
+    }
+    return PottsSettings(
+        *(
+            _check(f"potts ({name})", part, allowed[name])
+            for name, part in zip(PottsSettings._fields, array, strict=True)
+        )
+    )
+
+
+class _Numbers(NamedTuple):
+    """What is allowed in one table or number of a model file."""
+
+    shape: tuple[int | None, ...] = ()
+    """None: any length."""
+    low: float = 0.0
+    high: float = _LARGEST
+    dtype: type = float
+    """What it becomes; only whole numbers become an int."""
+
+
+_EVERY = {
+    "n_orientations": _Numbers((), 1, 64, int),
+    "bandwidth": _Numbers((), 0.1, 4),  # octaves
+    "angular_bandwidth": _Numbers((), 5, 150),  # degrees
+    "illumination_sigma": _Numbers((), 1, 1024),  # pixels
+    "patch_weight": _Numbers(high=_HEAVIEST),
+    "value_weight": _Numbers(high=_HEAVIEST),
+    "n_bins": _Numbers((), 1, 256, int),
+    "log_offset": _Numbers(),
+    "wavelengths_of_bank": _Numbers((None,), 2, 1024),  # pixels
+    "low": _Numbers((None,), -_LARGEST),
+    "high": _Numbers((None,), -_LARGEST),
+    "axes": _Numbers((None, None), -1.001, 1.001),
+}
+"""Of the features; the others depend on these."""
+
+
+def _check(name: str, value: Any, allowed: _Numbers) -> Any:
+    """Give a number or table as it is used, or say what is wrong with it."""
+    array = np.asarray(value)
+    fits = len(array.shape) == len(allowed.shape) and all(
+        expected in (None, side) for side, expected in zip(array.shape, allowed.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "uif":
+        expected = str(allowed.shape).replace("None", "any")
+        raise ValueError(
+            f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
+        )
+    real = array.astype(np.float64)
+    inside = (real >= allowed.low) & (real <= allowed.high)  # False for NaN
+    if not inside.all():
+        raise ValueError(
+            f"{name} must lie in {allowed.low:g} to {allowed.high:g}, got {array[~inside].flat[0].item()!r}"
+        )
+    broken = real != np.floor(real)
+    if allowed.dtype is int and broken.any():
+        raise ValueError(f"{name} must be a whole number, got {array[broken].flat[0].item()!r}")
+    if array.ndim:
+        return array.astype(allowed.dtype, order="C")
+    return int(array) if allowed.dtype is int else array.item()
+
+
+def _check_sums(name: str, table: NDArray[np.floating]) -> None:
+    """Refuse a table of shares whose last axis does not sum to one."""
+    sums = table.sum(axis=-1, dtype=np.float64)
+    if np.abs(sums - 1).max(initial=0) > _ROUNDING:
+        raise ValueError(f"{name} must sum to one, got a sum of {sums.flat[np.abs(sums - 1).argmax()]:g}")
+
+
+def _features(values: Mapping[str, Any]) -> Features:
+    """Give the features of a model file, checked against each other before any filter is made."""
+    v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}
+    names = _names("channel_names", values["channel_names"])
+    C, n_bands = len(names), len(v["low"])
+    n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"]
+    if not 0 < n_filters <= C or not n_bands:
+        raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
+    _check("high", values["high"], _Numbers((n_bands,), -_LARGEST))
+    v["axes"] = _check("axes", values["axes"], _Numbers((None, n_bands), -1.001, 1.001))
+    v["contrast"] = _check("contrast", values["contrast"], _Numbers((), 0, 100 * n_bands))
+    v["ranges"] = _check("ranges", values["ranges"], _Numbers((C, 2), -_LARGEST))
+    n_words = v["n_bins"] if v["patch_weight"] > 0 else 0
+    v["codebook"] = _check(
+        "codebook", values["codebook"], _Numbers((n_words, None), -_LARGEST_PATCH, _LARGEST_PATCH, np.float32)
+    )
+    if v["codebook"].shape[1] not in _PATCH_SIZES:
+        raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a word")
+    v["wavelengths"] = _check("wavelengths", values["wavelengths"], _Numbers((C,), 0, 1024))
+    v["channel_weights"] = _check(
+        "channel_weights", values["channel_weights"], _Numbers((C,), 0, 8 * _HEAVIEST, np.float32)
+    )
+    for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
+        if (low > high).any():
+            raise ValueError(f"{name}: a range ends below its beginning")
+    if len(v["axes"]) and np.abs(np.square(v["axes"]).sum(axis=1) - 1).max() > _ROUNDING:
+        raise ValueError("axes must have length one")
+    if not len(v["axes"]) and n_bands not in (1, 3):
+        raise ValueError(f"axes are missing for {n_bands} bands")
+    bank = GaborBank(
+        v["wavelengths_of_bank"].tolist(), v["n_orientations"], v["bandwidth"], v["angular_bandwidth"]
+    )
+    if bank.halo > _LONGEST_HALO:
+        raise ValueError(f"filters must look at most {_LONGEST_HALO} pixels far, these look {bank.halo}")
     features = Features(
         bank,
-        Intensity(values["low"], values["high"], values["axes"], values["contrast"], values["log_offset"]),
-        values["illumination_sigma"],
-        values["patch_weight"],
-        values["value_weight"],
-        values["n_bins"],
-        tuple(Range(float(low), float(high)) for low, high in values["ranges"]),
-        values["codebook"],
-        tuple(values["channel_names"]),
-        values["wavelengths"],
-        values["channel_weights"],
+        Intensity(v["low"], v["high"], v["axes"], v["contrast"], v["log_offset"]),
+        v["illumination_sigma"],
+        v["patch_weight"],
+        v["value_weight"],
+        v["n_bins"],
+        tuple(Range(*range_) for range_ in v["ranges"].tolist()),
+        v["codebook"],
+        names,
+        v["wavelengths"],
+        v["channel_weights"],
     )
-    if values["kind"] == CellTextures.kind:
-        return CellTextures(
-            features,
-            values["profiles"],
-            values["background"],
-            values["cell"],
-            PottsSettings(*values["potts"]),
-            values["boundary_sigma"],
-            tuple(values["windows"]),
-            values["limits"],
-            values["confusion"],
-            _borders_from_plain_data(values, features),
-        )
-    return WindowTextures(
-        features, values["profiles"], values["proportions"], tuple(values["windows"]), values["beta"]
-    )
+    _check_channels(features)
+    return features
 
 
-def _check_plain_data(values: dict[str, Any]) -> None:
-    """Refuse what does not fit together, before it fails while an image is labelled."""
-    K, C, n_bins = len(values["profiles"]), len(values["channel_names"]), values["n_bins"]
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NUMBERS, ())
-    shapes |= {"profiles": (K, C * n_bins), "ranges": (C, 2), "wavelengths": (C,), "channel_weights": (C,)}
-    shapes |= {"low": np.shape(values["high"])}
-    if values["kind"] == CellTextures.kind:
-        shapes |= {"background": (C * n_bins,), "limits": (K,), "confusion": (K, K)}
-        shapes |= {"potts": (len(PottsSettings._fields),), "windows": (2,), "cell": (), "boundary_sigma": ()}
-        if "border_densities" in values:
-            shapes |= _border_shapes(values, K, C, n_bins)
-    else:
-        shapes |= {"proportions": (K,), "windows": (C,), "beta": ()}
-    for name, expected in shapes.items():
-        array = np.asarray(values[name])
-        if array.shape != expected or array.dtype.kind not in "buif":
-            raise ValueError(
-                f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
-            )
+def _check_channels(f: Features) -> None:
+    """Make sure that an image would yield the very channels that the model knows."""
+    image = Planes([np.zeros((1, 1), np.float32)] * f.n_bands, None)
+    found = list(responses(image, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight))
+    if tuple(channel.name for channel in found) != f.names:
+        expected = ", ".join(channel.name for channel in found)
+        raise ValueError(f"channel_names must be {expected}, got {', '.join(f.names)}")
+    if [channel.wavelength for channel in found] != f.wavelengths.tolist():
+        raise ValueError("wavelengths must be those of the channels")
 
 
-def _border_shapes(values: dict[str, Any], K: int, C: int, n_bins: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of what belongs to a `BorderClassifier` of ``K`` textures."""
-    names, learned = values["border_densities"], len(values["border_log_profiles"])
-    shapes: dict[str, tuple[int, ...]] = {
-        "border_log_profiles": (learned, C, n_bins),
-        "border_weights": (n_scores(values["wavelengths"], len(names), learned), K),
-        "border_offsets": (K,),
-    }
-    for name in names:
-        side = len(values[f"border_{name}_factors"])
-        shapes[f"border_{name}_factors"] = (side, learned * side)
-        shapes[f"border_{name}_centres"] = (learned * side,)
-        shapes[f"border_{name}_offsets"] = (learned,)
-    return shapes
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    names = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
+        raise ValueError(f"{name} must be a list of texts, got {value!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} must differ, got {', '.join(names)}")
+    return tuple(names)
+
+
+def _shares(
+    name: str, values: Mapping[str, Any], shape: tuple[int | None, ...], n_bins: int
+) -> NDArray[np.float32]:
+    """Check histograms whose every channel sums to one."""
+    table = _check(name, values[name], _Numbers(shape, 0, 1 + _ROUNDING, np.float32))
+    _check_sums(name, table.reshape(*table.shape[:-1], table.shape[-1] // n_bins, n_bins))
+    return table
 
 
 def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
@@ -176,17 +349,40 @@ def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
     return values
 
 
-def _borders_from_plain_data(values: dict[str, Any], features: Features) -> BorderClassifier | None:
+def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> BorderClassifier | None:
     if "border_densities" not in values:
         return None
-    densities = {
-        name: Density(*(values[f"border_{name}_{field}"] for field in Density._fields))
-        for name in values["border_densities"]
-    }
+    names = _names("border_densities", values["border_densities"])
+    sizes = vector_sizes(features)
+    if not set(names) <= set(sizes):
+        raise ValueError(f"border_densities must be of {', '.join(sizes)}, got {', '.join(names)}")
+    C, n_bins = len(features.names), features.n_bins
+    log_profiles = _check(
+        "border_log_profiles",
+        values["border_log_profiles"],
+        _Numbers((None, C, n_bins), -50, _ROUNDING, np.float32),
+    )
+    _check_sums("border_log_profiles (as shares)", np.exp(log_profiles))
+    learned = len(log_profiles)
+    densities = {}
+    for name in names:
+        D = sizes[name]
+        shapes = {"factors": (D, learned * D), "centres": (learned * D,), "offsets": (learned,)}
+        densities[name] = Density(
+            **{
+                part: _check(f"border_{name}_{part}", values[f"border_{name}_{part}"], _real(shape))
+                for part, shape in shapes.items()
+            }
+        )
+    shape = (n_scores(features.wavelengths, len(names), learned), n_textures)
     return BorderClassifier(
         features,
-        values["border_log_profiles"],
+        log_profiles,
         densities,
-        values["border_weights"],
-        values["border_offsets"],
+        _check("border_weights", values["border_weights"], _real(shape)),
+        _check("border_offsets", values["border_offsets"], _real((n_textures,), np.float64)),
     )
+
+
+def _real(shape: tuple[int, ...], dtype: type = np.float32) -> _Numbers:
+    return _Numbers(shape, -_LARGEST_OF_BORDERS, _LARGEST_OF_BORDERS, dtype)

@@ -25,7 +25,14 @@ from texseg.clusters import Search
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, critical_temperatures
-from texseg.modelfile import ModelFileError, from_plain_data, load_model, save_model, to_plain_data
+from texseg.modelfile import (
+    ModelFileError,
+    from_plain_data,
+    load_model,
+    parameters_in,
+    save_model,
+    to_plain_data,
+)
 from texseg.models.sites import site_labels
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
@@ -335,7 +342,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         values = load_model(path)
         try:
             textures = from_plain_data(values)
-            model = cls(len(textures.profiles), **values["parameters"])
+            model = cls(len(textures.profiles), **parameters_in(values))
             model._check_parameters()
         except KeyError as missing:
             raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None

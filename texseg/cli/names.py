@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from texseg.io.palette import palette
-from texseg.modelfile import load_model, save_model
+from texseg.modelfile import ModelFileError, class_names_in, load_model, save_model
 
 _NAMES, _COLOURS = "class_names", "class_colours"
 
 
 def class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Names of the classes of a model file, empty strings for those without one."""
-    return tuple(_names_in(load_model(path)))
+    return tuple(_names_in(path, load_model(path)))
 
 
 def rename_classes(path: str | os.PathLike[str], names: Mapping[int, str]) -> list[tuple[str, str]]:
@@ -37,7 +39,7 @@ def rename_classes(path: str | os.PathLike[str], names: Mapping[int, str]) -> li
         A label the model does not have, or a name given twice.
     """
     values = load_model(path)
-    known = _names_in(values)
+    known = _names_in(path, values)
     for label, name in names.items():
         if not 1 <= label <= len(known):
             raise ValueError(f"label {label} is not in the model, its labels are 1 to {len(known)}")
@@ -51,7 +53,8 @@ def rename_classes(path: str | os.PathLike[str], names: Mapping[int, str]) -> li
     return list(zip(known, colours, strict=True))
 
 
-def _names_in(values: Mapping[str, object]) -> list[str]:
-    profiles = values["profiles"]
-    names = values.get(_NAMES) or [""] * len(profiles)  # type: ignore[arg-type]
-    return list(names)  # type: ignore[call-overload]
+def _names_in(path: str | os.PathLike[str], values: Mapping[str, Any]) -> list[str]:
+    try:
+        return class_names_in(values)
+    except ModelFileError as error:
+        raise ModelFileError(f"{Path(path).name} {error}") from None

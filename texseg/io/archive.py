@@ -1,13 +1,16 @@
 """Plain data in a ZIP archive, readable without this library and never unpickled.
 
-A model file holds ``header.json`` (what it is, its version, the small values) and one ``.npy`` member an
-array. Members carry a fixed date, so the same model always gives the same bytes.
+An archive holds ``header.json`` (what it is, its version, a checksum of all values, the small values) and one
+``.npy`` member an array. Members carry a fixed date, so the same values always give the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import stat
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
@@ -19,10 +22,13 @@ import numpy as np
 from texseg.io.atomic import atomic_write
 
 FORMAT = "texseg model"
-VERSION = 1
+VERSION = 2
+"""1 had no checksum."""
 _HEADER = "header.json"
 _OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
-_LARGEST_MODEL = 2**30
+_LARGEST_MODEL = 2**26  # bytes, unpacked; 255 textures with 256 bins a channel are a third of it
+_LARGEST_HEADER = 2**20  # bytes; 255 names and their colours are a fiftieth of it
+_MOST_MEMBERS = 256
 
 
 class ModelFileError(OSError):
@@ -55,12 +61,13 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """
     arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
     small = {key: _plain(key, value) for key, value in values.items() if key not in arrays}
-    header = {"format": FORMAT, "version": VERSION, "values": small}
+    members = {key: _npy_bytes(key, array) for key, array in arrays.items()}
+    header = {"format": FORMAT, "version": VERSION, "sha256": _checksum(small, arrays), "values": small}
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, _HEADER, json.dumps(header, indent=1, ensure_ascii=False).encode())
-        for key, array in arrays.items():
-            _add(archive, key + ".npy", _npy_bytes(key, array))
+        for key, content in members.items():
+            _add(archive, key + ".npy", content)
     atomic_write(Path(path), buffer.getvalue())
 
 
@@ -75,10 +82,12 @@ def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ModelFileError
-        The file is missing, broken, no model file, or written by a newer version of the library.
+        The file is missing, broken, no model file, changed after it was written, or written by a newer
+        version of the library.
     """
     name = Path(path).name
     try:
+        _check_file(path)
         with zipfile.ZipFile(path) as archive:
             return _read_archive(archive)
     except ModelFileError as error:
@@ -97,10 +106,9 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     try:
-        json.dumps(value)
+        return json.loads(json.dumps(value))
     except TypeError as error:
         raise TypeError(f"model value {key!r} of type {type(value).__name__} is not plain data") from error
-    return value
 
 
 def _npy_bytes(key: str, array: np.ndarray) -> bytes:
@@ -111,28 +119,77 @@ def _npy_bytes(key: str, array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
+def _checksum(small: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Digest of all values, whatever the order in which they are stored."""
+    digest = hashlib.sha256(json.dumps(small, sort_keys=True).encode())
+    for key in sorted(arrays):
+        array = arrays[key]
+        digest.update(json.dumps([key, array.dtype.str, array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     member = zipfile.ZipInfo(name, _OLDEST_DATE)
     member.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(member, content)
 
 
+def _check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse pipes, which would wait for ever, and what is too large before it is opened."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise ModelFileError("is a directory, not a model file")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError("not a regular file")
+    if status.st_size > _LARGEST_MODEL:
+        raise ModelFileError(f"{status.st_size:,} bytes are no texseg model file")
+
+
 def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
-    names = archive.namelist()
+    members = archive.infolist()
+    names = [member.filename for member in members]
     if _HEADER not in names:
         raise ModelFileError("not a texseg model file")
-    if sum(member.file_size for member in archive.infolist()) > _LARGEST_MODEL:
-        raise ModelFileError("model file unpacks to more than 1 GiB, it is refused")
-    header = json.loads(archive.read(_HEADER))
+    if len(set(names)) < len(names) or len(names) > _MOST_MEMBERS:
+        raise ModelFileError("model file is corrupt (members are repeated, or too many)")
+    if sum(member.file_size for member in members) > _LARGEST_MODEL:
+        raise ModelFileError(f"model file unpacks to more than {_LARGEST_MODEL >> 20} MiB, it is refused")
+    if archive.getinfo(_HEADER).file_size > _LARGEST_HEADER:
+        raise ModelFileError("model file is corrupt (its header is too long)")
+    header = json.loads(archive.read(_HEADER), object_pairs_hook=_distinct)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelFileError("not a texseg model file")
-    if header["version"] > VERSION:
+    version = header["version"]
+    if version > VERSION:
         raise ModelFileError(
-            f"written by a newer texseg (model version {header['version']}, this one reads up to {VERSION}); "
+            f"written by a newer texseg (model version {version}, this one reads up to {VERSION}); "
             "update texseg"
         )
-    values = dict(header["values"])
-    for name in names:
-        if name.endswith(".npy"):
-            values[name.removesuffix(".npy")] = np.load(BytesIO(archive.read(name)), allow_pickle=False)
-    return values
+    small = dict(header["values"])
+    arrays = {
+        name.removesuffix(".npy"): _array(archive.read(name)) for name in names if name.endswith(".npy")
+    }
+    if version > 1 and header["sha256"] != _checksum(small, arrays):
+        raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
+    if small.keys() & arrays.keys():
+        raise ModelFileError("model file is corrupt (a value is there twice)")
+    return small | arrays
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a JSON object with the same key twice."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a value is there twice")
+    return dict(pairs)
+
+
+def _array(content: bytes) -> np.ndarray:
+    """Read an array whose announced size is that of its data."""
+    file = BytesIO(content)
+    major = np.lib.format.read_magic(file)[0]
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("an array is not of the size it announces")
+    return np.load(BytesIO(content), allow_pickle=False)

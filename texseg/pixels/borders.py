@@ -28,7 +28,7 @@ from texseg.channels.planes import Planes
 from texseg.channels.responses import Channel, responses
 from texseg.pixels.composites import border_distance, compose, trusted
 
-__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
+__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores", "vector_sizes"]
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows that log-densities are averaged over
 _DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
@@ -316,6 +316,13 @@ def n_scores(wavelengths: NDArray[np.float64], n_descriptions: int, n_labels: in
     24
     """
     return (len(_groups(wavelengths)) + n_descriptions) * n_labels * len(_WINDOWS)
+
+
+def vector_sizes(f: Features) -> dict[str, int]:
+    """Numbers D in a vector of each description, see :func:`learn_borders`."""
+    n_values = 1 if f.n_bands == 1 else len(f.intensity.axes) or 3
+    frequencies = len(f.bank.filters) + n_values * _VALUES**2
+    return {"detail": _DETAIL**2, "form": _FORM**2, "frequencies": frequencies}
 
 
 def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
