@@ -165,7 +165,9 @@ def tomotopy_hlda(train: sp.csr_array, K: int, seed: int) -> Iterator[tuple[str,
         for k in live:
             profiles[k, words] = model.get_topic_word_dist(k)
         for i, document in zip(rows, model.docs, strict=True):
-            mixing[i, document.path] = document.get_topic_dist()
+            by_level = document.get_topic_dist()
+            for k in set(document.topics.tolist()):
+                mixing[i, k] = by_level[model.level(k)]
         mixing[mixing.sum(axis=1) == 0, live[0]] = 1
         yield f"eta {eta}, {len(live)} topics", (mixing[:, live], profiles[live] + 1e-12)
 

@@ -34,7 +34,7 @@ def draw_documents(rng, topics, alpha, omega, n_documents, length):
 
 def random_topics(rng, K1, K2, M, omega=0.3, alpha=(0.7, 1.3)):
     concentrations = np.repeat(alpha, (K1, K2))
-    return Topics(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, concentrations)
+    return Topics.pair(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, concentrations)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_switch_step_is_the_formula_in_loops(documents):
         e2 = np.exp(psi(gamma[d, 3:]) - psi(gamma[d, 3:].sum()))
         expected[d] = [0.7] * 3 + [1.3] * 2
         for x in range(9):
-            parts = np.append(e1 * a * topics.first[:, x], e2 * b * topics.second[:, x])
+            parts = np.append(e1 * a * topics.spaces[0][:, x], e2 * b * topics.spaces[1][:, x])
             expected[d] += documents[d, x] * parts / parts.sum()
     np.testing.assert_allclose(found.memory, expected, rtol=1e-12)
     assert found.stats[0].sum() + found.stats[1].sum() == pytest.approx(documents.sum())
@@ -74,7 +74,7 @@ def test_pairs_step_is_the_formula_in_loops(documents):
         log1 = psi(gamma[d, :3]) - psi(gamma[d, :3].sum())
         log2 = psi(gamma[d, 3:]) - psi(gamma[d, 3:].sum())
         for x in np.flatnonzero(documents[d]):
-            one, two = topics.first[:, x], topics.second[:, x]
+            one, two = topics.spaces[0][:, x], topics.spaces[1][:, x]
             L = np.array([[np.log(0.65 * s + 0.35 * t) for t in two] for s in one])
             q1 = np.exp(log1 + L @ phi[entry])
             q1 /= q1.sum()
@@ -125,9 +125,9 @@ def test_bounds_are_ordered_pairs_switch_exact():
         np.exp(gammaln(2 * a) - 2 * gammaln(a) + (a - 1) * (np.log(p) + np.log1p(-p))) for a in (0.8, 1.7)
     ]
     mixed = [
-        0.7 * np.add.outer(p * topics.first[0, x], np.zeros(200))
-        + 0.7 * np.add.outer((1 - p) * topics.first[1, x], np.zeros(200))
-        + 0.3 * (p * topics.second[0, x] + (1 - p) * topics.second[1, x])
+        0.7 * np.add.outer(p * topics.spaces[0][0, x], np.zeros(200))
+        + 0.7 * np.add.outer((1 - p) * topics.spaces[0][1, x], np.zeros(200))
+        + 0.3 * (p * topics.spaces[1][0, x] + (1 - p) * topics.spaces[1][1, x])
         for x in range(4)
     ]
     exact = np.log(((w * density[0]) @ (mixed[0] ** 2 * mixed[2])) @ (w * density[1]))
@@ -145,7 +145,8 @@ def test_permuting_components_permutes_the_step(documents, algorithm):
     rng = np.random.default_rng(2)
     topics = random_topics(rng, 3, 2, 9)
     order1, order2 = [2, 0, 1], [1, 0]
-    swapped = topics._replace(first=topics.first[order1], second=topics.second[order2])
+    first, second = topics.spaces
+    swapped = topics._replace(spaces=(first[order1], second[order2]))
     method = Switch(0.0) if algorithm == "switch" else Pairs(0.0, False)
     n = sp.csr_array(documents)
     one = method.expect(n, method.flat(n, (3, 2)), topics, 5)
@@ -175,7 +176,7 @@ def test_bound_at_omega_one_is_that_of_scikit_learn_at_the_same_topics(documents
         3, doc_topic_prior=0.4, topic_word_prior=0.2, max_iter=5, max_doc_update_iter=2000,
         mean_change_tol=1e-9, random_state=0,
     ).fit(documents)
-    topics = Topics(lda.components_, np.full((2, 9), 0.2), 1.0, np.full(5, 0.4))
+    topics = Topics.pair(lda.components_, np.full((2, 9), 0.2), 1.0, np.full(5, 0.4))
     method = Switch(0.2, tol=1e-9)
     n = sp.csr_array(documents)
     found = method.expect(n, np.ones((12, 5)), topics, 2000)
@@ -232,7 +233,7 @@ def test_penalties_vanish_where_rows_are_probabilities():
     rng = np.random.default_rng(4)
     topics = random_topics(rng, 3, 2, 5, omega=0.25)
     S = rng.gamma(1.0, 1.0, (5, 3, 2))
-    vector = np.append(np.vstack(topics[:2]).ravel(), topics.omega)
+    vector = np.append(np.vstack(topics.spaces).ravel(), topics.omega)
     assert penalised_objective(vector, S, np.full(5, 1e6), None)[0] == pytest.approx(
         -pair_objective(S, topics), rel=1e-9
     )
@@ -248,7 +249,7 @@ def test_em_reaches_at_least_what_penalties_reach():
     penalised = Pairs(0.0, penalty=True).maximise((S,), topics, None)
     start, by_em, by_penalty = (pair_objective(S, t) for t in (topics, exact, penalised))
     assert start < by_penalty <= by_em + 1e-6 * abs(by_em)
-    np.testing.assert_allclose(penalised.first.sum(axis=1), 1.0)
+    np.testing.assert_allclose(penalised.spaces[0].sum(axis=1), 1.0)
 
 
 def test_a_given_omega_is_kept(documents):
@@ -353,10 +354,14 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_components": (2, 0)}, "n_components of FiniteM3 must be one or two whole numbers"),
-        ({"n_components": (2, 3, 4)}, "n_components of FiniteM3 must be one or two whole numbers"),
-        ({"omega": 1.5}, "omega of FiniteM3 must be None or lie in 0 ... 1, got 1.5"),
-        ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', or one or two pos"),
+        ({"n_components": (2, 0)}, "n_components of FiniteM3 must be a whole number of at least 1, or"),
+        ({"n_components": (2,)}, r"n_components of FiniteM3 must be .* two or more, got \(2,\)"),
+        ({"omega": 1.5}, "omega of FiniteM3 must be None, lie in 0 ... 1, or be 2 shares .*, got 1.5"),
+        ({"omega": (0.5, 0.4)}, "omega of FiniteM3 must be None, .* 2 shares with sum 1, got"),
+        ({"n_components": (2, 2, 2), "omega": 0.5}, "omega of FiniteM3 must be None, or 3 shares with sum 1"),
+        ({"n_components": (2, 2, 2), "algorithm": "pairs"}, "'pairs' of FiniteM3 joins two spaces, got 3"),
+        ({"n_components": (2, 2, 2), "alpha": (1.0, 1.0)}, "or one or 3 positive finite numbers, got"),
+        ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', or one or 2 pos"),
         ({"alpha": None}, "alpha of FiniteM3 must be .* finite numbers, got None"),
         ({"alpha": np.inf}, "alpha of FiniteM3 must be .* finite numbers, got inf"),
         ({"alpha": "auto"}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', .* got 'auto'"),
@@ -369,3 +374,49 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
 def test_wrong_settings_are_named(documents, settings, message):
     with pytest.raises(ValueError, match=message):
         FiniteM3(**settings).fit(documents)
+
+
+# ---- more than two spaces
+
+
+def test_three_planted_spaces_are_found_and_their_shares():
+    rng = np.random.default_rng(1)
+    spaces = [rng.dirichlet(np.full(60, 0.15), K) for K in (4, 3, 2)]
+    p = sum(
+        share * rng.dirichlet(np.full(len(space), 0.2), 200) @ space
+        for share, space in zip((0.5, 0.3, 0.2), spaces, strict=True)
+    )
+    n = np.stack([rng.multinomial(150, row / row.sum()) for row in p])
+    runs = [FiniteM3((4, 3, 2), random_state=seed, max_iter=60).fit(n) for seed in range(2)]
+    model = max(runs, key=lambda run: run.lower_bound_)
+    assert model.n_components_ == (4, 3, 2) and not hasattr(model, "omega_")
+    np.testing.assert_allclose(model.weights_, [0.5, 0.3, 0.2], atol=0.06)
+    for space, found in zip(spaces, np.split(model.components_, [4, 7]), strict=True):
+        for topic in space:
+            assert np.abs(found - topic).sum(axis=1).min() < 0.5
+    assert (np.diff(model.history_) > -1e-9 * abs(model.lower_bound_)).all()
+    memberships = np.split(model.transform(n[:5]), [4, 7], axis=1)
+    np.testing.assert_allclose([part.sum(axis=1) for part in memberships], 1)
+
+
+def test_three_spaces_are_the_formula_in_loops(documents):
+    rng = np.random.default_rng(0)
+    spaces, shares = tuple(rng.dirichlet(np.ones(9), K) for K in (2, 3, 2)), np.array([0.5, 0.2, 0.3])
+    gamma = rng.gamma(2.0, 1.0, (12, 7))
+    found = Switch(0.0).expect(sp.csr_array(documents), gamma, Topics(spaces, shares, np.full(7, 0.6)), 1)
+    expected = np.full_like(gamma, 0.6)
+    for d in range(12):
+        parts = np.split(gamma[d], [2, 5])
+        e = [np.exp(psi(part) - psi(part.sum())) for part in parts]
+        for x in range(9):
+            terms = np.concatenate([s * one * t[:, x] for s, one, t in zip(shares, e, spaces, strict=True)])
+            expected[d] += documents[d, x] * terms / terms.sum()
+    np.testing.assert_allclose(found.memory, expected, rtol=1e-9)
+
+
+def test_a_space_without_a_share_changes_nothing(documents):
+    two = FiniteM3((3, 2), omega=0.4, random_state=0, max_iter=20).fit(documents)
+    three = FiniteM3((3, 2, 1), omega=(0.7, 0.3, 0.0), random_state=0, max_iter=20).fit(documents)
+    # up to when a document counts as done
+    np.testing.assert_allclose(three.score_samples(documents), two.score_samples(documents), rtol=1e-4)
+    np.testing.assert_allclose(three.components_[:5], two.components_, atol=1e-3)

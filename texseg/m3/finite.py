@@ -1,11 +1,11 @@
-"""FiniteM3: two topic spaces joined word by word (Section 4.2, Eq. 7-12 of [1]).
+"""FiniteM3: two or more topic spaces joined word by word (Section 4.2, Eq. 7-12 of [1]).
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blo
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
 from texseg.m3.pairs import Pairs
 from texseg.m3.switch import Switch
-from texseg.m3.topics import Array, Expectation, Inference, Topics
+from texseg.m3.topics import Array, Expectation, Inference, Topics, shares_of, split
 
 __all__ = ["FiniteM3"]
 
@@ -38,23 +38,25 @@ _ALPHAS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
-    """Documents whose words have a topic in each of two topic spaces ([1]_ section 4.2).
+    """Documents whose words have a topic in each of several topic spaces ([1]_ section 4.2).
 
     A word of document d chooses a topic of each space by the document's memberships pi1, pi2, and is drawn
     from ``(1 + omega) / 2 * theta1 + (1 - omega) / 2 * theta2`` (Eq. 7). K1 + K2 topics make K1 x K2
-    combinations. ``omega = 1`` is latent Dirichlet allocation with K1 topics.
+    combinations. ``omega = 1`` is latent Dirichlet allocation with K1 topics. With L spaces (Eq. 2) the word
+    is drawn from ``sum_l shares_l theta_l``.
 
     Parameters
     ----------
-    n_components : pair of ints or int, default=(10, 2)
-        K1 and K2; a single number is K1, with one topic common to all as second space. The paper found a
-        small second space of common topics best.
-    omega : float in 0 ... 1, optional
-        Weight of the first space; estimated when left out.
-    alpha : {"asymmetric", "symmetric"}, float or pair of floats, default="asymmetric"
+    n_components : sequence of two or more ints, or int, default=(10, 2)
+        K1, K2 and so on; a single number is K1, with one topic common to all as second space. The paper
+        found a small second space of common topics best.
+    omega : float in 0 ... 1, or sequence of L floats, optional
+        Of two spaces, how far the first outweighs the second; or the shares of all spaces, with sum one.
+        Estimated when left out.
+    alpha : {"asymmetric", "symmetric"}, float or sequence of L floats, default="asymmetric"
         Concentration of the memberships. Estimated by Newton's method, from 1 / K1 in the first space and
-        1 in the second: one for each topic, or one for each space, as the paper has it (Eq. 10). Numbers
-        are taken as given, for both spaces or for each. Topics that all documents use a little and topics
+        1 in the others: one for each topic, or one for each space, as the paper has it (Eq. 10). Numbers
+        are taken as given, for all spaces or for each. Topics that all documents use a little and topics
         that few documents use a lot need different ones: with "symmetric" the bound is lower, and the
         perplexity of new documents was higher on all that were tried.
     topic_prior : float, default=0.3
@@ -65,7 +67,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     algorithm : {"switch", "pairs", "penalty"}, default="switch"
         "switch" treats the two parts of Eq. 7 as a latent choice: closed updates, and the tightest bound.
         "pairs" is the paper's mean field with an exact M-step by EM, "penalty" the same with the penalties
-        and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work.
+        and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work, and join two spaces only.
     warm_up : int, default=10
         First iterations, which estimate the topics alone; omega and alpha wait at their starts.
     max_iter : int, default=200
@@ -80,19 +82,20 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     Attributes
     ----------
-    components_ : ndarray of shape (K1 + K2, M)
+    components_ : ndarray of shape (K1 + ... + KL, M)
         The topics, first space first; rows sum to one.
+    weights_ : ndarray of shape (L,)
+        Shares of the spaces; of two, ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
     omega_ : float
-    alpha_ : ndarray of shape (K1 + K2,)
-    weights_ : ndarray of shape (2,)
-        ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
+        Of two spaces only.
+    alpha_ : ndarray of shape (K1 + ... + KL,)
     lower_bound_ : float
         Bound on the log-likelihood of the training documents, in nats (with the topics' prior).
     history_ : ndarray of shape (n_iter_,)
         The bound at each iteration; never falls.
     n_iter_ : int
     converged_ : bool
-    n_components_ : tuple of two ints
+    n_components_ : tuple of L ints
     n_features_in_ : int
 
     References
@@ -110,10 +113,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def __init__(
         self,
-        n_components: int | tuple[int, int] = (10, 2),
+        n_components: int | Sequence[int] = (10, 2),
         *,
-        omega: float | None = None,
-        alpha: str | float | tuple[float, float] = "asymmetric",
+        omega: float | Sequence[float] | None = None,
+        alpha: str | float | Sequence[float] = "asymmetric",
         topic_prior: float = 0.3,
         algorithm: str = "switch",
         warm_up: int = 10,
@@ -152,10 +155,11 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         progress = list(self._iterate(X, inference))
         topics = inference.means(progress[-1].topics)
         self.n_components_ = topics.sizes
-        self.components_ = np.vstack([topics.first, topics.second])
-        self.omega_ = topics.omega
+        self.components_ = np.vstack(topics.spaces)
         self.alpha_ = topics.alpha
-        self.weights_ = np.array(topics.shares)
+        self.weights_ = topics.shares
+        if len(topics.shares) == 2:
+            self.omega_ = topics.omega
         self.history_ = np.array([state.bound for state in progress])
         self.lower_bound_ = float(self.history_[-1])
         self.n_iter_ = len(progress)
@@ -167,12 +171,11 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
         Returns
         -------
-        ndarray of shape (D, K1 + K2)
-            The first K1 columns of a row sum to one, and so do the last K2.
+        ndarray of shape (D, K1 + ... + KL)
+            The first K1 columns of a row sum to one, and so do the next K2.
         """
         gamma = np.vstack([found.memory for found in self._infer(X)])
-        K1 = self.n_components_[0]
-        sides = gamma[:, :K1], gamma[:, K1:]
+        sides = split(gamma, self.n_components_)
         return np.hstack([side / side.sum(axis=1, keepdims=True) for side in sides])
 
     def score_samples(self, X: Any) -> Array:
@@ -200,10 +203,8 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _infer(self, X: Any) -> Iterator[Expectation]:
         """E-step with the fitted topics as they are, for each block of documents."""
         check_is_fitted(self)
-        K1 = self.n_components_[0]
-        topics = Topics(
-            self.components_[:K1], self.components_[K1:], self.omega_, self.alpha_
-        )
+        spaces = np.split(self.components_, np.cumsum(self.n_components_)[:-1])
+        topics = Topics(tuple(spaces), self.weights_, self.alpha_)
         inference = Switch(topic_prior=0.0)
         for _, block in row_blocks(self._validate(X, reset=False)):
             yield inference.expect(block, inference.flat(block, topics.sizes), topics, max_steps=200)
@@ -227,7 +228,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             if converged:
                 return
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
-            topics = inference.maximise(stats, topics, topics.omega if warming else self.omega)
+            topics = inference.maximise(stats, topics, topics.shares if warming else self._shares())
             if not warming and isinstance(self.alpha, str):
                 gamma = np.vstack([inference.gamma(memory) for memory in memories])
                 topics = topics._replace(alpha=self._fit_alpha(gamma, topics))
@@ -242,12 +243,19 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         )
 
     def _fit_alpha(self, gamma: Array, topics: Topics) -> Array:
-        K1, fit = topics.sizes[0], _ALPHAS[str(self.alpha)]
-        return np.append(fit(gamma[:, :K1], topics.alpha[:K1]), fit(gamma[:, K1:], topics.alpha[K1:]))
+        sides = zip(split(gamma, topics.sizes), split(topics.alpha, topics.sizes), strict=True)
+        return np.concatenate([_ALPHAS[str(self.alpha)](side, start) for side, start in sides])
 
-    def _sizes(self) -> tuple[int, int]:
-        sizes = np.append(self.n_components, 1)
-        return int(sizes[0]), int(sizes[1])
+    def _sizes(self) -> tuple[int, ...]:
+        sizes = (self.n_components, 1) if np.ndim(self.n_components) == 0 else self.n_components
+        return tuple(int(size) for size in sizes)  # type: ignore[arg-type, union-attr]
+
+    def _shares(self) -> Array | None:
+        """Shares of the spaces, if they are given."""
+        if self.omega is None:
+            return None
+        given = np.array(self.omega, dtype=float)
+        return shares_of(float(given)) if given.ndim == 0 else given
 
     def _inference(self) -> Inference:
         if self.algorithm == "switch":
@@ -256,12 +264,14 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def _first_topics(self, n_words: int, inference: Inference) -> Topics:
         rng = check_random_state(self.random_state)
-        K1, K2 = self._sizes()
-        given = (1.0 / K1, 1.0) if isinstance(self.alpha, str) else self.alpha
-        alpha = np.repeat(np.broadcast_to(np.asarray(given, dtype=float), 2), (K1, K2))
-        drawn = rng.gamma(100.0, 0.01, (K1 + K2, n_words))
-        omega = _FIRST_OMEGA if self.omega is None else float(self.omega)
-        topics = Topics(drawn[:K1], drawn[K1:], omega, alpha)
+        sizes = self._sizes()
+        given = (1.0 / sizes[0], *[1.0] * (len(sizes) - 1)) if isinstance(self.alpha, str) else self.alpha
+        alpha = np.repeat(np.broadcast_to(np.asarray(given, dtype=float), len(sizes)), sizes)
+        drawn = rng.gamma(100.0, 0.01, (sum(sizes), n_words))
+        shares = self._shares()
+        if shares is None:
+            shares = _first_shares(len(sizes))
+        topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
         return topics if self.algorithm == "switch" and self.topic_prior > 0 else _probabilities(topics)
 
     def _validate(self, X: Any, *, reset: bool) -> CountMatrix:
@@ -279,16 +289,20 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
     def _check_parameters(self) -> None:
         sizes = np.asarray(self.n_components)
-        if sizes.shape not in ((), (2,)) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        if sizes.ndim > 1 or sizes.shape == (1,) or sizes.dtype.kind not in "iu" or (sizes < 1).any():
             raise ValueError(
-                "n_components of FiniteM3 must be one or two whole numbers of at least 1, got"
+                "n_components of FiniteM3 must be a whole number of at least 1, or two or more, got"
                 f" {self.n_components!r}"
             )
-        if self.omega is not None and not 0 <= self.omega <= 1:
-            raise ValueError(f"omega of FiniteM3 must be None or lie in 0 ... 1, got {self.omega!r}")
-        if not _is_alpha(self.alpha):
+        L = len(self._sizes())
+        if not _is_omega(self.omega, L):
             raise ValueError(
-                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or two positive"
+                f"omega of FiniteM3 must be None, {'lie in 0 ... 1, or be' if L == 2 else 'or'} {L} shares"
+                f" with sum 1, got {self.omega!r}"
+            )
+        if not _is_alpha(self.alpha, L):
+            raise ValueError(
+                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
                 f" finite numbers, got {self.alpha!r}"
             )
         if not self.topic_prior >= 0:
@@ -297,6 +311,10 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             raise ValueError(
                 f"algorithm of FiniteM3 must be one of {', '.join(_ALGORITHMS)}, got {self.algorithm!r}"
             )
+        if L > 2 and self.algorithm != "switch":
+            raise ValueError(
+                f"algorithm {self.algorithm!r} of FiniteM3 joins two spaces, got {L}; use 'switch'"
+            )
         for name, smallest in (("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
             if not getattr(self, name) >= smallest:
                 raise ValueError(
@@ -304,10 +322,24 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 )
 
 
-def _is_alpha(alpha: str | float | tuple[float, float] | None) -> bool:
+def _first_shares(n_spaces: int) -> Array:
+    """Begin with omega .5 where there are two spaces, and with equal shares of more."""
+    return shares_of(_FIRST_OMEGA) if n_spaces == 2 else np.full(n_spaces, 1.0 / n_spaces)
+
+
+def _is_omega(omega: float | Sequence[float] | None, n_spaces: int) -> bool:
+    if omega is None:
+        return True
+    if np.ndim(omega) == 0:
+        return n_spaces == 2 and 0 <= float(omega) <= 1  # type: ignore[arg-type]
+    shares = np.asarray(omega, dtype=float)
+    return shares.shape == (n_spaces,) and bool((shares >= 0).all() and abs(shares.sum() - 1) < 1e-9)
+
+
+def _is_alpha(alpha: str | float | Sequence[float] | None, n_spaces: int) -> bool:
     if isinstance(alpha, str):
         return alpha in _ALPHAS
-    if alpha is None or np.shape(alpha) not in ((), (2,)):
+    if alpha is None or np.shape(alpha) not in ((), (n_spaces,)):
         return False
     return bool((np.asarray(alpha) > 0).all() and np.isfinite(alpha).all())
 
@@ -320,6 +352,5 @@ class _Progress(NamedTuple):
 
 def _probabilities(topics: Topics) -> Topics:
     return topics._replace(
-        first=topics.first / topics.first.sum(axis=1, keepdims=True),
-        second=topics.second / topics.second.sum(axis=1, keepdims=True),
+        spaces=tuple(space / space.sum(axis=1, keepdims=True) for space in topics.spaces)
     )

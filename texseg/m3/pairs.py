@@ -28,7 +28,8 @@ from texseg.m3.topics import (
     expected_log_memberships,
     membership_divergence,
     normalise_rows,
-    omega_from,
+    shares_from,
+    shares_of,
 )
 
 __all__ = ["Pairs", "PairMemory", "pair_objective", "penalised_objective"]
@@ -56,20 +57,19 @@ class Pairs(NamedTuple):
     """Maximise Eq. 12 by L-BFGS; otherwise Eq. 11 by EM."""
     tol: float = 1e-4
 
-    def flat(self, n: sp.csr_array, sizes: tuple[int, int]) -> PairMemory:  # noqa: D102
+    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> PairMemory:  # noqa: D102
         return PairMemory(np.ones((n.shape[0], sum(sizes))), np.full((n.nnz, sizes[1]), 1.0 / sizes[1]))
 
     def expect(self, n: sp.csr_array, memory: PairMemory, topics: Topics, max_steps: int) -> Expectation:  # noqa: D102
         words, logs = Words.of(n), _pair_logs(topics)
         gamma, phi = memory
-        K1, K2 = topics.sizes
-        log_pi = expected_log_memberships(gamma, K1)
+        log_pi = expected_log_memberships(gamma, topics.sizes)
         first, phi = _update_words(words, phi, log_pi, logs)
         for _ in range(max_steps):
             updated = topics.alpha + _document_sums(words, np.hstack([first, phi]))
             change = np.abs(updated - gamma).mean()
             gamma = updated
-            log_pi = expected_log_memberships(gamma, K1)
+            log_pi = expected_log_memberships(gamma, topics.sizes)
             first, phi = _update_words(words, phi, log_pi, logs)
             if change < self.tol:
                 break
@@ -77,7 +77,7 @@ class Pairs(NamedTuple):
         local = (both * log_pi[words.rows] - xlogy(both, both)).sum(axis=1) + _pair_terms(
             words, first, phi, logs
         )
-        bounds = words.per_document(n.data * local) - membership_divergence(gamma, K1, topics.alpha)
+        bounds = words.per_document(n.data * local) - membership_divergence(gamma, topics.sizes, topics.alpha)
         return Expectation(PairMemory(gamma, phi), bounds, (_pair_counts(words, first, phi),))
 
     def choose(  # noqa: D102
@@ -92,7 +92,8 @@ class Pairs(NamedTuple):
     def gamma(self, memory: PairMemory) -> Array:  # noqa: D102
         return memory.gamma
 
-    def maximise(self, stats: tuple[Array, ...], topics: Topics, omega: float | None) -> Topics:  # noqa: D102
+    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:  # noqa: D102
+        omega = None if shares is None else float(1 - 2 * shares[1])
         if not self.penalty:
             return _maximise_by_em(stats[0], topics, omega, self.topic_prior)
         proposal = _maximise_by_penalties(stats[0], topics, omega, self.topic_prior)
@@ -102,7 +103,7 @@ class Pairs(NamedTuple):
         return proposal if better else topics
 
     def topic_bound(self, topics: Topics) -> float:  # noqa: D102
-        return self.topic_prior * sum(float(np.log(np.maximum(t, _FLOOR)).sum()) for t in topics[:2])
+        return self.topic_prior * sum(float(np.log(np.maximum(t, _FLOOR)).sum()) for t in topics.spaces)
 
     def means(self, topics: Topics) -> Topics:  # noqa: D102
         return topics
@@ -159,7 +160,7 @@ def _maximise_by_penalties(S: Array, topics: Topics, omega: float | None, topic_
     """Eq. 12: small penalties first, ten times larger where a row still misses its constraint."""
     M, K1, K2 = S.shape
     total = S.sum()
-    vector = np.append(np.vstack([topics.first, topics.second]).ravel(), topics.omega)
+    vector = np.append(np.vstack(topics.spaces).ravel(), topics.omega)
     weights = np.full(K1 + K2, 0.1)
     bounds = [(1e-12, 1.0)] * ((K1 + K2) * M) + [(0.0, 1.0)]
     for _ in range(_ROUNDS):
@@ -179,8 +180,8 @@ def _maximise_by_penalties(S: Array, topics: Topics, omega: float | None, topic_
             break
         weights[violated] *= _GROWTH
     theta = normalise_rows(theta, theta)
-    return topics._replace(
-        first=theta[:K1], second=theta[K1:], omega=float(vector[-1]) if omega is None else omega
+    return Topics.pair(
+        theta[:K1], theta[K1:], float(vector[-1]) if omega is None else omega, topics.alpha
     )
 
 
@@ -188,22 +189,22 @@ def _maximise_by_em(S: Array, topics: Topics, omega: float | None, topic_prior: 
     """Eq. 11: responsibilities of the two parts, then relative frequencies; never falls."""
     for _ in range(_EM_STEPS):
         a, b = topics.shares
-        part = a * topics.first.T[:, :, None]
-        whole = np.maximum(part + b * topics.second.T[:, None, :], _FLOOR)
+        one, other = topics.spaces
+        part = a * one.T[:, :, None]
+        whole = np.maximum(part + b * other.T[:, None, :], _FLOOR)
         to_first = S * (part / whole)
         first, second = to_first.sum(axis=2).T, (S - to_first).sum(axis=1).T
-        topics = topics._replace(
-            first=normalise_rows(first + topic_prior, topics.first),
-            second=normalise_rows(second + topic_prior, topics.second),
-            omega=omega_from(first.sum(), second.sum()) if omega is None else omega,
-        )
+        spaces = normalise_rows(first + topic_prior, one), normalise_rows(second + topic_prior, other)
+        found = np.array([first.sum(), second.sum()])
+        shares = shares_from(found) if omega is None else shares_of(omega)
+        topics = topics._replace(spaces=spaces, shares=shares)
     return topics
 
 
 def _pair_logs(topics: Topics) -> Array:
     """Logarithm of Eq. 7 for every word and pair of topics, (M, K1, K2)."""
-    a, b = topics.shares
-    mixed = a * topics.first.T[:, :, None] + b * topics.second.T[:, None, :]
+    (a, b), (first, second) = topics.shares, topics.spaces
+    mixed = a * first.T[:, :, None] + b * second.T[:, None, :]
     return np.log(np.maximum(mixed, _FLOOR))
 
 

@@ -1,4 +1,4 @@
-"""FiniteM3 by a switch: the two-part mixture of Eq. 7 as a latent choice of the topic space.
+"""FiniteM3 by a switch: the mixture of Eq. 7 as a latent choice of the topic space.
 
 With both memberships summed out, Eq. 7 gives a word the probability ::
 
@@ -12,6 +12,9 @@ space, draw the word from it. With q(pi1) q(pi2) q(s, z) every update is closed,
 
 is never below that of the pairs q(z1) q(z2) of Section 4.2 at the same q(pi1), q(pi2): with pairs, each
 part is multiplied by the other side's sum of e, which is at most one, and the factors lose more.
+
+More spaces are more positions of the switch: with shares a_l, sum_l a_l sum_i e_l,di theta_l,ix inside the
+logarithm, and a divergence for each space.
 
 Topics with a Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[log theta].
 
@@ -35,7 +38,7 @@ from texseg.m3.topics import (
     expected_log_memberships,
     membership_divergence,
     normalise_rows,
-    omega_from,
+    shares_from,
 )
 
 __all__ = ["Switch"]
@@ -49,26 +52,26 @@ class Switch(NamedTuple):
     tol: float = 1e-4
     """A document is done when its Dirichlet parameters change by less than this on average."""
 
-    def flat(self, n: sp.csr_array, sizes: tuple[int, int]) -> Array:  # noqa: D102
+    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Array:  # noqa: D102
         return np.ones((n.shape[0], sum(sizes)))
 
     def expect(self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int) -> Expectation:  # noqa: D102
         words, table, gamma = Words.of(n), self._table(topics), memory
-        K1 = len(topics.first)
-        memberships, mixture = _mix(words, gamma, table, K1)
+        sizes = topics.sizes
+        memberships, mixture = _mix(words, gamma, table, sizes)
         moving = np.ones(len(gamma), bool)
         for _ in range(max_steps):
             updated = topics.alpha + memberships * (_ratio(words, mixture) @ table)
             moving &= np.abs(updated - gamma).mean(axis=1) > self.tol
             gamma = np.where(moving[:, None], updated, gamma)
-            memberships, mixture = _mix(words, gamma, table, K1)
+            memberships, mixture = _mix(words, gamma, table, sizes)
             if not moving.any():
                 break
         expected = (table * (_ratio(words, mixture).T @ memberships)).T
         with np.errstate(divide="ignore"):
             bounds = words.per_document(n.data * np.log(mixture))
-        bounds -= membership_divergence(gamma, K1, topics.alpha)
-        return Expectation(gamma, bounds, (expected[:K1], expected[K1:]))
+        bounds -= membership_divergence(gamma, sizes, topics.alpha)
+        return Expectation(gamma, bounds, tuple(np.split(expected, np.cumsum(sizes)[:-1])))
 
     def choose(self, n: sp.csr_array, better: NDArray[np.bool_], one: Array, other: Array) -> Array:  # noqa: D102
         return np.where(better[:, None], one, other)
@@ -76,40 +79,32 @@ class Switch(NamedTuple):
     def gamma(self, memory: Array) -> Array:  # noqa: D102
         return memory
 
-    def maximise(self, stats: tuple[Array, ...], topics: Topics, omega: float | None) -> Topics:  # noqa: D102
-        first, second = stats
-        if omega is None:
-            omega = omega_from(first.sum(), second.sum())
+    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:  # noqa: D102
+        if shares is None:
+            shares = shares_from(np.array([counts.sum() for counts in stats]))
         if self.topic_prior > 0:
-            return topics._replace(
-                first=first + self.topic_prior, second=second + self.topic_prior, omega=omega
-            )
-        return topics._replace(
-            first=normalise_rows(first, topics.first),
-            second=normalise_rows(second, topics.second),
-            omega=omega,
-        )
+            spaces = tuple(counts + self.topic_prior for counts in stats)
+        else:
+            spaces = tuple(normalise_rows(*both) for both in zip(stats, topics.spaces, strict=True))
+        return topics._replace(spaces=spaces, shares=shares)
 
     def topic_bound(self, topics: Topics) -> float:  # noqa: D102
         if self.topic_prior == 0:
             return 0.0
-        return -float(sum(divergence(t, self.topic_prior).sum() for t in topics[:2]))
+        return -float(sum(divergence(space, self.topic_prior).sum() for space in topics.spaces))
 
     def means(self, topics: Topics) -> Topics:  # noqa: D102
-        return topics._replace(
-            first=normalise_rows(topics.first, topics.first),
-            second=normalise_rows(topics.second, topics.second),
-        )
+        return topics._replace(spaces=tuple(normalise_rows(space, space) for space in topics.spaces))
 
     def _table(self, topics: Topics) -> Array:
-        """Lay ``a theta1`` and ``b theta2`` out as columns, (M, K1 + K2)."""
-        rows = [np.exp(expected_log(t)) if self.topic_prior > 0 else t for t in topics[:2]]
+        """Lay the topics out as columns, times the shares of their spaces, (M, K1 + ... + KL)."""
+        rows = [np.exp(expected_log(t)) if self.topic_prior > 0 else t for t in topics.spaces]
         return np.vstack([share * t for share, t in zip(topics.shares, rows, strict=True)]).T
 
 
-def _mix(words: Words, gamma: Array, table: Array, K1: int) -> tuple[Array, Array]:
-    """Geometric memberships (D, K1 + K2) and what they make of each occurring word (nnz,)."""
-    memberships = np.exp(expected_log_memberships(gamma, K1))
+def _mix(words: Words, gamma: Array, table: Array, sizes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Geometric memberships (D, K1 + ... + KL) and what they make of each occurring word (nnz,)."""
+    memberships = np.exp(expected_log_memberships(gamma, sizes))
     return memberships, words.mixed(memberships, table)
 
 

@@ -1,4 +1,4 @@
-"""What both inference methods of FiniteM3 share: the parameters and the words of a block of documents.
+"""What the inference methods of FiniteM3 share: the parameters and the words of a block of documents.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -22,7 +22,9 @@ __all__ = [
     "expected_log_memberships",
     "membership_divergence",
     "normalise_rows",
-    "omega_from",
+    "shares_from",
+    "shares_of",
+    "split",
 ]
 
 Array = NDArray[np.float64]
@@ -31,25 +33,30 @@ _PIECE = 2**12  # entries multiplied at once
 
 
 class Topics(NamedTuple):
-    """Parameters of the two topic spaces."""
+    """Parameters of the topic spaces."""
 
-    first: Array
-    """(K1, M); Dirichlet parameters of the topics if these are integrated out, else probabilities."""
-    second: Array
-    """(K2, M), likewise."""
-    omega: float
+    spaces: tuple[Array, ...]
+    """For each space (Kl, M): Dirichlet parameters of its topics if these are integrated out, else
+    probabilities."""
+    shares: Array
+    """(L,), weights of the spaces, with sum one; (1 + omega) / 2 and (1 - omega) / 2 in Eq. 7."""
     alpha: Array
-    """(K1 + K2,), concentration of the memberships in each topic."""
+    """(K1 + ... + KL,), concentration of the memberships in each topic."""
+
+    @classmethod
+    def pair(cls, first: Array, second: Array, omega: float, alpha: Array) -> Topics:
+        """Two spaces, as in Eq. 7."""
+        return cls((first, second), shares_of(omega), alpha)
 
     @property
-    def shares(self) -> tuple[float, float]:
-        """Weights of the two spaces in Eq. 7."""
-        return (1.0 + self.omega) / 2.0, (1.0 - self.omega) / 2.0
+    def omega(self) -> float:
+        """Sharing parameter of Eq. 7, of two spaces."""
+        return float(1 - 2 * self.shares[1])
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """K1 and K2."""
-        return len(self.first), len(self.second)
+    def sizes(self) -> tuple[int, ...]:
+        """K1 ... KL."""
+        return tuple(len(space) for space in self.spaces)
 
 
 class Expectation(NamedTuple):
@@ -66,7 +73,7 @@ class Expectation(NamedTuple):
 class Inference(Protocol):
     """How FiniteM3 bounds the likelihood; implemented by `Switch` and `Pairs`."""
 
-    def flat(self, n: sp.csr_array, sizes: tuple[int, int]) -> Any:
+    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Any:
         """Memory of documents about which nothing is known."""
 
     def expect(self, n: sp.csr_array, memory: Any, topics: Topics, max_steps: int) -> Expectation:
@@ -76,10 +83,10 @@ class Inference(Protocol):
         """Memory that follows `one` for the documents in `better`, `other` for the rest."""
 
     def gamma(self, memory: Any) -> Array:
-        """Dirichlet parameters of both memberships, (D, K1 + K2)."""
+        """Dirichlet parameters of all memberships side by side, (D, K1 + ... + KL)."""
 
-    def maximise(self, stats: tuple[Array, ...], topics: Topics, omega: float | None) -> Topics:
-        """M-step for the topics, and for omega unless it is given."""
+    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:
+        """M-step for the topics, and for the shares of the spaces unless they are given."""
 
     def topic_bound(self, topics: Topics) -> float:
         """Compute what the prior of the topics adds to the bound."""
@@ -120,14 +127,20 @@ class Words(NamedTuple):
         return sp.csr_array((values, self.counts.indices, self.counts.indptr), self.counts.shape)
 
 
-def expected_log_memberships(gamma: Array, K1: int) -> Array:
-    """Return ``E[log pi]`` of both sides, side by side, (D, K1 + K2)."""
-    return np.hstack([expected_log(gamma[:, :K1]), expected_log(gamma[:, K1:])])
+def split(values: Array, sizes: tuple[int, ...]) -> list[Array]:
+    """Take the last axis, (K1 + ... + KL,), apart into the spaces."""
+    return np.split(values, np.cumsum(sizes)[:-1], axis=-1)
 
 
-def membership_divergence(gamma: Array, K1: int, alpha: Array) -> Array:
-    """Compute the divergence of q(pi1) q(pi2) from their priors, (D,), in nats."""
-    return divergence(gamma[:, :K1], alpha[:K1]) + divergence(gamma[:, K1:], alpha[K1:])
+def expected_log_memberships(gamma: Array, sizes: tuple[int, ...]) -> Array:
+    """Return ``E[log pi]`` of all spaces, side by side, (D, K1 + ... + KL)."""
+    return np.hstack([expected_log(side) for side in split(gamma, sizes)])
+
+
+def membership_divergence(gamma: Array, sizes: tuple[int, ...], alpha: Array) -> Array:
+    """Compute the divergence of q(pi1) ... q(piL) from their priors, (D,), in nats."""
+    sides = zip(split(gamma, sizes), split(alpha, sizes), strict=True)
+    return np.sum([divergence(side, prior) for side, prior in sides], axis=0)
 
 
 def normalise_rows(expected: Array, fallback: Array) -> Array:
@@ -136,6 +149,17 @@ def normalise_rows(expected: Array, fallback: Array) -> Array:
     return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
 
 
-def omega_from(first: float, second: float) -> float:
-    """Find the omega in 0 ... 1 that fits the occurrences explained by each space; exact, being concave."""
-    return float(np.clip((first - second) / (first + second), 0.0, 1.0))
+def shares_of(omega: float) -> Array:
+    """Weights of the two spaces of Eq. 7."""
+    return np.array([(1.0 + omega) / 2.0, (1.0 - omega) / 2.0])
+
+
+def shares_from(occurrences: Array) -> Array:
+    """Find the shares that fit the occurrences (L,) explained by each space; exact, being concave.
+
+    Of two spaces the first has at least half, omega being in 0 ... 1.
+    """
+    if len(occurrences) == 2:
+        first, second = occurrences
+        return shares_of(float(np.clip((first - second) / (first + second), 0.0, 1.0)))
+    return occurrences / occurrences.sum()
