@@ -1,41 +1,83 @@
-"""Write the API reference to a folder: python docs/build.py [FOLDER]; any warning is an error."""
+"""Build the documentation: python docs/build.py [FOLDER]; any warning is an error.
 
-import importlib
-import pkgutil
+The site holds the README (cut into a first page and a guide), the notebooks, the command and the API.
+"""
+
+import shutil
 import sys
-import typing
-import warnings
+import tempfile
 from pathlib import Path
+from types import ModuleType
 
-import pdoc
-import pdoc.render
+from sphinx.cmd.build import main as sphinx
 
 import texseg
 
 ROOT = Path(__file__).resolve().parents[1]
+MODULES = {
+    "models": "Models of co-occurrence data",
+    "m3": "Multidimensional membership models",
+    "metrics": "Scores of label images",
+    "synth": "Mosaics with truth",
+    "plot": "Figures",
+    "report": "Reports",
+    "progress": "Progress",
+    "hierarchy": "Coarse and fine",
+    "fitting.number": "The number of segments",
+    "settings": "Settings",
+}
+"""Modules of the API, what users call first."""
 
 
-def resolve_named_tuples() -> None:
-    """Evaluate the annotations of NamedTuples, whose constructors do not know the module they are from."""
-    found = pkgutil.walk_packages(texseg.__path__, "texseg.")
-    modules = [importlib.import_module(m.name) for m in found if not m.name.startswith("texseg.napari")]
-    classes = [c for module in modules for c in vars(module).values() if isinstance(c, type)]
-    ours = [c for c in classes if c.__module__.startswith("texseg")]
-    names = {c.__name__: c for c in ours}  # for annotations that are imported for type checkers only
-    for c in ours:
-        if issubclass(c, tuple) and hasattr(c, "_fields"):
-            c.__new__.__annotations__ = typing.get_type_hints(c, localns=names)
+def lay_out(source: Path) -> None:
+    """Write the pages into a folder."""
+    shutil.copy(ROOT / "docs" / "conf.py", source)
+    shutil.copytree(ROOT / "notebooks", source / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    shutil.copy(ROOT / "CHANGELOG.md", source / "changelog.md")
+    (source / "benchmarks").mkdir()
+    shutil.copy(ROOT / "benchmarks" / "README.md", source / "benchmarks")
+    (source / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "segments.png", source / "docs")
+    first, guide = (ROOT / "README.md").read_text("utf-8").split("\n---\n", 1)
+    notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+    pages = ["guide", *(f"notebooks/{name}" for name in notebooks), "command", "api/index", "changelog"]
+    tree = "\n".join(["```{toctree}", ":hidden:", *pages, "benchmarks/README", "```"])
+    first = first.replace("(notebooks)", "(notebooks/01_quickstart.ipynb)")
+    (source / "index.md").write_text(f"{first}\n\n{tree}\n", "utf-8")
+    (source / "guide.md").write_text(f"# Guide\n\n{guide}", "utf-8")
+    command = ".. click:: texseg.cli:main\n   :prog: texseg\n   :nested: full\n"
+    page(source / "command.rst", "The command", command)
+    lay_out_api(source / "api")
 
 
-def build(folder: Path) -> None:
-    """Render every module but those of the command line (see ``texseg --help``) and of the napari plugin."""
-    warnings.simplefilter("error")
-    resolve_named_tuples()
-    pdoc.render.configure(docformat="numpy", footer_text=f"texseg {texseg.__version__}")
-    names = [module.name for module in pkgutil.iter_modules(texseg.__path__)]
-    others = [f"texseg.{name}" for name in names if name not in (*texseg.__all__, "cli", "napari")]
-    pdoc.pdoc("texseg", *others, output_directory=folder)
+def lay_out_api(folder: Path) -> None:
+    """Write a page for the public names and one for each module."""
+    folder.mkdir()
+    parts = []
+    for name in texseg.__all__:
+        value = getattr(texseg, name)
+        if not isinstance(value, ModuleType) and value.__module__.removeprefix("texseg.") not in MODULES:
+            kind = "autoclass" if isinstance(value, type) else "autofunction"
+            parts.append(f".. {kind}:: texseg.{name}\n" + "   :members:\n" * isinstance(value, type))
+    page(folder / "texseg.rst", "texseg", "\n".join(parts))
+    for module, title in MODULES.items():
+        text = f".. automodule:: texseg.{module}\n   :members:\n   :imported-members:\n"
+        page(folder / f"{module}.rst", f"texseg.{module}: {title[0].lower()}{title[1:]}", text)
+    tree = "\n   ".join(["texseg", *MODULES])
+    page(folder / "index.rst", "API", f".. toctree::\n   :maxdepth: 1\n\n   {tree}\n")
+
+
+def page(path: Path, title: str, text: str) -> None:
+    """Write a page with a title."""
+    path.write_text(f"{title}\n{'=' * len(title)}\n\n{text}", "utf-8")
+
+
+def build(folder: Path) -> int:
+    """Render the site, and return the exit code."""
+    with tempfile.TemporaryDirectory() as source:
+        lay_out(Path(source))
+        return sphinx(["-q", "-W", "--keep-going", "-b", "html", source, str(folder)])
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "site")
+    sys.exit(build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "site"))

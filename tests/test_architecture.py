@@ -152,8 +152,10 @@ def test_every_public_name_can_be_imported_and_explains_itself(name):
 
 def test_the_stub_lists_the_names_and_nothing_else():
     stub = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
-    assert all(isinstance(node, ast.ImportFrom) and node.level == 1 for node in stub.body)
-    aliases = [alias for node in stub.body for alias in node.names]
+    *imports, version = stub.body
+    assert all(isinstance(node, ast.ImportFrom) and node.level == 1 for node in imports)
+    assert ast.unparse(version) == "__version__: str"
+    aliases = [alias for node in imports for alias in node.names]
     assert all(alias.asname == alias.name for alias in aliases)  # the form that type checkers re-export
     assert sorted(alias.name for alias in aliases) == sorted(texseg.__all__)
 

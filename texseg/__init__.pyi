@@ -14,3 +14,5 @@ from .regions import region_table as region_table
 from .regions import segment_table as segment_table
 from .segmenter import TextureSegmenter as TextureSegmenter
 from .segmenter import segment as segment
+
+__version__: str

@@ -694,5 +694,6 @@ def _count_one_to_one(test: NDArray[np.bool_], truth: NDArray[np.bool_], toleran
     source, sink = n_test + n_truth, n_test + n_truth + 1
     tails = np.concatenate([np.full(n_test, source), near.row, n_test + np.arange(n_truth)])
     heads = np.concatenate([np.arange(n_test), n_test + near.col, np.full(n_truth, sink)])
-    network = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(sink + 1, sink + 1))
+    arcs = tails.astype(np.int32), heads.astype(np.int32)  # SciPy before 1.14 takes no other
+    network = csr_array((np.ones(len(tails), np.int32), arcs), shape=(sink + 1, sink + 1))
     return int(maximum_flow(network, source, sink).flow_value)

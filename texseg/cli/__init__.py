@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+import texseg
 from texseg.cli.options import (
     SegmentCount,
     batch_options,
@@ -41,7 +42,7 @@ class _Verbs(click.Group):
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="texseg", message="%(prog)s %(version)s")
+@click.version_option(texseg.__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Divide images by their textures.
 

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import texseg
 from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
@@ -164,7 +164,7 @@ def write_report(
         "size": f"{own.shape[1]} x {own.shape[0]} pixels",
     }
     facts = {
-        "texseg": version("texseg"),
+        "texseg": texseg.__version__,
         **{name: getattr(model, name) for name in _PARAMETERS},
         **({"command": shlex.join(command)} if command else {}),
     }

@@ -6,13 +6,13 @@ import json
 import os
 from base64 import b64encode
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import texseg
 from texseg.io.atomic import atomic_write
 from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
@@ -59,7 +59,7 @@ def write_tree_page(
     path = Path(path)
     content = _content(retrieval)
     facts = {
-        "texseg": version("texseg"),
+        "texseg": texseg.__version__,
         "rows": len(retrieval.titles),
         "words": len(retrieval.words),
         "clusters": len(content["parents"]) - len(set(content["parents"])) + 1,
