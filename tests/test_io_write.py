@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import io_scenes
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from skimage.color import deltaE_ciede2000, rgb2lab
 
-from texseg.io.atomic import atomic_write
+from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
@@ -150,11 +152,32 @@ class TestAtomicWrite:
         with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*missing.out\.png'"):
             write_labels(tmp_path / "missing" / "out.png", TRUTH)
 
-    def test_leftovers_of_a_killed_run_are_removed(self, tmp_path):
-        (tmp_path / ".f[1].0123abcd.part").write_bytes(b"half")
-        (tmp_path / ".g.0123abcd.part").write_bytes(b"of another file")
-        atomic_write(tmp_path / "f[1]", b"new")
-        assert sorted(p.name for p in tmp_path.iterdir()) == [".g.0123abcd.part", "f[1]"]
+    @pytest.mark.skipif(os.name != "posix", reason="needs locks")
+    def test_leftovers_of_killed_runs_are_removed(self, tmp_path):
+        for slot in range(2):
+            unfinished(tmp_path / "f", slot).write_bytes(b"half of what was written")
+        unfinished(tmp_path / "g").write_bytes(b"of another file")
+        atomic_write(tmp_path / "f", b"new")
+        assert (tmp_path / "f").read_bytes() == b"new"
+        assert sorted(tmp_path.iterdir()) == sorted([unfinished(tmp_path / "g"), tmp_path / "f"])
+
+    def test_the_longest_name_can_be_written(self, tmp_path):
+        atomic_write(tmp_path / ("\u00e9" * 127), b"new")
+        assert [path.name for path in tmp_path.iterdir()] == ["\u00e9" * 127]
+
+    def test_several_processes_write_the_same_file(self, tmp_path):
+        """What one has begun is no leftover to the others."""
+        code = (
+            "import sys; from pathlib import Path; from texseg.io.atomic import atomic_write, unfinished\n"
+            "for i in range(60): atomic_write(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)"
+        )
+        command = [sys.executable, "-c", code, str(tmp_path / "f")]
+        writers = [subprocess.Popen([*command, letter], stderr=subprocess.PIPE) for letter in "abc"]
+        errors = [writer.communicate()[1] for writer in writers]
+        assert errors == [b"", b"", b""]
+        content = (tmp_path / "f").read_bytes()
+        assert content in [letter * 100_000 for letter in (b"a", b"b", b"c")]
+        assert list(tmp_path.iterdir()) == [tmp_path / "f"]
 
 
 class TestGeoreference:
