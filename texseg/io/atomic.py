@@ -27,8 +27,8 @@ def atomic_write(path: Path, content: bytes) -> None:
             temporary = unfinished(path, slot)
             descriptor = _claimed(temporary)
             if descriptor is not None:
+                _finish(descriptor, temporary, path, content)
                 break
-        _finish(descriptor, temporary, path, content)
         _remove_leftovers(path)
     except OSError as error:
         if error.errno is None:
