@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 import texseg
 from texseg.channels.encode import Features, encode, learn_features
@@ -47,11 +46,11 @@ from texseg.textures import (
     plain_run,
     window_sites,
 )
+from texseg.threads import one_blas_thread
 
 __all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
-_ONE_BLAS_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _COSTS = {
     "filters": 0.1,
@@ -204,7 +203,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.cell = cell
         self.n_starts = n_starts
 
-    @_ONE_BLAS_THREAD
+    @one_blas_thread()
     def fit(self, X: Any, y: None = None, *, mask: Any = None) -> Self:
         """Find the textures of an image, or those that several images have in common.
 
@@ -260,7 +259,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
         return self
 
-    @_ONE_BLAS_THREAD
+    @one_blas_thread()
     def predict(self, X: Any, *, mask: Any = None, unknown: bool = False) -> Any:
         """Find the learned textures again.
 
@@ -286,7 +285,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             results.append(labels)
         return results if isinstance(X, (list, tuple)) else results[0]
 
-    @_ONE_BLAS_THREAD
+    @one_blas_thread()
     def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
@@ -353,7 +352,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         return model
 
     @property
-    @_ONE_BLAS_THREAD
+    @one_blas_thread()
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted."""
         check_is_fitted(self)

@@ -31,6 +31,7 @@ WINDOW_STEP = 2
 _WINDOW_SAY, _FIELD_SAY = 0.5, 0.5  # of window scores and of log posteriors in calibrated probabilities
 _ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
 _PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
+_BAND = 3  # cells on either side of a border that its place depends on
 _SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
 _FOREIGN = 7  # cells; in a square of this side round a cell whose borders were not learned none are used
 _SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
@@ -151,8 +152,17 @@ class CellTextures:
         scores = sites.scores(self.profiles)
         return _Cells(sites, grid, scores, settled(scores, sites, potts))
 
-    def read(self, scene: Scene, smoothness: float) -> Reading:
-        """Tell the textures apart at every pixel of a scene."""
+    def speck_area(self, smoothness: float) -> float:
+        """Pixels; parts below it show too little of a texture to be told from a flaw."""
+        return smoothness * (_SPECK_SIDE * self.cell) ** 2
+
+    @property
+    def reach(self) -> int:
+        """Pixels beyond which nothing tells what a pixel is: filters, light taken away twice, borders."""
+        return self.features.reach + _BAND * self.cell
+
+    def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
+        """Tell the textures apart at every pixel of a scene; ``specks`` keeps parts that are too small."""
         K = len(self.profiles)
         cells = self._cells(scene, smoothness)
         sites, grid, local = cells.sites, cells.grid, cells.scores
@@ -166,7 +176,8 @@ class CellTextures:
         posteriors = pixel_posteriors(
             scores, cells.posteriors, grid, smoothness, self.boundary_sigma, scene.mask
         )
-        dissolve_specks(posteriors, scores, smoothness * (_SPECK_SIDE * self.cell) ** 2, scene.mask)
+        if not specks:
+            dissolve_specks(posteriors, scores, self.speck_area(smoothness), scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _WINDOW_SAY * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
@@ -235,8 +246,22 @@ class WindowTextures:
         """Give the scene's implicit count matrix."""
         return WindowedCounts(scene.bins, self.windows, n_bins=self.features.n_bins, mask=scene.mask)
 
-    def read(self, scene: Scene, smoothness: float) -> Reading:
-        """Tell the textures apart at every pixel of a scene; ``smoothness`` has no say."""
+    def speck_area(self, smoothness: float) -> float:
+        """Nothing is too small on the plain path."""
+        return 0.0
+
+    @property
+    def cell(self) -> int:
+        """Pixels are not put together."""
+        return 1
+
+    @property
+    def reach(self) -> int:
+        """Pixels beyond which nothing tells what a pixel is."""
+        return self.features.reach + max(self.windows) // 2
+
+    def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
+        """Tell the textures apart at every pixel of a scene; ``smoothness`` and ``specks`` have no say."""
         params = Profiles(self.profiles, self.proportions)
         scores = self.beta * HistogramClustering().scores(self.counts(scene), params)
         prior = np.log(np.maximum(self.proportions, 1e-30)).astype(scores.dtype)

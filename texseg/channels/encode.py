@@ -17,6 +17,7 @@ from texseg.channels.textons import learn_codebook, words
 __all__ = ["Features", "bins_of", "encode", "learn_features"]
 
 _VALUE_BINS = 14  # of plain values: a slow change of light moves them by a bin or two, not by ten
+_SIGMAS = 3.0  # a Gaussian has 0.3 % of its weight beyond
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
 
 
@@ -43,6 +44,11 @@ class Features(NamedTuple):
     def n_bands(self) -> int:
         """Bands of the images; 1 for grey."""
         return len(self.intensity.low)
+
+    @property
+    def reach(self) -> int:
+        """Pixels beyond which a pixel's bins do not look: filters, behind a local mean and a local square."""
+        return self.bank.halo + 2 * int(np.ceil(_SIGMAS * self.sigma))
 
 
 def learn_features(

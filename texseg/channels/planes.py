@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 
-__all__ = ["Planes", "non_finite", "split_planes"]
+__all__ = ["NoValidPixels", "Planes", "non_finite", "split_planes"]
+
+
+class NoValidPixels(ValueError):
+    """All pixels of an image are masked or no data."""
 
 
 class Planes(NamedTuple):
@@ -91,7 +95,7 @@ def split_planes(
     if valid.all():
         return Planes(bands, None)
     if not valid.any():
-        raise ValueError(f"no valid pixels in the image of shape {valid.shape}: all are masked or no data")
+        raise NoValidPixels(f"no valid pixels in the image of shape {valid.shape}: all are masked or no data")
     source = _mirror_index(valid)
     return Planes([band[source] for band in bands], valid)
 

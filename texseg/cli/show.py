@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +15,7 @@ from texseg.cli.inputs import Input
 from texseg.cli.prepare import fail
 from texseg.cli.process import Outcome, Reading, Work, reason_of
 from texseg.progress import ProgressBar
+from texseg.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
@@ -28,7 +28,7 @@ def fit_and_show(
     items: Sequence[Input], reading: Reading, parameters: dict[str, Any], quiet: bool
 ) -> TextureSegmenter:
     """Fit one model to the inputs; warnings are printed, a failure ends the command."""
-    with warnings.catch_warnings(record=True) as caught, _one_blas_thread(), ProgressBar(hidden=quiet) as bar:
+    with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
             model = fit_shared(items, reading, parameters, None if bar.hidden else bar)
@@ -44,7 +44,7 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     order = {item.path: i for i, item in enumerate(items)}
     outcomes: list[Outcome] = []
     quiet = options["quiet"]
-    with _one_blas_thread(), ProgressBar(len(items), hidden=quiet) as bar:
+    with one_blas_thread(), ProgressBar(len(items), hidden=quiet) as bar:
         try:
             for outcome in run(items, work, options["jobs"], None if bar.hidden else bar):
                 bar.step()
@@ -61,18 +61,6 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     if len(items) > 1 and not quiet:
         click.echo(_summary(outcomes, len(items)))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
-
-
-def _one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread: its products are small here, and threads that wait for them burn processors.
-
-    On two busy processors a segmentation of 512 x 512 pixels took 0.6 s with one thread, 2 to 7 s with two.
-    """
-    import numpy.linalg  # noqa: F401  # what is not loaded is not limited
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, user_api="blas")
 
 
 def _write_index(folder: Path, outcomes: Sequence[Outcome]) -> None:

@@ -18,14 +18,26 @@ from skimage.measure import label as connected_components
 from texseg.counts.grid import CellGrid
 from texseg.fitting.assignment import arg_max_over, soft_max_over
 
-__all__ = ["dissolve_specks", "merge_small", "near_border", "pixel_posteriors", "pixel_scores"]
+__all__ = [
+    "SPECK",
+    "Parts",
+    "connected_parts",
+    "dissolve_specks",
+    "merge_parts",
+    "merge_small",
+    "near_border",
+    "pixel_posteriors",
+    "pixel_scores",
+]
 
 Floats = NDArray[np.floating]
 
 _SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
 _REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
 _LIKELIHOOD = 0.4  # inverse temperature of the pixel scores
-_SPECK = 4  # a part is a speck only if its label has another that is so many times as large
+SPECK = 4
+"""A part is a speck only if its label has another that is so many times as large."""
+
 _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
 
 
@@ -189,11 +201,11 @@ def dissolve_specks(
     labels = arg_max_over(posteriors)
     if mask is not None:
         labels[~mask] = -1
-    parts = _connected(labels)
+    parts = connected_parts(labels)
     del labels
     largest = np.zeros(len(posteriors), np.intp)
     np.maximum.at(largest, parts.labels[1:], parts.sizes[1:])
-    merged = _merged_labels(parts, scores, np.minimum(area, largest / _SPECK))
+    merged = _merged_labels(parts, scores, np.minimum(area, largest / SPECK))
     moved = np.flatnonzero((merged != parts.labels)[parts.places])
     part = parts.places.ravel()[moved]
     old, new = parts.labels[part], merged[part]
@@ -224,11 +236,11 @@ def merge_small(
     limits = np.broadcast_to(min_size, len(scores))
     if limits.max() <= 1:
         return labels.copy()
-    parts = _connected(labels)
+    parts = connected_parts(labels)
     return _merged_labels(parts, scores, limits)[parts.places]
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
 
     places: NDArray[np.intp]
@@ -239,15 +251,15 @@ class _Parts(NamedTuple):
     """(parts + 1,); -1 for part 0."""
 
 
-def _connected(labels: NDArray[np.int32]) -> _Parts:
+def connected_parts(labels: NDArray[np.int32]) -> Parts:
     """Find the parts of labels (H, W), -1 without data; pixels are connected along their edges."""
     places, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
     own = np.full(n_parts + 1, -1, np.int32)
     own[places] = labels
-    return _Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
+    return Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
 
 
-def _merged_labels(parts: _Parts, scores: Floats, limits: NDArray[np.floating]) -> NDArray[np.int32]:
+def _merged_labels(parts: Parts, scores: Floats, limits: NDArray[np.floating]) -> NDArray[np.int32]:
     """Label of every part (parts + 1,) when the small ones have been merged; limits (K,) in pixels."""
     small = parts.sizes < limits[parts.labels]
     small[0] = False
@@ -259,7 +271,7 @@ def _merged_labels(parts: _Parts, scores: Floats, limits: NDArray[np.floating]) 
         [np.bincount(part, plane.ravel()[pixels], len(small)).astype(np.float64) for plane in scores], axis=1
     )
     own, sizes = parts.labels.copy(), parts.sizes.copy()
-    _merge_parts(own, sizes, sums, _neighbours(parts.places, small), limits)
+    merge_parts(own, sizes, sums, _neighbours(parts.places, small), limits)
     return own
 
 
@@ -279,7 +291,7 @@ def _neighbours(places: NDArray[np.intp], small: NDArray[np.bool_]) -> list[set[
     return near
 
 
-def _merge_parts(
+def merge_parts(
     own: NDArray[np.int32],
     sizes: NDArray[np.intp],
     sums: Floats,

@@ -1,0 +1,142 @@
+"""Block by block, an image gets the labels of the whole."""
+
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter
+from texseg.pixels.joining import joined_labels, parts_of_block
+from texseg.pixels.label import merge_small
+from texseg.tiles import ArrayWindows, Asked, Blocks, label_blocks, plan_blocks, sample_windows
+
+
+def scene(height, width, seed=0):
+    """Return two textures whose border runs across all blocks, with small pieces of each in the other."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:height, :width]
+    waves = np.sin(rows), np.sin(columns / 2)
+    first = columns < width / 2 + 30 * np.sin(rows / 40)
+    for y, x in rng.random((30, 2)) * (height, width):
+        first ^= (abs(rows - y) < 14) & (abs(columns - x) < 14)
+    return np.where(first, *waves) + rng.normal(0, 0.2, rows.shape)
+
+
+def by_blocks(source, model, blocks, **asked):
+    out = np.full(blocks.shape, -1, np.int32)
+    for place, labels, _ in label_blocks(source, model.textures_, blocks, Asked(**asked)):
+        out[blocks.core(place)] = labels
+    return out
+
+
+@pytest.fixture(scope="module")
+def image():
+    return scene(448, 640)
+
+
+@pytest.fixture(scope="module")
+def model(image):
+    return TextureSegmenter(2).fit(image)
+
+
+@pytest.mark.parametrize("min_size", [0, 2000])
+def test_labels_by_blocks_are_those_of_the_whole(image, model, min_size):
+    """Specks and small parts that lie across borders of blocks are told by their whole size."""
+    whole = model.set_params(min_size=min_size).predict(image)
+    model.set_params(min_size=0)
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    assert blocks.grid == (4, 5)
+    assert np.mean(by_blocks(ArrayWindows(image), model, blocks, min_size=min_size) == whole) > 0.9999
+
+
+def test_bands_masks_and_nodata_are_read_by_window(image):
+    colour = np.stack([image, image[::-1], image], axis=0)
+    mask = np.ones(image.shape, bool)
+    mask[100:200, 150:420] = False
+    model = TextureSegmenter(2, channel_axis=0, nodata=9.0).fit(colour, mask=mask)
+    colour[:, :160, :300] = 9.0  # a block and more without any data
+    whole = model.predict(colour, mask=mask)
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    found = by_blocks(ArrayWindows(colour, 0, mask), model, blocks, nodata=9.0)
+    assert np.array_equal(found == 0, whole == 0)
+    assert np.mean(found == whole) > 0.999
+
+
+def test_what_no_texture_explains_and_confidence(image, model):
+    strange = image.copy()
+    strange[100:350, 200:500] = np.random.default_rng(0).normal(0, 2, (250, 300)).cumsum(axis=0)
+    whole = model.predict(strange, unknown=True)
+    assert (whole == 3).mean() > 0.1
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    labels, confidence = np.empty(image.shape, np.int32), np.empty(image.shape, np.float32)
+    asked = Asked(unknown=True, confidence=True)
+    for place, found, sure in label_blocks(ArrayWindows(strange), model.textures_, blocks, asked):
+        labels[blocks.core(place)], confidence[blocks.core(place)] = found, sure / 255
+    assert np.mean(labels == whole) > 0.999
+    own = np.take_along_axis(model.predict_proba(strange), np.minimum(labels, 2)[..., None] - 1, axis=2)
+    assert np.mean(abs(confidence - own[..., 0])[labels < 3] < 0.01) > 0.99
+
+
+def test_the_plain_path_by_blocks(image):
+    model = TextureSegmenter(2, preset="plain").fit(image[:160, 200:400])
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    assert np.mean(by_blocks(ArrayWindows(image), model, blocks) == model.predict(image)) > 0.9999
+
+
+def test_threads_change_nothing_and_what_is_stored_is_not_read_again(image, model):
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    store, told = {}, []
+    one = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Asked(), store=store))
+    two = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Asked(), n_jobs=3))
+    for (_, a, _), (_, b, _) in zip(one, two, strict=True):
+        assert np.array_equal(a, b)
+    del store[2, 2]
+    reads = []
+
+    class Watched(ArrayWindows):
+        def read(self, window):
+            reads.append(window)
+            return super().read(window)
+
+    source = Watched(image)
+    again = list(
+        label_blocks(
+            source, model.textures_, blocks, Asked(), store=store, tell=lambda *step: told.append(step)
+        )
+    )
+    assert reads == [blocks.around((2, 2))]
+    assert told == [(19, 20), (20, 20)]
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(one, again, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
+    """A map of random labels has parts of every size across every border of blocks."""
+    rng = np.random.default_rng(seed)
+    shape, side, K = (37, 50), 12, 3
+    labels = rng.integers(-1, K, (13, 17)).repeat(3, 0).repeat(3, 1)[: shape[0], : shape[1]].astype(np.int32)
+    scores = rng.standard_normal((K, *shape)).astype(np.float32)
+    blocks = Blocks(shape, side, 0)
+    parts = {
+        place: parts_of_block(
+            np.ascontiguousarray(labels[blocks.core(place)]),
+            scores[(slice(None), *blocks.core(place))],
+            tuple(part.start for part in blocks.core(place)),
+            shape[1],
+            40,
+        )
+        for place in blocks
+    }
+    names = joined_labels(parts, 0, 40)
+    whole = merge_small(labels, scores, 40)
+    for place in blocks:
+        rows, columns = np.divmod(parts[place].first, shape[1])
+        assert np.array_equal(names[place], whole[rows, columns])
+
+
+def test_crops_lie_evenly_over_the_image():
+    windows = sample_windows((5000, 9000), 3)
+    assert len(windows) == 15 and windows == sample_windows((5000, 9000), 3)
+    assert windows != sample_windows((5000, 9000), 4)
+    rows = {window[0].start // (5000 // 3) for window in windows}
+    assert rows == {0, 1, 2}
+    assert all(0 <= y.start < y.stop <= 5000 and 0 <= x.start < x.stop <= 9000 for y, x in windows)
+    assert sample_windows((100, 90)) == [(slice(0, 100), slice(0, 90))]

@@ -1,0 +1,206 @@
+"""Parts of a map of labels that is seen block by block, joined as if it had been seen at once.
+
+What is too small can only be told when a part is known on all sides of all block borders. Each block tells
+the sizes, the scores and the neighbours of its parts; :func:`joined_labels` puts them together and says what
+each part is to be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from texseg.pixels.label import SPECK, connected_parts, merge_parts
+
+__all__ = ["BlockParts", "joined_labels", "parts_of_block"]
+
+
+class BlockParts(NamedTuple):
+    """What has to be known of the n parts of one block, numbered in the order of their first pixels."""
+
+    labels: NDArray[np.int32]
+    """(n,), from 0."""
+    sizes: NDArray[np.int64]
+    """(n,), pixels."""
+    first: NDArray[np.int64]
+    """(n,), first pixel, counted row by row in the whole image."""
+    sums: NDArray[np.float64]
+    """(n, K), scores of small parts summed over their pixels."""
+    pairs: NDArray[np.int64]
+    """(m, 2), parts that touch."""
+    edges: tuple[NDArray[np.int64], ...]
+    """Part of each pixel along the top, bottom, left and right edge; -1 without data."""
+
+
+def parts_of_block(
+    labels: NDArray[np.int32],
+    scores: NDArray[np.floating],
+    origin: tuple[int, int],
+    width: int,
+    small: float,
+) -> BlockParts:
+    """Take the parts of a block.
+
+    Parameters
+    ----------
+    labels : int32 array of shape (h, w)
+        From 0; -1 where there is no data.
+    scores : float32 array of shape (K, h, w)
+    origin : (int, int)
+        Row and column of the block's first pixel in the whole image.
+    width : int
+        Of the whole image in pixels.
+    small : float
+        Pixels; scores of parts of this size and more will not be asked for.
+
+    Returns
+    -------
+    BlockParts
+    """
+    parts = connected_parts(labels)
+    places, n = parts.places - 1, len(parts.sizes) - 1
+    _, first = np.unique(parts.places, return_index=True)
+    rows, columns = np.unravel_index(first[len(first) - n :], labels.shape)
+    wanted = np.flatnonzero((parts.sizes < small)[parts.places] & (places >= 0))
+    part = places.ravel()[wanted]
+    sums = [np.bincount(part, plane.ravel()[wanted], n) for plane in scores]
+    pairs = np.concatenate([_touching(places[:, :-1], places[:, 1:]), _touching(places[:-1], places[1:])])
+    return BlockParts(
+        parts.labels[1:],
+        parts.sizes[1:].astype(np.int64),
+        (rows + origin[0]) * np.int64(width) + columns + origin[1],
+        np.stack(sums, axis=1) if n else np.empty((0, len(scores))),
+        np.unique(pairs, axis=0),
+        tuple(edge.copy() for edge in (places[0], places[-1], places[:, 0], places[:, -1])),
+    )
+
+
+def joined_labels(
+    blocks: Mapping[tuple[int, int], BlockParts], area: float, min_size: float
+) -> dict[tuple[int, int], NDArray[np.int32]]:
+    """Say what the parts of all blocks are called in the end.
+
+    Parameters
+    ----------
+    blocks : mapping of (row, column) in the grid of blocks to BlockParts
+        Blocks that are left out hold no data.
+    area : float
+        Pixels; smaller parts are specks, see :func:`texseg.pixels.label.dissolve_specks`.
+    min_size : float
+        Pixels, see :func:`texseg.pixels.label.merge_small`.
+
+    Returns
+    -------
+    dict of (row, column) to int32 arrays
+        Label from 0 of each part of each block.
+
+    Examples
+    --------
+    >>> left = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], np.int32)
+    >>> right = np.array([[0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], np.int32)
+    >>> scores = np.zeros((2, 3, 4), np.float32)
+    >>> halves = {(0, 0): parts_of_block(left, scores, (0, 0), 8, 5)}
+    >>> halves[0, 1] = parts_of_block(right, scores, (0, 4), 8, 5)
+    >>> [names.tolist() for names in joined_labels(halves, area=2, min_size=0).values()]
+    [[0, 1], [0, 1]]
+    """
+    places = list(blocks)
+    sizes = [len(blocks[place].labels) for place in places]
+    offset = dict(zip(places, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    if not sum(sizes):
+        return {place: blocks[place].labels for place in places}
+    pairs = [blocks[place].pairs + offset[place] for place in places] + _across(blocks, offset)
+    state = _Graph(
+        np.concatenate([blocks[place].labels for place in places]),
+        np.concatenate([blocks[place].sizes for place in places]),
+        np.concatenate([blocks[place].first for place in places]),
+        np.concatenate([blocks[place].sums for place in places]),
+        np.concatenate(pairs),
+    )
+    K = state.sums.shape[1]
+    state, names = state.contracted()
+    if area > 0:
+        largest = np.zeros(K, np.int64)
+        np.maximum.at(largest, state.labels, state.sizes)
+        state = state._replace(labels=state.merged(np.minimum(area, largest / SPECK)))
+        state, again = state.contracted()
+        names = again[names]
+    if min_size > 1:
+        state = state._replace(labels=state.merged(np.full(K, min_size)))
+    ends = np.cumsum(sizes)[:-1]
+    return dict(zip(places, np.split(state.labels[names], ends), strict=True))
+
+
+class _Graph(NamedTuple):
+    """All parts of an image, and which of them touch."""
+
+    labels: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    pairs: NDArray[np.int64]
+
+    def contracted(self) -> tuple[_Graph, NDArray[np.intp]]:
+        """Make one of parts that touch and have one label; also the new number of each old part."""
+        n = len(self.labels)
+        one, other = self.pairs.T
+        alike = self.labels[one] == self.labels[other]
+        ones = np.ones(int(alike.sum()), bool)
+        links = coo_matrix((ones, (one[alike], other[alike])), (n, n))
+        m, group = connected_components(links, directed=False)
+        first = np.full(m, np.iinfo(np.int64).max)
+        np.minimum.at(first, group, self.first)
+        rank = np.empty(m, np.intp)
+        rank[np.argsort(first, kind="stable")] = np.arange(m)
+        names = rank[group]
+        labels = np.empty(m, np.int32)
+        labels[names] = self.labels
+        sums = [np.bincount(names, column, m) for column in self.sums.T]
+        pairs = np.sort(names[self.pairs], axis=1)
+        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+        sizes = np.zeros(m, np.int64)
+        np.add.at(sizes, names, self.sizes)
+        return _Graph(labels, sizes, np.sort(first), np.stack(sums, axis=1), pairs), names
+
+    def merged(self, limits: NDArray[np.floating]) -> NDArray[np.int32]:
+        """Label of every part when those below the limits (K,) of their labels have been merged."""
+        near: list[set[int]] = [set() for _ in range(len(self.labels) + 1)]
+        small = self.sizes < limits[self.labels]
+        one, other = self.pairs.T
+        for p, q in (self.pairs[small[one] | small[other]] + 1).tolist():
+            near[p].add(q)
+            near[q].add(p)
+        # part 0 stands for no data
+        own = np.concatenate([[np.int32(-1)], self.labels]).astype(np.int32)
+        sizes = np.concatenate([[0], self.sizes])
+        sums = np.concatenate([np.zeros((1, self.sums.shape[1])), self.sums])
+        merge_parts(own, sizes, sums, near, limits)
+        return own[1:]
+
+
+def _touching(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Pairs (m, 2) of different parts, from the parts on both sides of all edges."""
+    touch = (one != other) & (one >= 0) & (other >= 0)
+    pairs = np.stack([one[touch], other[touch]], axis=1).astype(np.int64)
+    return np.unique(np.sort(pairs, axis=1), axis=0)
+
+
+def _across(
+    blocks: Mapping[tuple[int, int], BlockParts], offset: Mapping[tuple[int, int], int]
+) -> list[NDArray[np.int64]]:
+    """Pairs of parts that touch across the borders of blocks."""
+    pairs = []
+    for (row, column), block in blocks.items():
+        for below, mine, theirs in (((row + 1, column), 1, 0), ((row, column + 1), 3, 2)):
+            if below not in blocks:
+                continue
+            one, other = block.edges[mine], blocks[below].edges[theirs]
+            both = (one >= 0) & (other >= 0)
+            shift = [offset[row, column], offset[below]]
+            pairs.append(np.unique(np.stack([one[both], other[both]], axis=1) + shift, axis=0))
+    return pairs
