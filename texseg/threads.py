@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 
 _lock = threading.Lock()
 _users = 0
-_limits: Any = None
+_limits: list[tuple[Callable[[int], Any], int]] = []
 
 
 class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function it is used as
@@ -39,9 +39,12 @@ class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function 
             if not _users:
                 import numpy.linalg  # noqa: F401  # what is not loaded is not limited
                 import scipy.linalg  # noqa: F401
-                from threadpoolctl import threadpool_limits
+                from threadpoolctl import ThreadpoolController
 
-                _limits = threadpool_limits(1, user_api="blas")
+                libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+                _limits = [(_setter(library), library.num_threads) for library in libraries]
+                for limit, _ in _limits:
+                    limit(1)
             _users += 1
         return self
 
@@ -50,8 +53,18 @@ class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function 
         with _lock:
             _users -= 1
             if not _users:
-                _limits.restore_original_limits()
-                _limits = None
+                for limit, before in _limits:
+                    limit(before)
+                _limits = []
+
+
+def _setter(library: Any) -> Callable[[int], Any]:
+    """Give what sets the threads of a library, from any thread.
+
+    Since 3.7 threadpoolctl lets only the thread that came first set them, in silence; here whoever leaves
+    last has to.
+    """
+    return getattr(library, "_real_set_num_threads", library.set_num_threads)
 
 
 def n_threads(n_jobs: int | None) -> int:
