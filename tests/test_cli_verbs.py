@@ -249,13 +249,23 @@ class TestFitApplyName:
                 failed = run(*verb, exit_code=1)
                 assert failed.stderr.startswith(f"texseg: {path.name}: {reason}")
 
-    def test_other_channels_are_refused(self, model_file, tmp_path):
+    def test_colour_is_turned_to_grey_and_other_channels_are_refused(self, model_file, tmp_path):
         colour = np.dstack([PIXELS, PIXELS.T[:160].repeat(2, axis=1)[:, :192], PIXELS[::-1]])
+        done = run("apply", model_file, io_scenes.write(tmp_path / "c.png", colour), "-o", tmp_path)
+        assert "the model learned grey images; colour images are turned to grey for it" in done.stderr
+        bands = np.dstack([colour, PIXELS[:, ::-1], PIXELS])
+        np.save(tmp_path / "b.npy", bands)
         failed = run(
-            "apply", model_file, io_scenes.write(tmp_path / "c.png", colour), "-o", tmp_path, exit_code=1
+            "apply", model_file, tmp_path / "b.npy", "--channel-axis", -1, "-o", tmp_path, exit_code=1
         )
-        assert "failed: " in failed.stderr
-        assert "band" in failed.stderr
+        assert "the model was fitted on images with 1 band(s), got one with 5" in failed.stderr
+
+    def test_another_encoding_is_named_and_brought_back(self, model_file, tmp_path):
+        image = io_scenes.write(tmp_path / "wide.png", PIXELS.astype(np.uint16) * 257)
+        named = run("apply", model_file, image, "-o", tmp_path / "a")
+        assert "as if multiplied by 257" in named.stderr
+        quiet = run("apply", model_file, image, "--rescale", "-o", tmp_path / "b")
+        assert "multiplied" not in quiet.stderr
 
     def test_fit_on_what_cannot_be_read_or_written(self, scene_file, tmp_path):
         failed = run("fit", tmp_path / "none.png", "-k", 2, "-o", tmp_path / "m.texseg", exit_code=1)

@@ -502,6 +502,7 @@ def test_masks_must_match(mosaic):
         segment([image, image], 2, mask=[None])
 
 
+@pytest.mark.filterwarnings("ignore:the last of four bands")
 def test_bands_must_match(mosaic, fitted):
     rng = np.random.default_rng(0)
     rgb, four = rng.random((64, 64, 3)), rng.random((64, 64, 4))

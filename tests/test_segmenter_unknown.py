@@ -58,12 +58,14 @@ def test_textures_that_were_learned_are_known_in_other_images(fitted, make_numbe
     assert (labels == UNKNOWN).mean() < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:.*of the pixels are unknown to the model")
 def test_unknown_is_told_when_asked_only(fitted, learned):
     stranger = np.random.default_rng(0).integers(0, 255, (96, 96)).astype(np.uint8)
     assert np.isin(fitted.predict(stranger), (1, 2, 3)).all()
     assert (fitted.predict(stranger, unknown=True) == UNKNOWN).mean() > 0.95
 
 
+@pytest.mark.filterwarnings("ignore:.*of the pixels are unknown to the model")
 def test_no_data_is_no_unknown_texture(fitted):
     stranger = np.random.default_rng(0).integers(0, 255, (96, 96)).astype(np.uint8)
     mask = np.ones(stranger.shape, bool)
@@ -80,6 +82,7 @@ def test_a_hole_makes_nothing_unknown(fitted, learned):
     assert (labels == UNKNOWN).mean() < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:.*of the pixels are unknown to the model")
 def test_every_image_of_a_list_is_searched_for_strangers(fitted, learned):
     stranger = np.random.default_rng(0).integers(0, 255, (96, 96)).astype(np.uint8)
     own, other = fitted.predict([learned[0], stranger], unknown=True)

@@ -18,8 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 import texseg
 from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
+from texseg.channels.intake import FourthBandWarning, take_in
 from texseg.channels.notes import notes_on
-from texseg.channels.planes import Planes, non_finite, split_planes
+from texseg.channels.planes import Planes, non_finite
+from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Search
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
@@ -51,6 +53,7 @@ from texseg.threads import one_blas_thread
 __all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
+_MOSTLY_UNKNOWN = 0.9
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _COSTS = {
     "filters": 0.1,
@@ -115,6 +118,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     log : bool, default=False
         Take the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with speckle,
         transmitted light. What is in decibels is a logarithm already.
+    crop_bar : bool, default=False
+        Leave the info bar of a microscope out (label 0), where one is found; otherwise it is noted.
     smoothness : float, default=1.0
         Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 nats to
         what a unanimous neighbourhood says; 0 switches it off.
@@ -171,6 +176,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         channel_axis: int | None = None,
         nodata: float | None = None,
         log: bool = False,
+        crop_bar: bool = False,
         smoothness: float = 1.0,
         min_size: int = 0,
         k_max: int = 14,
@@ -190,6 +196,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.channel_axis = channel_axis
         self.nodata = nodata
         self.log = log
+        self.crop_bar = crop_bar
         self.smoothness = smoothness
         self.min_size = min_size
         self.k_max = k_max
@@ -260,7 +267,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         return self
 
     @one_blas_thread()
-    def predict(self, X: Any, *, mask: Any = None, unknown: bool = False) -> Any:
+    def predict(self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False) -> Any:
         """Find the learned textures again.
 
         Parameters
@@ -271,22 +278,33 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         mask : array of shape (H, W), or a list of them, optional
         unknown : bool, default=False
             Give the label ``n_segments_ + 1`` to what no learned texture explains.
+        rescale : bool, default=False
+            Bring the values of these images, all encoded alike, to the range that was learned: for scenes
+            that are stored in another type, or by another factor or constant.
 
         Returns
         -------
         int32 array of shape (H, W), or a list of them
         """
         results = []
-        for scene in self._scenes(X, mask):
+        for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
             labels, _ = self._label(scene)
             if strange is not None:
                 labels[strange & (labels > 0)] = self.n_segments_ + 1
             results.append(labels)
+        if unknown:
+            share = np.mean(np.concatenate([labels[labels > 0] for labels in results]) > self.n_segments_)
+            if share > _MOSTLY_UNKNOWN:
+                warnings.warn(
+                    f"{share:.0%} of the pixels are unknown to the model: other textures, another "
+                    "magnification, or values that are stored in another way",
+                    stacklevel=2,
+                )
         return results if isinstance(X, (list, tuple)) else results[0]
 
     @one_blas_thread()
-    def predict_proba(self, X: Any, *, mask: Any = None) -> Any:
+    def predict_proba(self, X: Any, *, mask: Any = None, rescale: bool = False) -> Any:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
         The label of a pixel has the largest (before ``min_size`` merges parts).
@@ -298,7 +316,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         results = []
-        for scene in self._scenes(X, mask):
+        for scene in self._scenes(X, mask, rescale):
             probabilities = self.textures_.read(scene, self.smoothness).probabilities
             if scene.mask is not None:
                 probabilities = probabilities * scene.mask
@@ -325,7 +343,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
         check_is_fitted(self)
-        names = ("channel_axis", "nodata", "log", "smoothness", "min_size", "preset")
+        names = ("channel_axis", "nodata", "log", "crop_bar", "smoothness", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names}
         save_model(path, {"parameters": parameters, **to_plain_data(self.textures_)})
 
@@ -429,8 +447,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
                 raise ValueError(f"{name} must be a finite number, at least 0{unit}, got {value!r}")
-        if not isinstance(self.log, (bool, np.bool_)):
-            raise ValueError(f"log must be True or False, got {self.log!r}")
+        for name in ("log", "crop_bar"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if not isinstance(self.verbose, (bool, int, np.bool_)):
             raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
         if self.callback is not None and not callable(self.callback):
@@ -454,27 +473,43 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         masks = list(mask) if several and mask is not None else [mask] * len(images)
         if not images or len(masks) != len(images):
             raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
-        out = [
-            split_planes(image, channel_axis=self.channel_axis, mask=one, nodata=self.nodata)
+        taken = [
+            take_in(
+                image, channel_axis=self.channel_axis, mask=one, nodata=self.nodata, crop_bar=self.crop_bar
+            )
             for image, one in zip(images, masks, strict=True)
         ]
+        for said in dict.fromkeys(intake.fourth_band for intake in taken if intake.fourth_band):
+            warnings.warn(said, FourthBandWarning, stacklevel=5)
+        for note in dict.fromkeys(note for intake in taken for note in intake.notes):
+            warnings.warn(note, stacklevel=5)
         bad = sum(non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True))
         if bad:
             warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=5)
-        return out
+        return [intake.planes for intake in taken]
 
-    def _scenes(self, X: Any, mask: Any) -> list[Scene]:
+    def _scenes(self, X: Any, mask: Any, rescale: bool) -> list[Scene]:
+        """Encode images as those were that the textures were learned from."""
         check_is_fitted(self)
         features = self.textures_.features
-        scenes = []
-        for planes in _same_bands(self._planes(X, mask), features.n_bands):
+        images = self._planes(X, mask)
+        if features.n_bands == 1 and any(len(planes.bands) == 3 for planes in images):
+            warnings.warn(
+                "the model learned grey images; colour images are turned to grey for it", stacklevel=4
+            )
+            images = [to_grey(planes) for planes in images]
+        images = _same_bands(images, features.n_bands)
+        for planes in images:
             if len(planes.bands) != features.n_bands:
                 raise ValueError(
                     f"the model was fitted on images with {features.n_bands} band(s), "
                     f"got one with {len(planes.bands)}"
                 )
-            scenes.append(Scene(encode(planes, features), planes.mask, planes))
-        return scenes
+        if rescale:
+            images = rescaled(images, features.intensity)
+        elif (said := mismatch(images, features.intensity)) is not None:
+            warnings.warn(said, stacklevel=4)
+        return [Scene(encode(planes, features), planes.mask, planes) for planes in images]
 
     def _find(
         self,

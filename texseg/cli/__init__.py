@@ -172,6 +172,12 @@ def fit(**options: Any) -> None:
     is_flag=True,
     help="Give what no learned texture explains a label of its own, behind those of the textures.",
 )
+@click.option(
+    "--rescale",
+    is_flag=True,
+    help="Bring the values of each image to the range that the model learned: for scenes stored otherwise.",
+)
+@click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out.")
 @reading_options
 @writing_options
 @batch_options
@@ -190,6 +196,7 @@ def apply(**options: Any) -> None:
     writing = writing_of(options, items, kinds_of(options))
     try:
         model = TextureSegmenter.load(options["model"])
+        model.crop_bar |= options["crop_bar"]
         names = class_names(options["model"])
     except OSError as error:
         fail(str(error))
@@ -199,6 +206,7 @@ def apply(**options: Any) -> None:
         model=model,
         names=(*names, "unknown") if options["unknown"] else names,
         unknown=options["unknown"],
+        rescale=options["rescale"],
         allow_empty=options["allow_empty"],
         skip_existing=options["skip_existing"],
     )

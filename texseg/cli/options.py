@@ -132,6 +132,7 @@ fitting_options = _group(
         help="Model that finds the clusters; those other than acm are there for comparison.",
     ),
     preset_option,
+    click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out."),
     click.option(
         "--log", is_flag=True, help="Take the logarithm of the values: gains, vignetting, SAR amplitudes."
     ),

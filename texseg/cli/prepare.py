@@ -42,6 +42,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         "k_max": options["k_max"],
         "preset": options["preset"],
         "log": options["log"],
+        "crop_bar": options["crop_bar"],
         "smoothness": options["smoothness"],
         "min_size": options["min_size"],
         "random_state": options["seed"],

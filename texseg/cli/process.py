@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Labelled, Writing, planned_outputs, write_outputs
 from texseg.io.read import MAX_PIXELS, Image, read_header, read_image, read_mask, read_pages
@@ -50,6 +51,8 @@ class Work:
     """Names of the labels that `model` gives."""
     unknown: bool = False
     """Give what no texture of `model` explains a label of its own, behind those of the textures."""
+    rescale: bool = False
+    """Bring the values of each image to the range that `model` learned."""
     allow_empty: bool = False
     """Write labels 0 for an image without valid pixels, instead of failing."""
     skip_existing: bool = False
@@ -163,16 +166,18 @@ def _label_images(images: Sequence[Image], work: Work, callback: Any) -> Labelli
     model = copy.copy(work.model)
     model.channel_axis = images[0].channel_axis
     pixels, masks = [image.pixels for image in images], [image.mask for image in images]
-    labels = model.predict(pixels, mask=masks, unknown=work.unknown)
+    labels = model.predict(pixels, mask=masks, unknown=work.unknown, rescale=work.rescale)
     if not work.writing.kinds & {"confidence", "report"}:
         return Labelling([Labelled(one, None) for one in labels], model)
-    confidence = [_confidence(model, *args) for args in zip(pixels, masks, labels, strict=True)]
+    confidence = [_confidence(model, *args, work.rescale) for args in zip(pixels, masks, labels, strict=True)]
     return Labelling(list(map(Labelled, labels, confidence)), model)
 
 
-def _confidence(model: TextureSegmenter, pixels: NDArray, mask: NDArray | None, labels: NDArray) -> NDArray:
+def _confidence(
+    model: TextureSegmenter, pixels: NDArray, mask: NDArray | None, labels: NDArray, rescale: bool
+) -> NDArray:
     """Probability (H, W) of each pixel's label; 0 for no data and for unknown textures."""
-    probabilities = model.predict_proba(pixels, mask=mask)
+    probabilities = model.predict_proba(pixels, mask=mask, rescale=rescale)
     n_known = probabilities.shape[-1]
     own = np.take_along_axis(probabilities, np.clip(labels - 1, 0, n_known - 1)[..., None], axis=-1)[..., 0]
     return np.where((labels > 0) & (labels <= n_known), own, 0).astype(np.float32)
@@ -209,7 +214,10 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
         except Exception as error:  # one image must not end the batch, whatever happens to it
             outcome = Outcome(item.path, "failed", reason_of(error, item.path))
     said = [
-        str(warning.message) for warning in caught if not issubclass(warning.category, DeprecationWarning)
+        str(warning.message)
+        for warning in caught
+        # a file says itself which of its bands is transparency
+        if not issubclass(warning.category, (DeprecationWarning, FourthBandWarning))
     ]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
     return outcome._replace(seconds=time.perf_counter() - start, messages=messages)

@@ -1,0 +1,143 @@
+"""What comes in beside the picture: transparency as a fourth band, and the info bar of a microscope."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.planes import Planes, split_planes
+
+__all__ = ["FourthBandWarning", "Intake", "info_bar", "take_in"]
+
+_PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
+_TEXT_ROW = 0.25  # ... and of a row with text, that has the bar's one colour
+_BAR_HEIGHTS = (0.02, 0.25)  # of the image; thinner ones are frames, taller ones grounds
+_FEWEST_ROWS = 8
+_TEXT = (0.003, 0.5)  # share of a bar that text and scale cover
+_TOLERANCE = 0.03  # of the image's range: what compression leaves of one colour
+_ABOVE = 0.2  # share of the bar's colour in the rows next to it at most, of the picture's own
+
+
+class FourthBandWarning(UserWarning):
+    """An array has four bands, of which the last may be transparency."""
+
+
+class Intake(NamedTuple):
+    """An image taken apart, and what was found on the way."""
+
+    planes: Planes
+    notes: tuple[str, ...]
+    fourth_band: str | None = None
+    """What became of a fourth band that may be transparency."""
+
+
+def take_in(
+    image: Any,
+    *,
+    channel_axis: int | None = None,
+    mask: Any = None,
+    nodata: float | None = None,
+    crop_bar: bool = False,
+) -> Intake:
+    """Take an image apart, without transparency and, if asked for, without its info bar.
+
+    The last of four bands of bytes, or of numbers from 0 to 1, is transparency (as scikit-image and imageio
+    have it) if it holds nothing but the two ends of its range. Transparent pixels hold no data.
+
+    Parameters
+    ----------
+    image, channel_axis, mask, nodata
+        As for :func:`texseg.channels.planes.split_planes`.
+    crop_bar : bool, default=False
+        Rows of an info bar hold no data.
+
+    Examples
+    --------
+    >>> image = np.full((4, 4, 4), 255, np.uint8)
+    >>> image[0, :, 3] = 0
+    >>> taken = take_in(image, channel_axis=-1)
+    >>> len(taken.planes.bands), int(taken.planes.mask.sum()), taken.fourth_band
+    (1, 12, 'the fourth band was taken for transparency: 4 pixels hold no data')
+    """
+    image, channel_axis, opaque, said = _without_alpha(image, channel_axis)
+    if opaque is not None:
+        mask = opaque if mask is None else (np.asarray(mask) != 0) & opaque
+    planes = split_planes(image, channel_axis=channel_axis, mask=mask, nodata=nodata)
+    rows = info_bar(planes)
+    if rows is None:
+        return Intake(planes, (), said)
+    where = f"rows {rows.start} to {rows.stop - 1} look like the info bar of a microscope"
+    if not crop_bar:
+        return Intake(
+            planes,
+            (f"{where}, and were segmented like the picture; crop_bar=True (--crop-bar) leaves them out",),
+            said,
+        )
+    kept = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask.copy()
+    kept[rows] = False
+    planes = split_planes(image, channel_axis=channel_axis, mask=kept, nodata=nodata)
+    return Intake(planes, (f"{where}, and were left out (label 0)",), said)
+
+
+def _without_alpha(
+    image: Any, channel_axis: int | None
+) -> tuple[Any, int | None, NDArray[np.bool_] | None, str | None]:
+    """Take transparency away from an array of four bands; also give where it is opaque, and what is said."""
+    array = np.asarray(image)
+    if channel_axis is None or array.ndim != 3 or not -3 <= channel_axis < 3:
+        return image, channel_axis, None, None
+    if array.shape[channel_axis] != 4 or array.dtype.kind not in "uf":
+        return image, channel_axis, None, None
+    last = np.take(array, 3, axis=channel_axis)
+    top = 1.0 if array.dtype.kind == "f" else float(np.iinfo(array.dtype).max)
+    if array.dtype.kind == "f" and not (np.nanmin(array) >= 0 and np.nanmax(array) <= 1):
+        return image, channel_axis, None, None
+    if not np.isin(last, (0, top)).all() or not (last == top).any():
+        said = (
+            "the last of four bands was taken as a band like the others; if it is transparency, pass three "
+            "bands and mask=alpha > 0"
+        )
+        return image, channel_axis, None, said
+    bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, 3, axis=channel_axis)
+    opaque = last == top
+    n = int(opaque.size - np.count_nonzero(opaque))
+    if not n:
+        return bands, channel_axis, None, None
+    said = f"the fourth band was taken for transparency: {n} pixels hold no data"
+    return bands, channel_axis, opaque, said
+
+
+def info_bar(planes: Planes) -> slice | None:
+    """Rows of a black or white bar with text along the lower or upper edge; None if there is none.
+
+    Examples
+    --------
+    >>> picture = np.random.default_rng(0).uniform(20, 250, (200, 160))
+    >>> picture[180:] = 0
+    >>> picture[185:193, 20:60] = 255
+    >>> info_bar(split_planes(picture))
+    slice(180, 200, None)
+    """
+    if planes.mask is not None:
+        return None
+    grey = np.mean(planes.bands, axis=0) if len(planes.bands) > 1 else planes.bands[0]
+    H = len(grey)
+    lowest, highest = float(grey.min()), float(grey.max())
+    tolerance = _TOLERANCE * (highest - lowest)
+    for end in (lowest, highest):
+        is_end = np.abs(grey.astype(np.float64) - end) <= tolerance
+        shares = is_end.mean(axis=1)
+        for is_top in (False, True):
+            from_edge = shares if is_top else shares[::-1]
+            others = np.flatnonzero(from_edge < _TEXT_ROW)
+            height = int(others[0]) if len(others) else H
+            if from_edge[0] < _PLAIN_ROW or height < _FEWEST_ROWS:
+                continue
+            text = 1 - float(from_edge[:height].mean())
+            near = from_edge[height : height + _FEWEST_ROWS]
+            is_bar = _BAR_HEIGHTS[0] * H <= height <= _BAR_HEIGHTS[1] * H and near.max() <= _ABOVE
+            if is_bar and _TEXT[0] <= text <= _TEXT[1]:
+                return slice(0, height) if is_top else slice(H - height, H)
+    return None

@@ -1,0 +1,115 @@
+"""Whether images are encoded as those that a model learned from, and the same scene brought back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.planes import Planes
+from texseg.channels.quantize import Range, robust_range
+from texseg.channels.responses import Intensity
+
+__all__ = ["mismatch", "rescaled", "to_grey"]
+
+_FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 65535.0) for f in (n, 1 / n))
+_NEAR_FACTOR = 0.3  # of its logarithm's unit: scenes of one kind fill their range alike, but not exactly
+_OTHER_UNIT = 8.0  # ratio of the ranges from which on it is no difference between scenes
+_MOST_OUTSIDE = 0.5
+_LUMA = (0.2125, 0.7154, 0.0721)  # of red, green, blue, as in scikit-image
+_ROOM = 0.25  # beyond the range that was learned, in ranges
+
+
+def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
+    """Say if images seem to be encoded otherwise than those that were learned from, and by which factor.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> from texseg.channels.responses import learn_intensity
+    >>> scene = np.random.default_rng(0).integers(0, 256, (60, 60))
+    >>> intensity = learn_intensity([split_planes(scene)], 8.0)
+    >>> mismatch([split_planes(scene)], intensity) is None
+    True
+    >>> mismatch([split_planes(scene * 257)], intensity).split(";")[0]
+    'values go from 0 to 65535 and the model learned from 0 to 255, as if multiplied by 257'
+    """
+    here, there = _ranges(images, intensity.log_offset), _learned(intensity)
+    for band, (new, old) in enumerate(zip(here, there, strict=True)):
+        width = old.high - old.low
+        if not (width > 0 and new.high > new.low):
+            continue
+        values = np.concatenate([v.ravel() if m is None else v[m] for v, m in _band(images, band)])
+        outside = (values < old.low - _ROOM * width) | (values > old.high + _ROOM * width)
+        factor = (new.high - new.low) / width
+        if outside.mean() > _MOST_OUTSIDE or not 1 / _OTHER_UNIT <= factor <= _OTHER_UNIT:
+            return (
+                f"values go from {new.low:g} to {new.high:g} and the model learned from {old.low:g} to "
+                f"{old.high:g}, {_as_if(factor, new, old)}; if the scene is stored in another way, "
+                "rescale=True (--rescale) brings it to what was learned"
+            )
+    return None
+
+
+def rescaled(images: Sequence[Planes], intensity: Intensity) -> list[Planes]:
+    """Bring the ranges of images, all encoded alike, to those that were learned.
+
+    A scene that was multiplied by a factor, or had a constant added, gets the labels of the scene itself.
+    """
+    maps = []
+    for new, old in zip(_ranges(images, intensity.log_offset), _learned(intensity), strict=True):
+        factor = (old.high - old.low) / (new.high - new.low) if new.high > new.low else 1.0
+        maps.append((new.low, factor, old.low))
+    return [
+        planes._replace(
+            bands=[
+                (band.astype(np.float64) - low) * factor + base
+                for band, (low, factor, base) in zip(planes.bands, maps, strict=True)
+            ]
+        )
+        for planes in images
+    ]
+
+
+def to_grey(planes: Planes) -> Planes:
+    """Luminance of an image of three bands, in their unit; others as they are."""
+    if len(planes.bands) != 3:
+        return planes
+    return planes._replace(bands=[np.tensordot(_LUMA, np.stack(planes.bands), axes=1)])
+
+
+def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[np.bool_] | None]]:
+    return [(planes.bands[index], planes.mask) for planes in images]
+
+
+def _ranges(images: Sequence[Planes], log_offset: float) -> list[Range]:
+    """Range of each band; of the three bands of RGB images one for all."""
+    scale = Intensity(np.empty(0), np.empty(0), np.empty((0, 0)), 0.0, log_offset)
+    found = []
+    for index in range(len(images[0].bands)):
+        values, masks = zip(*_band(images, index), strict=True)
+        found.append(_unlogged(robust_range([scale.measured(v) for v in values], masks), log_offset))
+    if len(found) == 3:
+        found = [Range(min(r.low for r in found), max(r.high for r in found))] * 3
+    return found
+
+
+def _learned(intensity: Intensity) -> list[Range]:
+    ends = zip(intensity.low.tolist(), intensity.high.tolist(), strict=True)
+    return [_unlogged(Range(low, high), intensity.log_offset) for low, high in ends]
+
+
+def _unlogged(range_: Range, offset: float) -> Range:
+    return Range(*(float(np.exp(end) - offset) for end in range_)) if offset else range_
+
+
+def _as_if(factor: float, new: Range, old: Range) -> str:
+    """Name the factor, that of a usual way to store images if it is near, and the constant."""
+    near = min(_FACTORS, key=lambda f: abs(np.log(factor / f)))
+    if abs(np.log(factor / near)) < _NEAR_FACTOR:
+        factor = near
+    if abs(np.log(factor)) < _NEAR_FACTOR:
+        return f"as if {new.low - old.low:g} was added"
+    name = f"{factor:.4g}" if factor > 1 else f"1/{1 / factor:.4g}"
+    return f"as if multiplied by {name}"
