@@ -43,13 +43,25 @@ def table(pairs: Iterable[tuple[str, str]], least: int = _LEAST) -> tuple[sp.csr
     return n, row_names, column_names
 
 
-def bigrams() -> tuple[sp.csr_array, list[str], list[str]]:
-    """A word and the next one, in the reference of the language that comes with Python."""
+def _neighbours() -> list[tuple[str, str]]:
+    """Words and their next ones, in the reference of the language that comes with Python."""
     from pydoc_data.topics import topics
 
-    words = [re.findall("[a-z]+", sentence) for text in topics.values() for sentence in
-             re.split(r"[.;:!?()]\s|\n\n", text.lower())]  # fmt: skip
-    return table(pair for sentence in words for pair in zip(sentence, sentence[1:], strict=False))
+    sentences = [part for text in topics.values() for part in re.split(r"[.;:!?()]\s|\n\n", text.lower())]
+    words = [re.findall("[a-z]+", sentence) for sentence in sentences]
+    return [pair for sentence in words for pair in zip(sentence, sentence[1:], strict=False)]
+
+
+def bigrams() -> tuple[sp.csr_array, list[str], list[str]]:
+    """A word and the next one."""
+    return table(_neighbours())
+
+
+def contexts() -> tuple[sp.csr_array, list[str], list[str]]:
+    """A word and its neighbours, left ones and right ones being different columns."""
+    pairs = _neighbours()
+    right, left = [(a, f"{b} on the right") for a, b in pairs], [(b, f"{a} on the left") for a, b in pairs]
+    return table(right + left, 20)
 
 
 def docstrings() -> tuple[sp.csr_array, list[str], list[str]]:

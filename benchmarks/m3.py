@@ -25,10 +25,11 @@ from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
 from sklearn.mixture import GaussianMixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.corpora import contexts, docstrings
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
 
-PARTS = ("toy", "iris", "topics", "bounds", "arrangement", "speed")
+PARTS = ("toy", "iris", "topics", "contexts", "bounds", "arrangement", "speed")
 TOPIC_PRIOR = 0.3
 TOPIC_PRIORS = (0.1, 0.2, 0.3, 0.5)
 nmi = normalized_mutual_info_score
@@ -173,12 +174,13 @@ def completion(seen, hidden, probabilities):
     return float(np.exp(-logs.sum() / hidden.sum()))
 
 
-def fitted_m3(train, test, topic_prior=TOPIC_PRIOR, **options):
-    model, seconds = timed(lambda: FiniteM3(topic_prior=topic_prior, random_state=0, **options).fit(train))
+def fitted_m3(train, test, topic_prior=TOPIC_PRIOR, random_state=0, **options):
+    model = FiniteM3(topic_prior=topic_prior, random_state=random_state, **options)
+    _, seconds = timed(lambda: model.fit(train))
     seen, hidden = halves_of(test)
     memberships = model.transform(seen) * np.repeat(model.weights_, model.n_components_)
     total = completion(seen, hidden, memberships @ model.components_)
-    return model.perplexity(test), total, seconds, f"omega {model.omega_:.2f}"
+    return model.perplexity(test), total, seconds, f"shares {model.weights_.round(2).tolist()}"
 
 
 def fitted_lda(train, test, K=25, topic_prior=None):
@@ -271,6 +273,31 @@ def part_topics(args):
             below = (ours < values).sum(axis=0)
             line += f"; FiniteM3 20 + 5 is below it on {below[0]} / {below[1]} of {len(values)} folds"
         print(line)
+
+
+def part_contexts(args):
+    print("\nWhere a second or third space might show its worth: 32 topics in one space or in several.")
+    print("contexts: a word by its left and right neighbours, two kinds of columns. Folds split the rows,")
+    print("two seeds each; bound and completion as above, topic prior .1; below: folds x seeds with a bound")
+    print("below that of the one space of 32.")
+    splits = {"32": (32, 1)}
+    splits |= {" + ".join(map(str, sizes)): sizes for sizes in ((31, 1), (24, 8), (16, 16), (16, 8, 8))}
+    table = Table([("set", -10), ("topics", -12), ("bound", 7), ("completion", 10), ("below", 6), ("s", 6)])
+    for name, make in (("contexts", contexts), ("docstrings", docstrings)):
+        counts, scores = make()[0].astype(float), {}
+        for kind, sizes in splits.items():
+            options = {"n_components": sizes} | ({"omega": 1.0} if kind == "32" else {})
+            scores[kind] = np.array(
+                [
+                    fitted_m3(train, test, topic_prior=0.1, random_state=seed, **options)[:3]
+                    for k, train, test in folds_of(counts, 5)
+                    for seed in range(2)
+                    if k < args.folds
+                ]
+            )
+            bound, total, seconds = scores[kind].mean(axis=0).tolist()
+            below = int((scores[kind][:, 0] < scores["32"][:, 0]).sum())
+            table.row(name, kind, bound, total, f"{below}/{len(scores[kind])}", seconds)
 
 
 def part_bounds(args):
