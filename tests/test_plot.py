@@ -330,6 +330,15 @@ def test_words_of_a_tree_stand_at_its_nodes(ax):
     assert len(ax.lines) == 4
 
 
+def test_shares_of_a_tree_are_the_areas_of_discs_at_its_nodes(ax):
+    plot.tree_shares(Tree([-1, 0, 0, 1, 1]), [0.5, 0, 0.25, 0.25, 0], ax=ax)
+    discs = ax.collections[0]
+    assert discs.get_offsets().tolist() == [[1.25, 0], [0.5, -1], [2.0, -1], [0.0, -2], [1.0, -2]]
+    areas = discs.get_sizes()
+    assert areas[0] > 0 and (areas / areas[0]).tolist() == [1, 0, 0.5, 0.5, 0]
+    assert len(ax.lines) == 4
+
+
 # ---- mistakes
 
 
@@ -368,6 +377,7 @@ def test_words_of_a_tree_stand_at_its_nodes(ax):
         (lambda: plot.association([[-1.0]]), "association must be a non-negative table"),
         (lambda: plot.words(np.eye(3), WORDS), r"profiles must have one column for each of 5 words"),
         (lambda: plot.words(np.eye(5), WORDS, n_words=0), "n_words must be at least 1, got 0"),
+        (lambda: plot.tree_shares(Tree([-1]), [1, 2]), "for each of 1 nodes, got shape"),
         (lambda: plot.tree_words(Tree([-1]), np.eye(5), WORDS), "one row for each of 1 nodes, got 5"),
     ],
 )

@@ -14,7 +14,7 @@ Examples
 ['1 (50.0 %)', '2 (50.0 %)']
 """
 
-from texseg.plot.cooccurrence import association, tree_words, words
+from texseg.plot.cooccurrence import association, tree_shares, tree_words, words
 from texseg.plot.filters import channel_histograms, filter_bank, filter_frequencies, responses
 from texseg.plot.runs import annealing, hierarchy, selection
 from texseg.plot.segments import Case, comparison, confidence, labels, overlay, reliability, worst_cases
@@ -34,6 +34,7 @@ __all__ = [
     "reliability",
     "responses",
     "selection",
+    "tree_shares",
     "tree_words",
     "words",
     "worst_cases",

@@ -13,9 +13,10 @@ from texseg.io.palette import palette
 from texseg.plot.axes import grid_of_axes, one_axes
 from texseg.plot.trees import across
 
-__all__ = ["association", "tree_words", "words"]
+__all__ = ["association", "tree_shares", "tree_words", "words"]
 
 _LEAST = 2.0**-6  # smaller associations have the same colour
+_LARGEST_DISC = 300  # points squared
 _MOST_NUMBERS = 150  # cells of a table that are still written out
 
 
@@ -148,6 +149,42 @@ def tree_words(
             bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"},
         )
     ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
+    ax.axis("off")
+    return ax
+
+
+def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Tree of a hierarchical model with a share at each node: where a word is used ([1]_ Fig. 10).
+
+    Parameters
+    ----------
+    tree : texseg.models.hacm.Tree
+    shares : float array of shape (V,)
+        For example of `Retrieval.responsibility`.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        Areas of the discs are proportional to the shares.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """
+    values = np.asarray(shares, dtype=float)
+    if values.shape != (len(tree.parents),) or not (values >= 0).all():
+        raise ValueError(
+            f"shares must hold a non-negative number for each of {len(tree.parents)} nodes, "
+            f"got shape {values.shape}"
+        )
+    places = across(tree.parents)
+    ax = one_axes(ax, 3.0, 2.0)
+    for node, parent in enumerate(tree.parents[1:], 1):
+        ax.plot(places[[parent, node]], -tree.levels[[parent, node]], color="0.8", linewidth=0.8, zorder=1)
+    ax.scatter(places, -tree.levels, s=_LARGEST_DISC * values, color="tab:red", zorder=2)
+    ax.scatter(places, -tree.levels, s=3, color="0.5", zorder=3)
+    ax.margins(0.1)
     ax.axis("off")
     return ax
 
