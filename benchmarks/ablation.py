@@ -9,7 +9,6 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,19 +20,16 @@ from benchmarks.datasets import SUITES
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg import segment
 from texseg.metrics import adjusted_rand_index, pixel_accuracy
-from texseg.settings import PRESETS
-
-PRESETS["without learned borders"] = replace(PRESETS["default"], borders=None)
 
 ROWS: dict[str, dict] = {
     "default": {},
-    "without learned borders": {"preset": "without learned borders"},
+    "without learned borders": {"learned_borders": False},
     "without patches": {"patch_weight": 0},
-    "one start of each kind": {"n_starts": 2},
-    "clusters of windows, no Potts fit": {"model": "acm-hard"},
+    "without plain values": {"value_weight": 0},
+    "one annealed run": {"n_starts": 1},
+    "four annealed runs": {"n_starts": 4},
     "no prior on the map": {"smoothness": 0},
     "smaller cells": {"cell": 4},
-    "accurate": {"preset": "accurate"},
     "plain, as published": {"preset": "plain"},
 }
 SETS = ("outex", "prague", "brodatz5s", "brodatz12v", "rwtd")

@@ -272,7 +272,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("data", type=Path, help="folder with outex, prague_gray, rwtd, brodatz, fabrics, ...")
     parser.add_argument("--sets", default=",".join(SUITES), help="comma-separated, of: " + ", ".join(SUITES))
     parser.add_argument("--number", default="given,chosen", help="given, chosen, or both")
-    parser.add_argument("--presets", default="default,accurate", help="of default, accurate, plain; or none")
+    parser.add_argument("--presets", default="default,plain", help="of default, plain; or none")
     parser.add_argument("--models", default="none", help="for example acm,acm-hard,smm,pmm,scm,hacm")
     parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS) + "; or none")
     parser.add_argument("--limit", type=int, help="only the first so many images of each set")
@@ -285,7 +285,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.sets = _names(options.sets, list(SUITES), "--sets")
     options.number = _names(options.number, ["given", "chosen"], "--number")
-    options.presets = _names(options.presets, ["default", "accurate", "plain"], "--presets")
+    options.presets = _names(options.presets, ["default", "plain"], "--presets")
     options.peers = _names(options.peers, list(PEERS), "--peers")
     options.models = [] if options.models == "none" else options.models.split(",")
     return options

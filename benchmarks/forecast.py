@@ -1,6 +1,6 @@
 """Hold the forecast of memory and time against runs of many sizes.
 
-Usage: python benchmarks/forecast.py [--largest 2048] [--presets default,accurate,plain] [--segments 5]
+Usage: python benchmarks/forecast.py [--largest 2048] [--presets default,plain] [--segments 5]
            [--channels 1]
 
 With the number of segments given, and chosen (plain: given only). Each size runs in a process of its own:
@@ -77,7 +77,7 @@ def main() -> None:
     )
     parser.add_argument("--largest", type=int, default=2048)
     parser.add_argument("--channels", type=int, default=1)
-    parser.add_argument("--presets", default="default,accurate,plain", help="comma-separated")
+    parser.add_argument("--presets", default="default,plain", help="comma-separated")
     parser.add_argument("--segments", type=int, default=5, help="segments asked for, where they are given")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from texseg.fitting.starts import Sites
+from texseg.counts.sites import Sites
+from texseg.models.acm import HistogramClustering, Profiles
 
 N_BINS, N_CHANNELS = 8, 3
 GRID = (16, 20)
@@ -33,6 +34,17 @@ def sites_of(region, seed=0, n_draws=60, missing=None):
         background.astype(np.float32),
     )
     return sites, profiles.reshape(len(profiles), -1).astype(np.float32)
+
+
+def scores_of(sites, profiles):
+    """Log-likelihoods (N, ..., K) of sites under profiles (..., K, M)."""
+    params = Profiles(profiles, np.ones(profiles.shape[:-1]))
+    return HistogramClustering(background=sites.background).scores(sites, params)
+
+
+def gains_of(sites, profiles):
+    """Log-likelihoods (N, K) relative to the background profile."""
+    return scores_of(sites, profiles) - scores_of(sites, sites.background[None])
 
 
 def agree(labels, truth):

@@ -1,21 +1,26 @@
-"""The search on the default path: starts, candidates with exchanges, and the over-segmentation."""
+"""The search for clusters: annealed starts, the fit to cells, exchanges, near ties, the over-segmentation."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, sites_of
+from site_scenes import GRID, N_BINS, N_CHANNELS, agree, gains_of, regions, scores_of, sites_of
 
 from texseg.clusters import Search
-from texseg.fitting.starts import Candidate, PottsSettings, fit_potts
-from texseg.settings import Settings
+from texseg.counts.grid import cell_grid
+from texseg.fitting.candidates import Candidate
+from texseg.settings import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
+BETA = 20.0
 
 
-def search_of(region, settings=SETTINGS, smoothness=1.0, seed=0, n_draws=12):
-    """Search among cells drawn from the regions' profiles; windows are theirs, 3 cells wide."""
+def search_of(region, settings=SETTINGS, seed=0, n_draws=12):
+    """Search among cells of 8 pixels drawn from the regions' profiles; windows are 3 cells wide."""
     cells, _ = sites_of(region, n_draws=n_draws)
-    windows = cells._replace(counts=cells.window_mean(cells.counts, 3.0))
-    return Search(cells, windows, settings, smoothness, np.random.default_rng(seed))
+    grid = cell_grid((8 * region.shape[0], 8 * region.shape[1]), 8)
+    wavelengths = np.full(N_CHANNELS, 4.0)
+    return Search(cells, [grid], wavelengths, settings, BETA, np.random.RandomState(seed))
 
 
 def spoilt(region):
@@ -31,58 +36,82 @@ def profiles_of(labels, sites):
     return sites.profiles(np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()])
 
 
-# ---- starts and candidates ---------------------------------------------------------------------------------
+def labels_of(candidate):
+    return candidate.posteriors.argmax(axis=1)
 
 
-def test_starts_are_distinct_profiles():
-    starts = search_of(regions()).starts(4)
-    assert 1 <= len(starts) <= SETTINGS.n_starts
-    assert starts.shape[1:] == (4, N_CHANNELS * N_BINS)
-    np.testing.assert_allclose(starts.reshape(-1, N_CHANNELS, N_BINS).sum(axis=2), 1, rtol=1e-4)
+# ---- annealed starts ---------------------------------------------------------------------------------------
 
 
-def test_extra_starts_come_first():
+def test_starts_are_profiles_of_annealed_runs():
     search = search_of(regions())
-    extra = profiles_of(spoilt(regions()), search.cells)[None]
-    starts = search.starts(4, extra)
-    np.testing.assert_array_equal(starts[:1], extra)
-    assert len(starts) > 1
+    starts = search.starts(4)
+    assert starts.shape == (2, 4, N_CHANNELS * N_BINS)
+    np.testing.assert_allclose(starts.reshape(-1, N_CHANNELS, N_BINS).sum(axis=2), 1, rtol=1e-4)
+    assert any(agree(scores_of(search.cells, start).argmax(axis=1), regions()) for start in starts)
+
+
+def test_a_run_cools_from_one_cluster_and_tells_of_every_transition():
+    search = search_of(regions())
+    search.starts(4)
+    betas = [record.beta for record in search.history]
+    assert search.history[0].n_distinct == 1
+    assert search.history[-1].n_distinct == 4
+    assert sum(one > other for one, other in zip(betas, betas[1:], strict=False)) == 1  # two runs, both cool
+    parted = [t for record in search.history for t in record.transitions]
+    assert len(parted) >= 6
+    assert all(t.beta == r.beta for r in search.history for t in r.transitions)
+
+
+def test_more_starts_see_random_halves():
+    search = search_of(regions(), replace(SETTINGS, n_starts=4))
+    assert len(search.starts(3)) == 4
+
+
+def test_calm_windows_found_a_start_that_borders_do_not_spoil():
+    """Windows across borders are mixtures; the run on calm windows alone must hold less of them."""
+    region = np.mgrid[:24, :48][1] // 12 % 2
+    search = search_of(region, replace(SETTINGS, windows=(56.0, 56.0)), n_draws=400)
+    pure = profiles_of(region, search.cells)
+    calm, every = (np.abs(pure[:, None] - start).sum(axis=2).min(axis=1).sum() for start in search.starts(2))
+    assert calm < 0.7 * every
 
 
 def test_there_are_no_more_clusters_than_windows():
-    search = search_of(regions((2, 2)))
+    search = search_of(regions((4, 4)))
     assert search.starts(9).shape[1] == 4
     assert search.tree(9).n_clusters <= 4
+
+
+def test_a_cluster_that_nothing_tells_apart_is_not_split():
+    cells, _ = sites_of(np.zeros(GRID, int), n_draws=12)
+    same = replace(cells, counts=np.tile(cells.background, (len(cells.counts), 1)))
+    grid = cell_grid((8 * GRID[0], 8 * GRID[1]), 8)
+    search = Search(same, [grid], np.full(N_CHANNELS, 4.0), SETTINGS, BETA, np.random.RandomState(0))
+    assert search.starts(3).shape[1] == 1
+
+
+# ---- candidates --------------------------------------------------------------------------------------------
 
 
 def test_planted_textures_are_found():
     region = regions()
     search = search_of(region)
     best = max(search.candidates(search.starts(4)), key=lambda candidate: candidate.gain)
-    assert agree(best.posteriors.argmax(axis=1), region)
+    assert agree(labels_of(best), region)
 
 
 def test_exchanges_repair_one_texture_split_and_two_merged():
     region = regions()
     search = search_of(region)
     wrong = profiles_of(spoilt(region), search.cells)[None]
-    (alone,) = fit_potts(search.cells, wrong, SETTINGS.potts)
-    assert not agree(alone.posteriors.argmax(axis=1), region)
+    (alone,) = search.on_cells(wrong, SETTINGS.potts.n_rounds)
+    assert not agree(labels_of(alone), region)
     candidates = search.candidates(wrong)
     best = max(candidates, key=lambda candidate: candidate.gain)
-    assert agree(best.posteriors.argmax(axis=1), region)
+    assert agree(labels_of(best), region)
     assert best.gain > alone.gain
     assert candidates[0].gain == pytest.approx(alone.gain)
-
-
-@pytest.mark.parametrize(("n_exchanges", "n_moves"), [(0, 6), (1, 2), (1, 6), (3, 1)])
-def test_rounds_and_moves_of_the_exchange_are_limited(n_exchanges, n_moves):
-    settings = Settings(potts=SETTINGS.potts, n_exchanges=n_exchanges, n_moves=n_moves)
-    search = search_of(regions(), settings)
-    wrong = profiles_of(spoilt(regions()), search.cells)[None]
-    n_candidates = len(search.candidates(wrong))
-    assert n_candidates <= 1 + n_exchanges * n_moves
-    assert n_candidates >= 1 + min(n_exchanges, 1)
 
 
 def test_two_clusters_have_no_exchanges():
@@ -91,15 +120,30 @@ def test_two_clusters_have_no_exchanges():
     assert len(search.candidates(starts)) == len(starts)
 
 
-def test_smoothness_is_the_strength_of_the_neighbours():
+def test_runs_fitted_at_once_are_those_fitted_one_by_one():
+    search = search_of(regions())
+    rng = np.random.default_rng(0)
+    starts = search.cells.profiles(rng.dirichlet(np.ones(3), (search.cells.shape[0], 4)).astype(np.float32))
+    together = search.on_cells(starts, 8)
+    for start, candidate in zip(starts, together, strict=True):
+        (alone,) = search.on_cells(start[None], 8)
+        np.testing.assert_allclose(candidate.posteriors, alone.posteriors, atol=1e-3)
+        np.testing.assert_allclose(candidate.profiles, alone.profiles, atol=1e-3)
+        assert candidate.gain == pytest.approx(alone.gain, rel=1e-3, abs=1e-3)
+
+
+def test_neighbours_know_lone_cells_and_without_them_windows_do():
     region = regions()
-    profiles = profiles_of(region, search_of(region).cells)[None, :2]
-    for smoothness in (0.0, 0.5, 2.0):
-        search = search_of(region, smoothness=smoothness)
-        (found,) = search.candidates(profiles)
-        potts = SETTINGS.potts._replace(strength=SETTINGS.potts.strength * smoothness)
-        (expected,) = fit_potts(search.cells, profiles, potts)
-        np.testing.assert_array_equal(found.posteriors, expected.posteriors)
+    rough = 0.25 * sites_of(region)[1] + 0.75 * sites_of(region)[0].background
+    found = {}
+    for smoothness in (0.0, 1.0):
+        search = search_of(region, replace(SETTINGS, smoothness=smoothness), n_draws=2)
+        alone = (scores_of(search.cells, rough).argmax(axis=1) == region.ravel()).mean()
+        (candidate,) = search.on_cells(rough[None], 8)
+        found[smoothness] = (labels_of(candidate) == region.ravel()).mean()
+    assert alone < 0.9
+    assert found[1.0] > 0.95
+    assert found[0.0] > alone
 
 
 def test_a_seed_fixes_the_search():
@@ -115,7 +159,7 @@ def candidate_of(labels, sites, gain):
     """Make labels of sites the clusters of a run, with the gain that is told."""
     Q = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
     profiles = sites.profiles(Q)
-    return Candidate(Q, profiles, sites.scores(profiles), gain)
+    return Candidate(Q, profiles, gains_of(sites, profiles), gain)
 
 
 def test_the_greatest_gain_wins_unless_it_is_nearly_a_tie():
@@ -151,13 +195,12 @@ def test_the_over_segmentation_is_merged_back_to_the_planted_textures():
     search = search_of(region)
     tree = search.tree(9)
     assert 4 <= tree.n_clusters <= 9
-    assert agree(tree.groups(4)[tree.labels], region)
+    labels = tree.groups(4)[tree.labels]
+    assert agree(labels, region)
     merged = search.merged(9, 4)
     assert merged.shape == (1, 4, N_CHANNELS * N_BINS)
-    assert agree(search.cells.scores(merged[0]).argmax(axis=1), tree.groups(4)[tree.labels])
-    np.testing.assert_allclose(
-        merged[0], profiles_of(tree.groups(4)[tree.labels].reshape(24, 32), search.cells), rtol=1e-5
-    )
+    assert agree(scores_of(search.cells, merged[0]).argmax(axis=1), labels)
+    np.testing.assert_allclose(merged[0], profiles_of(labels.reshape(24, 32), search.cells), rtol=1e-5)
 
 
 def test_a_tree_is_made_once_for_every_number():

@@ -1,14 +1,15 @@
 """The number of segments: trees made by hand, planted over-segmentations, and planted images."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from site_scenes import N_CHANNELS, regions, sites_of
+from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
+from texseg.fitting.candidates import Candidate, interior_gain
 from texseg.fitting.number import CLEAR, NOISE, ONE, MergeTree, choose_number, closest_separations, merge_tree
-from texseg.fitting.starts import Candidate, interior_gain
 
 GRID = (24, 32)
 WINDOW = 5.0
@@ -25,7 +26,7 @@ def candidate_of(labels, sites):
     """Make labels of sites the clusters of a fit."""
     Q = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
     profiles = sites.profiles(Q)
-    scores = sites.scores(profiles) - sites.scores(sites.background)[:, None]
+    scores = gains_of(sites, profiles)
     return Candidate(Q, profiles, scores, interior_gain(scores, Q, sites))
 
 
@@ -167,7 +168,8 @@ def test_names_of_clusters_do_not_matter(planted):
 
 def test_twice_the_area_separates_by_the_root_of_two(planted):
     sites, _, clusters = planted
-    twice = sites._replace(
+    twice = replace(
+        sites,
         counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
     )
     one = merge_tree(candidate_of(clusters, sites), sites, WINDOW)

@@ -19,7 +19,6 @@ from texseg.pixels.borders import learn_borders, learn_density
 from texseg.pixels.composites import border_distance
 
 SHAPE = 192, 208
-ALL = ("detail", "form", "frequencies")
 
 
 def scene(seed=0, shape=SHAPE):
@@ -33,16 +32,14 @@ def scene(seed=0, shape=SHAPE):
     return np.clip(128 + 40 * np.choose(labels, textures), 0, 255).astype(np.uint8), labels
 
 
-def learned(image, labels, seed=0, mask=None, descriptions=ALL):
+def learned(image, labels, seed=0, mask=None):
     planes = split_planes(image, mask=mask)
     features, (bins,) = learn_features([planes], bank=GaborBank(), sigma=13.0, patch_weight=4.0)
     K = labels.max() + 1
     counts = [[np.bincount(c[labels == k], minlength=40) for c in bins] for k in range(K)]
     log_profiles = np.log(np.array(counts) / 100 + 1).astype(np.float32)
     rng = np.random.default_rng(seed)
-    borders = learn_borders(
-        [planes], [labels], [bins], features, log_profiles, 4, rng, descriptions, side=400
-    )
+    borders = learn_borders([planes], [labels], [bins], features, log_profiles, 4, rng)
     return borders, planes
 
 
@@ -119,16 +116,6 @@ def test_some_pixels_are_answered_as_all_are(classifier):
     np.testing.assert_allclose(borders.log_odds(planes, some), every[:, some], rtol=1e-3, atol=1e-2)
 
 
-def test_more_descriptions_know_more(classifier):
-    image, truth = scene(seed=7)
-    pixels = np.flatnonzero(border_distance(truth) < 6)
-    right = []
-    for borders in (learned(*scene(), descriptions=())[0], classifier[0]):
-        found = borders.log_odds(split_planes(image), pixels).argmax(axis=0)
-        right.append((found == truth.ravel()[pixels]).mean())
-    assert right[1] > right[0] + 0.01
-
-
 def test_bins_that_are_known_need_not_be_made_again(classifier):
     borders, planes = classifier
     pixels = np.arange(3000, 3100)
@@ -167,78 +154,76 @@ def errors(labels, truth):
     return float((match_labels(labels, truth + 1, ignore_label=0) != truth + 1).mean())
 
 
-def test_the_accurate_preset_is_more_accurate():
+def test_learned_borders_are_more_accurate():
     pairs = []
     for seed in range(2):
         image, truth = scene(seed)
-        both = (segment(image, 3, preset=preset, n_starts=4) for preset in ("default", "accurate"))
+        both = (segment(image, 3, learned_borders=learned) for learned in (False, True))
         pairs.append([errors(labels, truth) for labels in both])
-    default, accurate = np.mean(pairs, axis=0)
-    assert accurate < 0.75 * default
-    assert accurate < 0.025
+    without, learned = np.mean(pairs, axis=0)
+    assert learned < 0.75 * without
+    assert learned < 0.025
 
 
-def test_without_enough_inside_the_accurate_result_is_the_default_one():
+def test_without_enough_inside_the_result_is_that_without_learned_borders():
     image, _ = scene(shape=(24, 60))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the image is small
-        default, accurate = (
-            TextureSegmenter(3, preset=p, n_starts=4).fit(image) for p in ("default", "accurate")
-        )
-    assert accurate.textures_.borders is None
-    np.testing.assert_array_equal(accurate.labels_, default.labels_)
-    np.testing.assert_array_equal(accurate.confidence_, default.confidence_)
+        without, learned = (TextureSegmenter(3, learned_borders=b).fit(image) for b in (False, True))
+    assert learned.textures_.borders is None
+    np.testing.assert_array_equal(learned.labels_, without.labels_)
+    np.testing.assert_array_equal(learned.confidence_, without.confidence_)
 
 
 def test_borders_are_saved_with_the_model_and_used_on_other_images(tmp_path):
     image, _ = scene()
     other, truth = scene(seed=9)
-    model = TextureSegmenter(3, preset="accurate", n_starts=4).fit(image)
+    model = TextureSegmenter(3).fit(image)
     np.testing.assert_array_equal(model.predict(image), model.labels_)
     model.save(tmp_path / "model.texseg")
     loaded = TextureSegmenter.load(tmp_path / "model.texseg")
     labels = loaded.predict(other)
     np.testing.assert_array_equal(labels, model.predict(other))
-    default = TextureSegmenter(3).fit(image).predict(other)
-    assert errors(labels, truth) < errors(default, truth)
+    without = TextureSegmenter(3, learned_borders=False).fit(image).predict(other)
+    assert errors(labels, truth) < errors(without, truth)
     proba = loaded.predict_proba(other)
     np.testing.assert_array_equal(proba.argmax(axis=-1) + 1, labels)
     np.testing.assert_allclose(proba.sum(axis=-1), 1, rtol=1e-4)
 
 
-def test_accurate_labels_do_not_depend_on_the_number_of_threads():
+def test_labels_do_not_depend_on_the_number_of_threads():
     image, _ = scene(shape=(112, 120))
     with threadpool_limits(1):
-        one = segment(image, 3, preset="accurate", n_starts=4)
+        one = segment(image, 3)
     with threadpool_limits(2):
-        two = segment(image, 3, preset="accurate", n_starts=4)
+        two = segment(image, 3)
     np.testing.assert_array_equal(one, two)
 
 
-def test_accurate_takes_masks_bands_several_images_and_what_cannot_be_learned():
+def test_it_takes_masks_bands_several_images_and_what_cannot_be_learned():
     image, truth = scene(shape=(88, 96))
     mask = np.ones(image.shape, bool)
     mask[30:50, 40:60] = False
     filled = np.where(mask, image, 255)
-    one, two = (segment(x, 3, preset="accurate", n_starts=4, mask=mask) for x in (image, filled))
+    one, two = (segment(x, 3, mask=mask) for x in (image, filled))
     np.testing.assert_array_equal(one, two)
     assert not one[~mask].any()
     assert (match_labels(one, truth + 1, ignore_label=0) == truth + 1)[mask].mean() > 0.93
-    bands = np.stack([image, image[::-1], 255 - image, image // 2], axis=-1)
-    assert segment(bands, 3, preset="accurate", n_starts=4, channel_axis=-1).shape == image.shape
-    model = TextureSegmenter(3, preset="accurate", n_starts=4).fit([image, image[:, ::-1].copy()])
+    bands = np.stack([image, image[::-1], 255 - image, image // 2, image], axis=-1)
+    assert segment(bands, 3, channel_axis=-1).shape == image.shape
+    model = TextureSegmenter(3).fit([image, image[:, ::-1].copy()])
     assert [labels.shape for labels in model.labels_] == [image.shape] * 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert set(np.unique(segment(image, 1, preset="accurate", n_starts=4))) == {1}
-        assert segment(image[:12, :9], 3, preset="accurate", n_starts=4).shape == (12, 9)
+        assert set(np.unique(segment(image, 1))) == {1}
+        assert segment(image[:12, :9], 3).shape == (12, 9)
 
 
 def test_near_a_texture_whose_borders_were_not_learned_nothing_changes():
     image, _ = scene()
     model = TextureSegmenter(3).fit(image)
     textures, plain = model.textures_, replace(model.textures_, borders=None)
-    seen = model._scenes([image], None)[0]
+    seen = model._scenes([image], None, False)[0]
     third = np.float32([0, 0, -1e4])
     partly = replace(textures, borders=textures.borders._replace(offsets=textures.borders.offsets + third))
     with_all, with_two, without = (t.read(seen, 1.0).scores for t in (textures, partly, plain))

@@ -1,4 +1,4 @@
-"""The paper's path: annealed on windowed counts, from coarse cells down to single pixels."""
+"""The paper's method alone: the same path as the default, without the four additions."""
 
 import numpy as np
 import pytest
@@ -27,34 +27,56 @@ def test_only_filters_are_channels(fitted):
     assert all(name.endswith("deg") for name in fitted.channel_names_)
 
 
-def test_free_energy_falls_at_every_temperature_down_to_the_pixels(fitted):
-    runs = {}
-    for record in fitted.history_:
-        assert record.phase == "anneal"
-        runs.setdefault((record.level, record.beta), []).append(record.free_energy)
-    for energies in runs.values():
-        assert (np.diff(energies) <= 1e-6 * np.abs(energies[0])).all()
-    levels = [record.level for record in fitted.history_]
-    assert levels == sorted(levels)
-    assert levels[-1] == 5  # cells of 32, 16, 8, 4, 2 and 1 pixels
-    steps = [record.step for record in fitted.history_]
-    assert all(one < two for one, two in zip(steps, steps[1:], strict=False))
+def test_it_is_the_default_with_four_parameters_off(mosaic, fitted):
+    labels = segment(mosaic[0], K, patch_weight=0, value_weight=0, smoothness=0, learned_borders=False)
+    np.testing.assert_array_equal(labels, fitted.labels_)
 
 
-def test_it_cools_and_clusters_part_on_the_way(fitted):
-    coarse = [record for record in fitted.history_ if record.level == 0]
-    betas = [record.beta for record in coarse]
-    assert betas == sorted(betas)
-    assert coarse[0].n_distinct == 1
-    assert fitted.history_[-1].n_distinct == K
-    assert {record.beta for record in fitted.history_ if record.level > 0} == {betas[-1]}
+@pytest.mark.parametrize("addition", [{"patch_weight": 4.0}, {"value_weight": 1.0}, {"smoothness": 1.0}])
+def test_each_addition_can_be_made_alone(mosaic, fitted, addition):
+    model = TextureSegmenter(K, preset="plain", **addition).fit(mosaic[0])
+    assert accuracy(model.labels_, mosaic[1]) > 0.94
+    assert (model.labels_ != fitted.labels_).any()
 
 
-def test_windows_are_proportional_to_the_wavelength(fitted):
-    windows = np.array(fitted.textures_.windows)
-    assert (windows % 2 == 1).all()
-    ratio = windows / fitted.textures_.features.wavelengths
-    assert np.ptp(ratio) < 0.1 * ratio.mean()
+@pytest.mark.parametrize("preset", ["default", "plain"])
+def test_every_path_cools_and_clusters_part_on_the_way(mosaic, preset):
+    history = TextureSegmenter(K, preset=preset).fit(mosaic[0]).history_
+    windows = [record for record in history if record.phase == "windows"]
+    betas = [record.beta for record in windows]
+    assert sum(one > other for one, other in zip(betas, betas[1:], strict=False)) == 1  # two runs, both cool
+    assert windows[0].n_distinct == 1
+    assert windows[-1].n_distinct == K
+    transitions = [t for record in windows for t in record.transitions]
+    assert len(transitions) >= 2 * (K - 1)
+    assert [record.step for record in history] == list(range(1, len(history) + 1))
+    assert history[-1].phase == "cells"
+    runs = np.split(np.array(windows, dtype=object), np.flatnonzero(np.diff(betas) < 0) + 1)
+    for run in runs:
+        for beta in {record[2] for record in run}:
+            energies = [record[3] for record in run if record[2] == beta]
+            assert (np.diff(energies) <= 1e-5 * np.abs(energies[0])).all()  # F never rises at one temperature
+
+
+def test_the_clustering_goes_through_driver_seam_and_model(mosaic, monkeypatch):
+    """What `segment` runs must be what the documentation shows: the driver on count matrices of the ACM."""
+    from texseg.counts.sites import Sites
+    from texseg.fitting import steps
+    from texseg.models.acm import HistogramClustering
+
+    seen = []
+    step = HistogramClustering.step
+
+    def watched(self, n, *arguments):
+        seen.append((type(n), type(self.posterior).__name__))
+        return step(self, n, *arguments)
+
+    monkeypatch.setattr(HistogramClustering, "step", watched)
+    segment(mosaic[0], K)
+    assert steps.descend.__module__ == "texseg.fitting.steps"
+    assert {kind for kind, _ in seen} == {Sites}
+    assert {policy for _, policy in seen} == {"SoftMax", "PottsField"}
+    assert len(seen) > 20
 
 
 def test_the_training_image_is_predicted_as_it_was_labelled(mosaic, fitted):
@@ -68,6 +90,13 @@ def test_textures_are_found_again_in_other_images(mosaic, fitted, make_mosaic):
     names = np.array([fitted.labels_[mosaic[1] == t].mean().round() for t in (1, 2, 3)])
     image, truth = make_mosaic((150, 128), 5)
     assert (fitted.predict(image) == names[truth - 1]).mean() > 0.93
+
+
+def test_several_images_share_their_textures_and_the_number_is_chosen(mosaic, make_mosaic):
+    one, other = TextureSegmenter(K, preset="plain").fit([mosaic[0], make_mosaic((150, 128), 5)[0]]).labels_
+    assert accuracy(one, mosaic[1]) > 0.93
+    assert other.shape == (150, 128)
+    assert TextureSegmenter(preset="plain").fit(mosaic[0]).n_segments_ >= 1
 
 
 @pytest.mark.parametrize(
@@ -107,27 +136,3 @@ def test_one_segment_is_everything(mosaic):
     model = TextureSegmenter(1, preset="plain").fit(mosaic[0])
     assert (model.labels_ == 1).all()
     assert model.history_[-1].n_distinct == 1
-
-
-def test_a_callback_is_told_every_level_and_can_end_the_fit(mosaic, fitted):
-    told = []
-    model = TextureSegmenter(K, preset="plain", callback=told.append).fit(mosaic[0])
-    np.testing.assert_array_equal(model.labels_, fitted.labels_)
-    phases = list(dict.fromkeys(progress.phase for progress in told))
-    levels = [f"annealing, level {level} of 6" for level in range(1, 7)]
-    assert phases == ["filters", *levels, "boundaries"]
-    shares = [progress.share for progress in told]
-    assert shares == sorted(shares)
-    assert shares[0] == 0 and shares[-1] == 1
-    annealing = [progress for progress in told if progress.phase in levels and progress.total > 1]
-    (n_stages,) = {progress.total for progress in annealing}
-    n_betas = len({record.beta for record in fitted.history_})
-    assert n_stages == n_betas + 5  # each finer level stays at the last temperature
-    assert {progress.done for progress in annealing} == set(range(1, n_stages))
-
-    def stop(progress):
-        if "level 2 of" in progress.phase:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        TextureSegmenter(K, preset="plain", callback=stop).fit(mosaic[0])

@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
         return True
 
 
-PHASES = ["filters", "histograms", "starts", "clusters", "borders", "boundaries"]
+PHASES = ["filters", "histograms", "annealing", "clusters", "borders", "pixels"]
 
 
 def assert_shown(text, phases):
@@ -40,8 +40,8 @@ def assert_shown(text, phases):
     [
         ({"n_segments": 2}, PHASES),
         ({}, [*PHASES[:2], "number", *PHASES[2:]]),
-        ({"n_segments": 2, "preset": "accurate"}, PHASES),
-        ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "starts"]),
+        ({"n_segments": 2, "preset": "plain"}, [phase for phase in PHASES if phase != "borders"]),
+        ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "annealing"]),
     ],
 )
 def test_a_fit_tells_its_phases_and_the_share_of_the_time_behind(parameters, phases):
@@ -59,7 +59,7 @@ def test_a_fit_tells_its_phases_and_the_share_of_the_time_behind(parameters, pha
 def test_the_borders_of_several_images_are_counted():
     told = []
     TextureSegmenter(2, callback=told.append).fit([IMAGE, IMAGE[:, 20:80]])
-    borders = [progress[1:3] for progress in told if progress.phase == "boundaries"]
+    borders = [progress[1:3] for progress in told if progress.phase == "pixels"]
     assert borders == [(0, 2), (1, 2), (2, 2)]
 
 
@@ -76,7 +76,7 @@ def test_verbose_and_a_callback_go_together():
     told = []
     with redirect_stderr(Terminal()) as terminal:
         model = TextureSegmenter(2, verbose=True, callback=told.append).fit(IMAGE)
-    assert [progress.phase for progress in told][-1] == "boundaries"
+    assert [progress.phase for progress in told][-1] == "pixels"
     assert_shown(terminal.getvalue(), PHASES)
     np.testing.assert_array_equal(model.labels_, segment(IMAGE, 2))
 
@@ -140,12 +140,12 @@ def test_a_bar_can_be_the_callback():
 def test_the_share_behind_and_the_time_left_are_shown():
     terminal = Terminal()
     with ProgressBar(stream=terminal) as bar:
-        bar(Progress("annealing, level 3 of 6", 20, 24, 0.75))
+        bar(Progress("annealing", 20, 24, 0.75))
         bar._bar.start_t -= 90
-        bar(Progress("boundaries", 0, 1, 0.9))
+        bar(Progress("pixels", 0, 1, 0.9))
     text = terminal.getvalue()
-    assert "annealing, level 3 of 6 20/24:  75%|" in text
-    assert "boundaries:  90%|" in text
+    assert "annealing 20/24:  75%|" in text
+    assert "pixels:  90%|" in text
     assert "[01:30<00:10]" in text
 
 
@@ -186,7 +186,7 @@ def test_the_command_counts_images_and_tells_phases(tmp_path):
 
 def test_the_command_shows_the_fit_of_a_shared_model_and_then_counts(tmp_path):
     text, _ = run_on_two_images(tmp_path, "--shared")
-    assert_shown(text, ["filters 1/12", "clusters", "boundaries 1/2", "0/2 images", "1/2 images:  50%"])
+    assert_shown(text, ["filters 1/12", "clusters", "pixels 1/2", "0/2 images", "1/2 images:  50%"])
 
 
 def test_the_command_is_quiet_when_asked(tmp_path):
@@ -204,8 +204,8 @@ def test_nothing_is_shown_where_nobody_looks(stream, hidden):
 def test_notebooks_show_it_although_they_are_no_terminals():
     stream = type("OutStream", (io.StringIO,), {"__module__": OutStream.__module__})()
     with ProgressBar(stream=stream) as bar:
-        bar(Progress("boundaries", 4, 8, 0.5))
-    assert not stream.isatty() and "boundaries 4/8:  50%" in stream.getvalue()
+        bar(Progress("pixels", 4, 8, 0.5))
+    assert not stream.isatty() and "pixels 4/8:  50%" in stream.getvalue()
 
 
 def test_estimators_with_a_bar_can_be_cloned():

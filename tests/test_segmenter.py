@@ -36,7 +36,7 @@ def hole(shape):
 # ---- planted textures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["default", "accurate"])
+@pytest.mark.parametrize("preset", ["default", "plain"])
 def test_planted_textures_are_found(mosaic, preset):
     image, truth = mosaic
     labels = segment(image, K, preset=preset)
@@ -48,13 +48,7 @@ def test_planted_textures_are_found(mosaic, preset):
 
 def test_without_smoothness_most_pixels_are_still_right(mosaic):
     image, truth = mosaic
-    plain, smooth = (segment(image, K, smoothness=s) for s in (0, 1))
-    assert accuracy(plain, truth) > 0.85
-
-    def border(labels):
-        return (labels[1:] != labels[:-1]).sum() + (labels[:, 1:] != labels[:, :-1]).sum()
-
-    assert border(plain) > border(smooth)
+    assert accuracy(segment(image, K, smoothness=0), truth) > 0.95
 
 
 def test_texture_on_nothing_is_found():
@@ -395,10 +389,10 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
 def test_small_parts_are_merged(mosaic):
     from skimage.measure import label as connected_components
 
-    labels = segment(mosaic[0], K, smoothness=0, min_size=60)
+    labels = segment(mosaic[0], K, smoothness=1e-4, min_size=60)
     sizes = np.bincount(connected_components(labels, connectivity=1).ravel())[1:]
     assert sizes.min() >= 60
-    scattered = segment(mosaic[0], K, smoothness=0)
+    scattered = segment(mosaic[0], K, smoothness=1e-4)
     assert np.bincount(connected_components(scattered, connectivity=1).ravel())[1:].min() < 60
 
 
@@ -410,12 +404,12 @@ def test_a_callback_is_told_every_phase_in_order(mosaic, fitted):
     model = TextureSegmenter(K, callback=told.append).fit(mosaic[0])
     phases = list(dict.fromkeys(progress.phase for progress in told))
     assert phases[0] == "filters"
-    assert phases[-1] == "boundaries"
-    assert set(phases) >= {"filters", "starts", "clusters", "boundaries"}
+    assert phases[-1] == "pixels"
+    assert set(phases) >= {"filters", "annealing", "clusters", "pixels"}
     np.testing.assert_array_equal(model.labels_, fitted.labels_)
 
 
-@pytest.mark.parametrize("phase", ["filters", "clusters", "boundaries"])
+@pytest.mark.parametrize("phase", ["filters", "clusters", "pixels"])
 def test_an_exception_of_the_callback_ends_the_fit(mosaic, phase):
     def stop(progress):
         if progress.phase == phase:
@@ -444,7 +438,7 @@ def test_an_exception_of_the_callback_ends_the_fit(mosaic, phase):
         ({"smoothness": -1}, "smoothness must be a finite number, at least 0, got -1"),
         ({"smoothness": np.nan}, "smoothness must be a finite number, at least 0, got nan"),
         ({"min_size": -5}, "min_size must be a finite number, at least 0 pixels, got -5"),
-        ({"preset": "best"}, "preset must be one of .*accurate.*default.*plain, got 'best'"),
+        ({"preset": "best"}, "preset must be one of .*default.*plain, got 'best'"),
         ({"n_orientations": 0}, "n_orientations must be a whole number of at least 1, got 0"),
         ({"n_bins": 0}, "n_bins must be a whole number of at least 1, at most 256, got 0"),
         ({"n_starts": 0}, "n_starts must be a whole number of at least 1, got 0"),
@@ -453,7 +447,7 @@ def test_an_exception_of_the_callback_ends_the_fit(mosaic, phase):
         ({"wavelengths": (1.5,)}, r"wavelengths must be above 2 pixels"),
         ({"wavelengths": 4}, "wavelengths must be a sequence of numbers in pixels, got 4"),
         ({"smoothness": np.inf}, "smoothness must be a finite number, at least 0, got inf"),
-        ({"smoothness": None}, "smoothness must be a finite number, at least 0, got None"),
+        ({"smoothness": "1"}, "smoothness must be a finite number, at least 0, got '1'"),
         ({"min_size": None}, "min_size must be a finite number, at least 0 pixels, got None"),
         ({"min_size": "9"}, "min_size must be a finite number, at least 0 pixels, got '9'"),
         ({"n_bins": 40.5}, "n_bins must be a whole number .* got 40.5"),

@@ -91,11 +91,11 @@ def test_nan_where_the_mask_says_no_data_is_no_news(mosaic):
 @pytest.mark.parametrize("preset", ["default", "plain"])
 def test_an_ended_fit_leaves_no_half_fitted_model(mosaic, preset):
     def stop(progress):
-        if progress.phase == "boundaries":
+        if progress.phase == "pixels":
             raise RuntimeError(progress.phase)
 
     model = TextureSegmenter(K, preset=preset, callback=stop)
-    with pytest.raises(RuntimeError, match="boundaries"):
+    with pytest.raises(RuntimeError, match="pixels"):
         model.fit(mosaic[0])
     assert not [name for name in vars(model) if name.endswith("_")]
 
@@ -105,10 +105,10 @@ def test_a_model_whose_second_fit_is_ended_is_still_that_of_the_first(mosaic):
     before = {name: value for name, value in vars(model).items() if name.endswith("_")}
 
     def stop(progress):
-        if progress.phase == "boundaries":
+        if progress.phase == "pixels":
             raise RuntimeError(progress.phase)
 
-    with pytest.raises(RuntimeError, match="boundaries"):
+    with pytest.raises(RuntimeError, match="pixels"):
         model.set_params(callback=stop).fit(mosaic[0][:64])
     assert before.keys() == {name for name in vars(model) if name.endswith("_")}
     assert all(getattr(model, name) is value for name, value in before.items())
@@ -138,7 +138,7 @@ def saved_values(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "good.texseg"
     rows, columns = np.mgrid[:64, :96]
     image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
-    TextureSegmenter(2, preset="accurate", n_starts=4).fit(image).save(path)
+    TextureSegmenter(2).fit(image).save(path)
     return load_model(path)
 
 
@@ -166,13 +166,3 @@ def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path,
     save_model(tmp_path / "bad.texseg", saved_values | {name: value})
     with pytest.raises(ModelFileError, match=f"bad.texseg holds no texture model .*{sentence}"):
         TextureSegmenter.load(tmp_path / "bad.texseg")
-
-
-@pytest.mark.parametrize("parameters", [{"n_segments": K}, {}])
-def test_the_plain_path_refuses_what_it_cannot_do_before_anything_is_computed(mosaic, parameters):
-    told = []
-    images = [mosaic[0], mosaic[0]] if parameters else mosaic[0]
-    model = TextureSegmenter(preset="plain", callback=told.append, **parameters)
-    with pytest.raises(ValueError, match="preset='plain' needs one image and a number of segments"):
-        model.fit(images)
-    assert not told

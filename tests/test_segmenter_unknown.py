@@ -99,14 +99,6 @@ def test_a_saved_model_knows_its_limits(tmp_path, fitted, make_number):
     )
 
 
-def test_the_plain_path_knows_no_limits(learned):
-    model = TextureSegmenter(2, preset="plain").fit(learned[0][:64])
-    with pytest.raises(
-        ValueError, match="unknown textures cannot be told on preset='plain'; fit with anothe"
-    ):
-        model.predict(learned[0][:64], unknown=True)
-
-
 def test_a_model_of_one_texture_knows_that_one_alone(make_number, learned):
     image, truth = learned
     model = TextureSegmenter(1).fit(make_number(1, (192, 208), 5)[0])

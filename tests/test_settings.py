@@ -13,17 +13,17 @@ def test_a_preset_is_taken_as_it_is_when_nothing_is_changed():
 
 
 def test_what_is_given_overrides_the_preset():
-    changed = settings_for("accurate", wavelengths=[3, 6.5], n_orientations=6, patch_weight=0, n_starts=1)
+    changed = settings_for("plain", wavelengths=[3, 6.5], n_orientations=6, patch_weight=4, n_starts=1)
     assert changed.wavelengths == (3.0, 6.5)
     assert changed.n_orientations == 6
-    assert changed.patch_weight == 0
+    assert changed.patch_weight == 4
     assert changed.n_starts == 1
-    assert changed.n_bins == PRESETS["accurate"].n_bins
-    assert PRESETS["accurate"].n_orientations == 4
+    assert changed.n_bins == PRESETS["plain"].n_bins
+    assert PRESETS["plain"].n_orientations == 4
 
 
 def test_an_unknown_preset_names_the_known_ones():
-    message = "preset must be one of accurate, default, plain, got 'fast'"
+    message = "preset must be one of default, plain, got 'fast'"
     with pytest.raises(ValueError, match=re.escape(message)):
         settings_for("fast")
 
@@ -38,6 +38,8 @@ def test_an_unknown_preset_names_the_known_ones():
         ("patch_weight", "4", "patch_weight must be a finite number, at least 0, got '4'"),
         ("n_bins", 257, "n_bins must be a whole number of at least 1, at most 256, got 257"),
         ("n_bins", True, "n_bins must be a whole number of at least 1, at most 256, got True"),
+        ("smoothness", -1, "smoothness must be a finite number, at least 0, got -1"),
+        ("learned_borders", 1, "learned_borders must be True or False, got 1"),
         ("cell", 0, "cell must be a whole number of at least 1, got 0"),
         ("n_starts", 8.0, "n_starts must be a whole number of at least 1, got 8.0"),
         ("n_orientations", "4", "n_orientations must be a whole number of at least 1, got '4'"),

@@ -1,60 +1,133 @@
-"""The search for clusters on the default path: starts, candidates, exchanges, and the over-segmentation."""
+"""The clusters of an image, from counts to profiles: what `segment` runs, on one page.
+
+1. *Windows.* The asymmetric clustering model is annealed on the histograms of windows, from just above the
+   first critical temperature down to the one that counts independent observations, and grown by splits and
+   exchanges ([1]_ section 5.1). A window that straddles a border has a mixed histogram, and together such
+   windows can earn a cluster of their own, for which two true textures are merged. So one run sees the
+   calmest windows alone, and another all of them.
+2. *Cells.* The runs go on together on the disjoint cells' own histograms, where the mixing proportions are
+   replaced by a Potts prior on the map (a hidden-Markov ACM). The run with the greatest :func:`interior_gain
+   <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and earns
+   nothing. Without a prior on the map (``smoothness=0``) a window lies round every cell instead.
+3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
+4. *Near ties* are settled by how far apart the closest clusters are.
+
+How pixels get their labels is told in :mod:`texseg.textures`.
+
+References
+----------
+.. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
+from texseg.counts.grid import CellGrid
+from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
+from texseg.fitting.assignment import Posterior, SoftMax
+from texseg.fitting.candidates import Candidate, distinct, interior_gain
+from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.number import MergeTree, closest_separations, confusion_of_clusters, merge_tree
-from texseg.fitting.starts import (
-    Candidate,
-    PottsSettings,
-    Sites,
-    distinct,
-    exchange_starts,
-    fit_potts,
-    hard_starts,
-)
+from texseg.fitting.steps import Problem
+from texseg.models.acm import HistogramClustering, Profiles
 from texseg.settings import Settings
-from texseg.textures import WINDOW_STEP, CellTextures, divergence_limits, settled
+from texseg.textures import SETTLING_SWEEPS, Textures, divergence_limits, potts_field
 
-__all__ = ["Search"]
+__all__ = ["Record", "Search"]
 
+Floats = NDArray[np.floating]
+
+_PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
+_CALM = 0.6  # share of the windows that count as far from borders
+_HALF = 0.5  # share of the windows that each start after the second sees
+_HOTTEST = 0.9  # of the first critical inverse temperature
+_COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
+_COLDEST = 16.0  # times the final inverse temperature: where growth ends, whatever was asked for
+_STEPS = 20  # EM steps between two changes, at most
+_TOLERANCE = 1e-4  # of the free energy
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
+_EXCHANGES, _NEIGHBOURS = 3, 6  # rounds, and exchanges that are tried in each, at most
 _NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 6
 _APART = 1.25  # weight of the separation of rivals against their gain, shared among the pairs of clusters
-_OVER_STARTS = 6  # runs that the over-segmentation is the best of
+
+
+class Record(NamedTuple):
+    """One entry of ``history_``."""
+
+    phase: str
+    """"windows" while annealing, "cells" under the prior on the map, or the name of another model."""
+    step: int
+    beta: float
+    """Inverse temperature of the step."""
+    free_energy: float
+    """Nats; of several runs at once that of the lowest."""
+    n_distinct: int
+    """Distinguishable clusters, counted at the end of each temperature."""
+    level: int
+    """0 for windows, 1 for cells."""
+    transitions: tuple[Transition, ...] = ()
+    """Phase transitions at this step: which cluster fell in two, and at which inverse temperature."""
 
 
 @dataclass
 class Search:
-    """Everything that fits to the cells of some images share."""
+    """The fits to the cells of one image or several, and what they share."""
 
     cells: Sites
-    windows: Sites
+    grids: Sequence[CellGrid]
+    wavelengths: NDArray[np.float64]
+    """Of the channels, in pixels."""
     settings: Settings
-    smoothness: float
-    rng: np.random.Generator
-    _trees: dict[int, MergeTree] = field(default_factory=dict)
+    beta: float
+    """Inverse temperature at which windows count their independent observations."""
+    rng: np.random.RandomState
+    history: list[Record] = field(default_factory=list)
 
-    def starts(self, n_segments: int, extra: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
-        """Profiles (S, K, M) of distinct hard solutions on windows, after those of ``extra`` (E, K, M)."""
-        K = min(n_segments, len(self.windows.counts))
-        found = self._hard(K, self.settings.n_starts)
-        return found if extra is None else np.concatenate([extra, found])
+    def __post_init__(self) -> None:
+        self.windows = self._windows(WINDOW_STEP)
+        self._trees: dict[int, MergeTree] = {}
 
-    def candidates(self, starts: NDArray[np.floating]) -> list[Candidate]:
-        """Fit all starts, then exchange clusters of the best as long as that helps."""
-        potts = self._potts()
-        candidates = fit_potts(self.cells, starts, potts)
+    def find(self, n_clusters: int, tell: Callable[[str], None], extra: Floats | None = None) -> Candidate:
+        """Find the clusters, starting from profiles ``extra`` (E, K, M), too."""
+        tell("annealing")
+        starts = self.starts(n_clusters)
+        if extra is not None and extra.shape[1:] == starts.shape[1:]:
+            starts = np.concatenate([extra, starts])
+        tell("clusters")
+        return self.best(self.candidates(starts))
+
+    def starts(self, n_clusters: int) -> Floats:
+        """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
+        present = self.windows.sizes > _PRESENT * self.windows.sizes.max()
+        measure = border_measure(self.windows, max(1, round(self.window / 2 / WINDOW_STEP)))
+        seen = [present & (measure <= np.quantile(measure[present], _CALM)), present]
+        while len(seen) < self.settings.n_starts:
+            seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
+        found = [
+            self._annealed(self.windows.only(rows), n_clusters) for rows in seen[: self.settings.n_starts]
+        ]
+        most = max(len(profiles) for profiles in found)
+        return np.stack([profiles for profiles in found if len(profiles) == most]).astype(np.float32)
+
+    def candidates(self, starts: Floats) -> list[Candidate]:
+        """Fit all starts to the cells, then exchange clusters of the best as long as that helps."""
+        candidates = self.on_cells(starts, self.settings.potts.n_rounds)
         best = max(candidates, key=_gain)
-        for _ in range(self.settings.n_exchanges):
-            moves = exchange_starts(self.windows, best.profiles, self.settings.n_moves, self.rng)
-            moved = fit_potts(self.cells, moves, potts._replace(n_rounds=_MOVE_ROUNDS)) if len(moves) else []
+        windows = self.windows.only(self.windows.sizes > 0)
+        problem = Problem(HistogramClustering(background=windows.background), windows, self.beta, None)
+        for _ in range(_EXCHANGES if len(best.profiles) > 2 else 0):
+            even = Profiles(best.profiles, np.full(len(best.profiles), 1 / len(best.profiles)))
+            neighbours = exchanges(problem, even, _NEIGHBOURS, self.rng)
+            moved = self.on_cells(np.stack([each.profiles for each in neighbours]), _MOVE_ROUNDS)
             candidates += moved
             better = max([best, *moved], key=_gain)
             if better is best:
@@ -70,60 +143,125 @@ class Search:
         """
         top = max(candidates, key=_gain)
         K = len(top.profiles)
-        rivals = [c for c in candidates if c.gain > _NEAR_TIE * top.gain > 0]
+        rivals = sorted((c for c in candidates if c.gain > _NEAR_TIE * top.gain > 0), key=_gain, reverse=True)
         if K < 2 or len(rivals) < 2:
             return top
-        rivals = sorted(rivals, key=_gain, reverse=True)
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
         rivals = [rivals[i] for i in distinct(labels, K)][:_MOST_RIVALS]
-        n_pairs = K * (K - 1) / 2
-        separations = closest_separations(rivals, self.cells, self._window)
+        separations = closest_separations(rivals, self.cells, self.window)
         apart = np.log(np.maximum(separations, 0.1)).mean(axis=1)
-        scores = np.log([c.gain for c in rivals]) + _APART / n_pairs * apart
+        scores = np.log([c.gain for c in rivals]) + _APART / (K * (K - 1) / 2) * apart
         return rivals[int(scores.argmax())]
+
+    def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
+        """Fit runs that begin at profiles (S, K, M) to the cells, all at once."""
+        n, beta, posterior = self._level(self.settings.potts.n_sweeps)
+        model = HistogramClustering(posterior, self.cells.background)
+        start = Profiles(
+            starts.astype(np.float32), np.full(starts.shape[:2], 1 / starts.shape[1], np.float32)
+        )
+        run = anneal(
+            model,
+            n,
+            [beta],
+            start=start,
+            rng=self.rng,
+            over_relax=False,
+            perturbation=0.0,
+            max_steps=n_rounds,
+        )
+        end = last_of(self._recorded(run, "cells", 1))
+        one = Profiles(self.cells.background[None], np.ones(1))
+        gains = model.scores(n, end.params) - model.scores(n, one)[:, None]
+        return [
+            Candidate(Q, profiles, gain, interior_gain(gain, Q, self.cells))
+            for Q, profiles, gain in zip(
+                np.moveaxis(end.posteriors, 1, 0), end.params.profiles, np.moveaxis(gains, 1, 0), strict=True
+            )
+        ]
 
     def tree(self, k_max: int) -> MergeTree:
         """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""
         if k_max not in self._trees:
-            K = min(k_max, len(self.windows.counts))
-            fits = self.candidates(self._hard(K, _OVER_STARTS))
-            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self._window)
+            fits = self.candidates(self.starts(k_max))
+            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self.window)
         return self._trees[k_max]
 
-    def merged(self, k_max: int, k: int) -> NDArray[np.floating]:
+    def merged(self, k_max: int, k: int) -> Floats:
         """Profiles (1, k, M) of the over-segmentation merged down to ``k`` segments."""
         tree = self.tree(k_max)
         members = tree.groups(k)[tree.labels][:, None] == np.arange(k)
         return self.cells.profiles(members.astype(np.float32))[None]
 
-    def textures(self, profiles: NDArray[np.floating], features: Features) -> CellTextures:
+    def textures(self, profiles: Floats, features: Features) -> Textures:
         """Make profiles (K, M) into textures that images can be labelled with."""
-        s = self.settings
-        labels = settled(self.cells.scores(profiles), self.cells, self._potts()).argmax(axis=1)
-        return CellTextures(
+        s, cells, profiles = self.settings, self.cells, np.ascontiguousarray(profiles, np.float32)
+        n, beta, posterior = self._level(SETTLING_SWEEPS)
+        model = HistogramClustering(posterior, cells.background)
+        params = Profiles(profiles, np.full(len(profiles), 1 / len(profiles)))
+        labels = model.fold_in(n, params, beta).argmax(axis=1)
+        return Textures(
             features,
             profiles,
-            self.cells.background,
+            cells.background,
             s.cell,
             s.potts,
             s.boundary_sigma,
             s.windows,
-            divergence_limits(self.windows, profiles),
-            confusion_of_clusters(labels, len(profiles), self.cells, self._window),
+            divergence_limits(self.windows, model.scores(self.windows, params)),
+            confusion_of_clusters(labels, len(profiles), cells, self.window),
         )
 
-    def _hard(self, n_clusters: int, n_starts: int) -> NDArray[np.floating]:
-        reach = max(1, round(self.settings.windows[0] / 2 / self.settings.cell / WINDOW_STEP))
-        return hard_starts(self.windows, n_clusters, n_starts, reach, self.rng)
-
     @property
-    def _window(self) -> float:
+    def window(self) -> float:
         """Side of the windows that spread is measured on, in cells."""
         return self.settings.windows[0] / self.settings.cell
 
-    def _potts(self) -> PottsSettings:
-        potts = self.settings.potts
-        return potts._replace(strength=potts.strength * self.smoothness)
+    def _windows(self, step: int) -> Sites:
+        return window_sites(self.cells, self.grids, self.wavelengths, self.settings.windows, step)
+
+    def _level(self, n_sweeps: int) -> tuple[Sites, float, Posterior]:
+        """Give counts, inverse temperature and assignment of the cells, with a prior or without."""
+        potts, smoothness = self.settings.potts, self.settings.smoothness
+        if smoothness == 0:
+            return self._windows(1), self.beta, SoftMax()
+        return self.cells, potts.beta, potts_field(self.cells, potts, smoothness, n_sweeps)
+
+    def _annealed(self, windows: Sites, n_clusters: int) -> Floats:
+        """Profiles (K, M), annealed on some windows and grown by splits.
+
+        Where fewer than ``n_clusters`` have parted at the final temperature, it is cooled on.
+        """
+        model = HistogramClustering(background=windows.background)
+        K = min(n_clusters, windows.shape[0])
+        first = min(_HOTTEST * critical_beta(model, windows, self.rng), self.beta)
+        schedule = geometric_schedule(first, self.beta, _COOLING)
+        schedule += geometric_schedule(self.beta / _COOLING, self.beta * _COLDEST, _COOLING)
+        run = anneal(
+            model,
+            windows,
+            schedule,
+            rng=self.rng,
+            n_clusters=K,
+            growth="split-merge",
+            tol=_TOLERANCE,
+            max_steps=_STEPS,
+        )
+        for state in self._recorded(run, "windows", 0):
+            if state.converged and state.beta >= self.beta and len(state.params.profiles) == K:
+                break
+        return state.params.profiles
+
+    def _recorded(self, run: Iterator[State], phase: str, level: int) -> Iterator[State]:
+        """Pass the states of a run on, and keep a record of each."""
+        seen = 0
+        for state in run:
+            new = state.transitions[seen:]
+            seen += len(new)
+            energy, distinct_clusters = float(np.min(state.free_energy)), int(np.max(state.n_distinct))
+            step = len(self.history) + 1
+            self.history.append(Record(phase, step, state.beta, energy, distinct_clusters, level, new))
+            yield state
 
 
 def _gain(candidate: Candidate) -> float:

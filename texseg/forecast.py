@@ -42,8 +42,7 @@ class _Peak(NamedTuple):
 _LABELLING = _Peak(60.0, 17.0, 4.0)
 _PEAKS = {
     "default": (_LABELLING, _Peak(82.0, 0.0, 60.0, 2.4e6, 300**2)),  # ..., composites
-    "accurate": (_LABELLING, _Peak(134.0, 9.0, 13.0), _Peak(5.0, 0.0, 60.0, 12e6, 400**2)),
-    "plain": (_Peak(123.0, 50.0, 7.0), _Peak(-252.0, 140.0, 7.0)),  # growing, all of many segments
+    "plain": (_LABELLING,),
 }
 
 
@@ -68,8 +67,7 @@ class _Work(NamedTuple):
 
 
 _CLUSTERING = _Work(110.0, 340.0, 1.2, 0.35, 0.17)  # above five segments, each means more starts
-_BORDERS = _Work(150.0, 245.0, 1.0, 0.35)  # what "accurate" learns beyond the default
-_ANNEALING = _Work(0.0, 5100.0, 1.08, 0.05)
+_OF_PLAIN = 0.65  # times as long without the additions to the paper's method
 
 
 def expected_memory(
@@ -85,7 +83,7 @@ def expected_memory(
         Number of channels.
     n_segments : int, optional
         Number of segments; 5 where it is not known.
-    preset : {"default", "accurate", "plain"}, default="default"
+    preset : {"default", "plain"}, default="default"
 
     Returns
     -------
@@ -114,7 +112,7 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
         Rows and columns.
     n_segments : int, optional
         Number of segments; None: to be chosen.
-    preset : {"default", "accurate", "plain"}, default="default"
+    preset : {"default", "plain"}, default="default"
 
     Returns
     -------
@@ -123,11 +121,9 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
     """
     _check_preset(preset)
     megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
-    if preset == "plain":
-        return _ANNEALING.trials(megapixels, K) * _seconds_of_a_trial()
     trials = _CLUSTERING.trials(megapixels, K) * (_OF_CHOOSING if n_segments is None else 1.0)
-    if preset == "accurate":
-        trials += _BORDERS.trials(megapixels, K)
+    if preset == "plain":
+        trials *= _OF_PLAIN
     return trials * _seconds_of_a_trial()
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.counts.sites import Sites
 from texseg.fitting.number import MergeTree
-from texseg.fitting.starts import Sites
 from texseg.models.acm import HistogramClustering, Profiles
 
 __all__ = ["Hierarchy", "critical_temperatures"]

@@ -16,10 +16,10 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity, responses
-from texseg.fitting.starts import PottsSettings
 from texseg.io.archive import ModelFileError, load_model, save_model
-from texseg.pixels.borders import BorderClassifier, Density, n_scores, vector_sizes
-from texseg.textures import CellTextures, WindowTextures
+from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
+from texseg.settings import PottsSettings, Settings
+from texseg.textures import Textures
 
 __all__ = [
     "ModelFileError",
@@ -31,7 +31,9 @@ __all__ = [
     "to_plain_data",
 ]
 
+_WINDOWS = "windows"  # kind of the models of the plain preset in version 0.1
 _SINCE = {"log_offset": 0.0}  # values that older files lack, with what they meant
+_DESCRIPTIONS = ("detail", "form", "frequencies")  # a preset of version 0.1 learned densities of all three
 _MOST_TEXTURES = 255
 _LARGEST = 1e300  # values of images, their differences and limits: no range of two of them is infinite
 _HEAVIEST = 1e6  # weights of channels, where a filter has 1
@@ -45,7 +47,7 @@ _SMOOTHEST = 1e4  # nothing changes long before; far beyond, probabilities are n
 _LARGEST_IMAGE = 2**53  # pixels
 
 
-def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
+def to_plain_data(textures: Textures) -> dict[str, Any]:
     """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands.
 
     Raises
@@ -75,30 +77,21 @@ def to_plain_data(textures: CellTextures | WindowTextures) -> dict[str, Any]:
         "wavelengths": f.wavelengths,
         "channel_weights": f.weights,
         "profiles": textures.profiles,
+        "background": textures.background,
+        "cell": textures.cell,
+        "potts": list(textures.potts),
+        "boundary_sigma": textures.boundary_sigma,
+        "windows": list(textures.windows),
+        "limits": textures.limits,
+        "confusion": textures.confusion,
     }
-    if isinstance(textures, CellTextures):
-        values |= {
-            "background": textures.background,
-            "cell": textures.cell,
-            "potts": list(textures.potts),
-            "boundary_sigma": textures.boundary_sigma,
-            "windows": list(textures.windows),
-            "limits": textures.limits,
-            "confusion": textures.confusion,
-        }
-        if textures.borders is not None:
-            values |= _borders_to_plain_data(textures.borders)
-    else:
-        values |= {
-            "proportions": textures.proportions,
-            "windows": list(textures.windows),
-            "beta": textures.beta,
-        }
+    if textures.borders is not None:
+        values |= _borders_to_plain_data(textures.borders)
     from_plain_data(values)  # what could not be read again is not written
     return values
 
 
-def from_plain_data(values: Mapping[str, Any]) -> CellTextures | WindowTextures:
+def from_plain_data(values: Mapping[str, Any]) -> Textures:
     """Textures from the mapping that :func:`to_plain_data` made.
 
     Raises
@@ -109,24 +102,22 @@ def from_plain_data(values: Mapping[str, Any]) -> CellTextures | WindowTextures:
         A value is not allowed, or does not fit the others.
     """
     values = {**_SINCE, **values}
-    if values["kind"] not in (CellTextures.kind, WindowTextures.kind):
-        raise ValueError(f"kind must be {CellTextures.kind} or {WindowTextures.kind}, got {values['kind']!r}")
+    if values["kind"] not in (Textures.kind, _WINDOWS):
+        raise ValueError(f"kind must be {Textures.kind} or {_WINDOWS}, got {values['kind']!r}")
     features = _features(values)
     C, n_bins = len(features.names), features.n_bins
     K = len(values["profiles"])
     profiles = _shares("profiles", values, (K, C * n_bins), n_bins)
     if not 1 <= K <= _MOST_TEXTURES:
         raise ValueError(f"profiles must be those of 1 to {_MOST_TEXTURES} textures, got {K}")
-    if values["kind"] == WindowTextures.kind:
+    if values["kind"] == _WINDOWS:
         proportions = _check("proportions", values["proportions"], _Numbers((K,), 0, 1, np.float32))
         _check_sums("proportions", proportions)
-        windows = _check("windows", values["windows"], _Numbers((C,), 1, 2**15, int))
-        beta = _check("beta", values["beta"], _Numbers((), 0, 1e6))
-        return WindowTextures(features, profiles, proportions, tuple(windows.tolist()), beta)
+        values |= _lacking_in_windows(proportions @ profiles, K)
     confusion = _check("confusion", values["confusion"], _Numbers((K, K), 0, 1 + _ROUNDING, np.float32))
     _check_sums("confusion", confusion)
     windows = _check("windows", values["windows"], _Numbers((2,), 1, 2**15))
-    return CellTextures(
+    return Textures(
         features,
         profiles,
         _shares("background", values, (C * n_bins,), n_bins),
@@ -138,6 +129,20 @@ def from_plain_data(values: Mapping[str, Any]) -> CellTextures | WindowTextures:
         confusion,
         _borders(values, features, K),
     )
+
+
+def _lacking_in_windows(background: NDArray[np.floating], n_textures: int) -> dict[str, Any]:
+    """Give what models of the plain preset did not hold in version 0.1."""
+    defaults = Settings()
+    return {
+        "background": background,
+        "cell": defaults.cell,
+        "potts": list(defaults.potts),
+        "boundary_sigma": defaults.boundary_sigma,
+        "windows": list(defaults.windows),
+        "limits": np.full(n_textures, np.inf),
+        "confusion": np.eye(n_textures),
+    }
 
 
 def class_names_in(values: Mapping[str, Any]) -> list[str]:
@@ -177,7 +182,12 @@ def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
         "min_size": _Numbers((), 0, _LARGEST_IMAGE),
     }
     given = {name: parameters[name] for name in allowed if parameters.get(name) is not None}
-    return {**parameters, **{name: _check(name, value, allowed[name]) for name, value in given.items()}}
+    checked = {name: _check(name, value, allowed[name]) for name, value in given.items()}
+    if values["kind"] == _WINDOWS:
+        checked["smoothness"] = 0.0  # which it ignored
+    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more of borders
+        checked["preset"] = "default"
+    return {**parameters, **checked}
 
 
 def _potts(value: Any) -> PottsSettings:
@@ -342,20 +352,19 @@ def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
         "border_log_profiles": borders.log_profiles,
         "border_weights": borders.weights,
         "border_offsets": borders.offsets,
-        "border_densities": list(borders.densities),
+        "border_densities": ["form"],
     }
-    for name, density in borders.densities.items():
-        values |= {f"border_{name}_{field}": array for field, array in density._asdict().items()}
-    return values
+    return values | {f"border_form_{name}": array for name, array in borders.density._asdict().items()}
 
 
 def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> BorderClassifier | None:
     if "border_densities" not in values:
         return None
     names = _names("border_densities", values["border_densities"])
-    sizes = vector_sizes(features)
-    if not set(names) <= set(sizes):
-        raise ValueError(f"border_densities must be of {', '.join(sizes)}, got {', '.join(names)}")
+    if not set(names) <= set(_DESCRIPTIONS):
+        raise ValueError(f"border_densities must be of {', '.join(_DESCRIPTIONS)}, got {', '.join(names)}")
+    if list(names) != ["form"]:
+        return None
     C, n_bins = len(features.names), features.n_bins
     log_profiles = _check(
         "border_log_profiles",
@@ -364,23 +373,21 @@ def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> 
     )
     _check_sums("border_log_profiles (as shares)", np.exp(log_profiles))
     learned = len(log_profiles)
-    densities = {}
-    for name in names:
-        D = sizes[name]
-        shapes = {"factors": (D, learned * D), "centres": (learned * D,), "offsets": (learned,)}
-        densities[name] = Density(
-            **{
-                part: _check(f"border_{name}_{part}", values[f"border_{name}_{part}"], _real(shape))
-                for part, shape in shapes.items()
-            }
-        )
-    shape = (n_scores(features.wavelengths, len(names), learned), n_textures)
+    D = PATCH_SIZE
+    shapes = {"factors": (D, learned * D), "centres": (learned * D,), "offsets": (learned,)}
+    density = Density(
+        **{
+            part: _check(f"border_form_{part}", values[f"border_form_{part}"], _real(shape))
+            for part, shape in shapes.items()
+        }
+    )
+    shape = (n_scores(features.wavelengths, learned), n_textures)
     return BorderClassifier(
         features,
         log_profiles,
-        densities,
+        density,
         _check("border_weights", values["border_weights"], _real(shape)),
-        _check("border_offsets", values["border_offsets"], _real((n_textures,), np.float64)),
+        _check("border_offsets", values["border_offsets"], _real((n_textures,))),
     )
 
 

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -22,7 +22,7 @@ from texseg.channels.intake import FourthBandWarning, take_in
 from texseg.channels.notes import notes_on
 from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
-from texseg.clusters import Search
+from texseg.clusters import Record, Search
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, critical_temperatures
@@ -39,14 +39,11 @@ from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import Settings, settings_for
 from texseg.textures import (
-    WINDOW_STEP,
-    CellTextures,
     Scene,
-    WindowTextures,
+    Textures,
     cell_sites,
-    plain_counts,
-    plain_run,
-    window_sites,
+    effective_observations,
+    window_sides,
 )
 from texseg.threads import one_blas_thread
 
@@ -54,42 +51,28 @@ __all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
 _MOSTLY_UNKNOWN = 0.9
-_MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
+Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
+Preset = Literal["default", "plain"]
+Seed = int | np.random.RandomState | np.random.Generator | None
+_MODELS = get_args(Model)
 _COSTS = {
     "filters": 0.1,
     "histograms": 0.03,
     "number": 0.4,
-    "starts": 0.02,
-    "clusters": 0.17,
+    "annealing": 0.1,
+    "clusters": 0.1,
     "borders": 0.2,
-    "boundaries": 0.14,
+    "pixels": 0.14,
 }
-_COSTS_OF_ACCURATE = {"borders": 0.6, "boundaries": 0.33}
 _COST_OF_OTHER_MODELS = 1.0
-_LEVEL_COSTS = (0.15, 0.02, 0.25)  # of the annealing: the coarsest level, others on tables, those below
-
-
-class Record(NamedTuple):
-    """One entry of ``history_``."""
-
-    phase: str
-    """"candidate" on the default path, "anneal" on the plain one, else the name of the model."""
-    step: int
-    beta: float
-    """Inverse temperature of the step."""
-    free_energy: float
-    """Nats; for candidates minus the interior gain, in nats a cell; for "hacm" first of its flat clusters."""
-    n_distinct: int
-    """Distinguishable clusters, on the plain path counted at the end of each temperature."""
-    level: int
 
 
 class _Fit(NamedTuple):
     """What a fit hands over before anything is published."""
 
-    textures: CellTextures | WindowTextures
+    textures: Textures
     history: list[Record]
-    search: Search | None = None
+    search: Search
     selection: Selection | None = None
 
 
@@ -105,12 +88,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         Number of textures, K; None chooses it, see :mod:`texseg.fitting.number`.
     model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
-        others cluster the windowed histograms as they are, for comparison, and are not refined.
-    preset : {"default", "accurate", "plain"}, default="default"
-        What borders between these textures look like is learned from composites of the segments
-        (:mod:`texseg.pixels.borders`); ``accurate`` learns more of it, and takes two to three times as long.
-        ``plain`` is the path of [1]_: annealed on windowed counts, coarse to fine down to single pixels,
-        without borders that are learned or any prior on the labels.
+        others cluster the histograms of windows as they are, for comparison, and their clusters go to pixels
+        as ever.
+    preset : {"default", "plain"}, default="default"
+        ``default`` is the method of [1]_ with four additions, each of which one parameter leaves out:
+        ``patch_weight``, ``value_weight``, ``smoothness`` and ``learned_borders``. ``plain`` is the same path
+        without them.
     channel_axis : int, optional
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
     nodata : float, optional
@@ -120,9 +103,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         transmitted light. What is in decibels is a logarithm already.
     crop_bar : bool, default=False
         Leave the info bar of a microscope out (label 0), where one is found; otherwise it is noted.
-    smoothness : float, default=1.0
-        Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 nats to
-        what a unanimous neighbourhood says; 0 switches it off.
+    smoothness : float, optional
+        Strength of the prior that neighbours belong together, on cells and pixels: 1, the default, adds up
+        to 10 nats to what a unanimous neighbourhood says; 0 leaves the prior out, and windows round every
+        pixel take its place.
     min_size : int, default=0
         Connected parts with fewer pixels are merged into the neighbour that explains them best.
     k_max : int, default=14
@@ -132,8 +116,25 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
     callback : function of one :class:`texseg.progress.Progress`, optional
         Told about every phase; an exception it raises ends the fit.
-    wavelengths, n_orientations, n_bins, patch_weight, cell, n_starts
-        Override the preset, see :class:`texseg.settings.Settings`.
+    wavelengths : sequence of floats, optional
+        Of the filters, in pixels; 2.83, 5.66 and 11.3 by default.
+    n_orientations : int, optional
+        Filters of each wavelength; 4 by default.
+    n_bins : int, optional
+        Bins of each channel; 40 by default.
+    patch_weight : float, optional
+        Weight of the texton channel (patches of 5 x 5 pixels, vector-quantised), where a filter has 1; 4 by
+        default, 0 leaves it out.
+    value_weight : float, optional
+        Factor on the weights of the plain values, 1 by default; 0 leaves them out.
+    learned_borders : bool, optional
+        Whether it is learned on composites of the image's own segments what borders look like; True by
+        default.
+    cell : int, optional
+        Side in pixels of the cells that clusters are fitted on; 8 by default, less for images below 512.
+    n_starts : int, optional
+        Annealed runs that compete; 2 by default. The first sees the calmest windows, the second all of them,
+        and each one more a random half.
 
     Attributes
     ----------
@@ -150,9 +151,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     selection_ : texseg.fitting.number.Selection
         Scores of all numbers of segments; when the number was chosen.
     hierarchy_ : texseg.hierarchy.Hierarchy
-        Segmentations into 1 to at most ``k_max`` segments; made when it is first asked for, but not on the
-        plain path.
-    history_ : list of :class:`Record`
+        Segmentations into 1 to at most ``k_max`` segments; made when it is first asked for.
+    history_ : list of :class:`texseg.clusters.Record`
+        Temperatures, free energies and phase transitions of all runs.
 
     References
     ----------
@@ -171,22 +172,24 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self,
         n_segments: int | None = None,
         *,
-        model: str = "acm",
-        preset: str = "default",
+        model: Model = "acm",
+        preset: Preset = "default",
         channel_axis: int | None = None,
         nodata: float | None = None,
         log: bool = False,
         crop_bar: bool = False,
-        smoothness: float = 1.0,
+        smoothness: float | None = None,
         min_size: int = 0,
         k_max: int = 14,
-        random_state: Any = 0,
+        random_state: Seed = 0,
         verbose: bool = False,
         callback: Callable[[Progress], Any] | None = None,
         wavelengths: Sequence[float] | None = None,
         n_orientations: int | None = None,
         n_bins: int | None = None,
         patch_weight: float | None = None,
+        value_weight: float | None = None,
+        learned_borders: bool | None = None,
         cell: int | None = None,
         n_starts: int | None = None,
     ) -> None:
@@ -207,6 +210,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.n_orientations = n_orientations
         self.n_bins = n_bins
         self.patch_weight = patch_weight
+        self.value_weight = value_weight
+        self.learned_borders = learned_borders
         self.cell = cell
         self.n_starts = n_starts
 
@@ -247,16 +252,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                 tell=partial(tell, "filters"),
             )
             scenes = [Scene(b, planes.mask, planes) for b, planes in zip(bins, images, strict=True)]
-            found = self._find_plain if self.preset == "plain" else self._find
-            fit = found(scenes, features, settings, rng, tell)
+            fit = self._find(scenes, features, settings, rng, tell)
             textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
-            if settings.borders is not None and isinstance(textures, CellTextures):
+            if settings.learned_borders and settings.smoothness > 0:
                 tell("borders")
                 generator = np.random.default_rng(rng.randint(2**31))
-                textures = textures.with_borders(
-                    scenes, self.smoothness, generator, settings.borders, settings.composite
-                )
-            textures, results = self._label_all(scenes, textures, partial(tell, "boundaries"))
+                textures = textures.with_borders(scenes, settings.smoothness, generator)
+            textures, results = self._label_all(scenes, textures, partial(tell, "pixels"))
         if self.n_segments is not None and len(textures.profiles) < self.n_segments:
             warnings.warn(
                 f"{self.n_segments} segments asked, {len(textures.profiles)} found: the image does not hold "
@@ -317,7 +319,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         results = []
         for scene in self._scenes(X, mask, rescale):
-            probabilities = self.textures_.read(scene, self.smoothness).probabilities
+            probabilities = self.textures_.read(scene, self._smoothness).probabilities
             if scene.mask is not None:
                 probabilities = probabilities * scene.mask
             results.append(np.moveaxis(probabilities, 0, -1))
@@ -343,8 +345,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
         check_is_fitted(self)
-        names = ("channel_axis", "nodata", "log", "crop_bar", "smoothness", "min_size", "preset")
-        parameters = {name: getattr(self, name) for name in names}
+        names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
+        parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
         save_model(path, {"parameters": parameters, **to_plain_data(self.textures_)})
 
     @classmethod
@@ -376,7 +378,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         search: Search | None = getattr(self, "_search", None)
         if search is None:
-            raise AttributeError("hierarchy_ needs a model fitted in this session, not by preset='plain'")
+            raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
             features = self.textures_.features
             tree = search.tree(self.k_max)
@@ -396,8 +398,6 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if len({len(planes.bands) for planes in images}) > 1:
             counts = sorted({len(planes.bands) for planes in images})
             raise ValueError(f"all images must have the same number of bands, got {counts}")
-        if self.preset == "plain" and (len(images) > 1 or self.n_segments is None):
-            raise ValueError("preset='plain' needs one image and a number of segments; use another preset")
         for note in notes_on(images, self.log):
             warnings.warn(note, stacklevel=4)
         shapes = [planes.bands[0].shape for planes in images]
@@ -416,22 +416,15 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
 
     def _costs(self, settings: Settings) -> dict[str, float]:
         """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
-        phases = list(_COSTS)
+        costs = dict(_COSTS)
         if self.n_segments is not None:
-            phases.remove("number")
-        if settings.borders is None:
-            phases.remove("borders")
+            del costs["number"]
+        if not settings.learned_borders or settings.smoothness == 0:
+            del costs["borders"]
         if self.model != "acm":
-            phases.remove("starts")
-        if self.preset != "plain":
-            slower = _COSTS_OF_ACCURATE if self.preset == "accurate" else {}
-            if self.model != "acm":
-                slower = {**slower, "clusters": _COST_OF_OTHER_MODELS}
-            return {phase: _COSTS[phase] for phase in phases} | slower
-        levels = _annealing_levels(settings)
-        first, tables, pixels = _LEVEL_COSTS
-        costs = [first] + [tables if settings.coarsest >> i >= 8 else pixels for i in range(1, len(levels))]
-        return {"filters": 0.1, **dict(zip(levels, costs, strict=True)), "boundaries": 0.01}
+            del costs["annealing"]
+            costs["clusters"] = _COST_OF_OTHER_MODELS
+        return costs
 
     def _check_parameters(self) -> Settings:
         """Validate all parameters before anything is computed."""
@@ -441,12 +434,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         _check_number("k_max", self.k_max)
         if self.model not in _MODELS:
             raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
-        if self.model != "acm" and self.preset == "plain":
-            raise ValueError(f"preset='plain' is the path of model='acm', got model={self.model!r}")
-        for name, unit in (("smoothness", ""), ("min_size", " pixels")):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number, at least 0{unit}, got {value!r}")
+        if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:
+            raise ValueError(f"min_size must be a finite number, at least 0 pixels, got {self.min_size!r}")
         for name in ("log", "crop_bar"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
@@ -460,6 +449,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             n_orientations=self.n_orientations,
             n_bins=self.n_bins,
             patch_weight=self.patch_weight,
+            value_weight=self.value_weight,
+            smoothness=self.smoothness,
+            learned_borders=self.learned_borders,
             cell=self.cell,
             n_starts=self.n_starts,
         )
@@ -519,12 +511,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         rng: np.random.RandomState,
         tell: Phases,
     ) -> _Fit:
-        """Default path: starts on windows, candidates on bare cells, and the best of them."""
+        """From scenes to textures: the clusters of their cells, see :mod:`texseg.clusters`."""
         tell("histograms")
         cells, grids = cell_sites(scenes, features, settings.cell)
-        windows = window_sites(cells, grids, features, settings.windows, WINDOW_STEP)
-        generator = np.random.default_rng(rng.randint(2**31))
-        search = Search(cells, windows, settings, self.smoothness, generator)
+        n_filters = len(features.bank.filters)
+        sides = window_sides(features.wavelengths[:n_filters], settings.windows_of_octaves)
+        beta = effective_observations(features.bank, sides)
+        search = Search(cells, grids, features.wavelengths, settings, beta, rng)
         n_segments, selection, extra = self.n_segments, None, None
         if n_segments is None:
             tell("number")
@@ -533,72 +526,30 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             extra = search.merged(self.k_max, n_segments)
         if self.model != "acm":
             tell("clusters")
-            return self._find_by_model(search, features, n_segments, rng)._replace(selection=selection)
-        tell("starts")
-        starts = search.starts(n_segments, extra)
-        tell("clusters")
-        candidates = search.candidates(starts)
-        best = search.best(candidates)
-        history = [
-            Record("candidate", step, settings.potts.beta, -c.gain, len(c.profiles), 0)
-            for step, c in enumerate(candidates)
-        ]
-        return _Fit(search.textures(best.profiles, features), history, search, selection)
+            return self._find_by_model(search, features, n_segments)._replace(selection=selection)
+        best = search.find(n_segments, tell, extra)
+        return _Fit(search.textures(best.profiles, features), search.history, search, selection)
 
-    def _find_by_model(
-        self, search: Search, features: Features, n_segments: int, rng: np.random.RandomState
-    ) -> _Fit:
+    def _find_by_model(self, search: Search, features: Features, n_segments: int) -> _Fit:
         """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
         windows = search.windows
-        n = windows.counts * windows.weights
-        result = site_labels(self.model, n, min(n_segments, len(n)), random_state=rng)
-        K = result.posteriors.shape[1]
+        K = min(n_segments, windows.shape[0])
+        result = site_labels(self.model, windows, K, random_state=search.rng)
         history = [
-            Record(self.model, step, r.beta, r.free_energy, K, 0)
+            Record(self.model, step, r.beta, r.free_energy, result.posteriors.shape[1], 0)
             for step, r in enumerate(result.estimator.history_, start=1)
         ]
         members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
         return _Fit(search.textures(windows.profiles(members), features), history, search)
 
-    def _find_plain(
-        self,
-        scenes: list[Scene],
-        features: Features,
-        settings: Settings,
-        rng: np.random.RandomState,
-        tell: Phases,
-    ) -> _Fit:
-        """Plain path, of the paper: annealed on windowed counts from coarse to fine."""
-        levels = _annealing_levels(settings)
-        tell(levels[0])
-        n = plain_counts(scenes[0], features, settings)
-        history = []
-        for state in plain_run(n, self.n_segments or 1, features.bank, settings, rng):
-            n_first = state.n_stages - len(levels) + 1  # temperatures of the first level
-            level = max(0, state.stage - n_first + 1)
-            if level < len(levels):
-                part = 0.0 if level else state.stage / n_first
-                tell(levels[level], state.stage, state.n_stages, part)
-            history.append(
-                Record("anneal", state.step, state.beta, state.free_energy, state.n_distinct, state.level)
-            )
-        textures = WindowTextures(
-            features,
-            state.params.profiles.astype(np.float32),
-            state.params.weights.astype(np.float32),
-            tuple(n.windows.tolist()),
-            state.beta,
-        )
-        return _Fit(textures, history)
-
     def _label(
         self,
         scene: Scene,
-        textures: CellTextures | WindowTextures | None = None,
+        textures: Textures | None = None,
         min_size: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
-        reading = (textures or self.textures_).read(scene, self.smoothness)
+        reading = (textures or self.textures_).read(scene, self._smoothness)
         labels = arg_max_over(reading.posteriors)
         if scene.mask is not None:
             labels[~scene.mask] = -1
@@ -610,9 +561,9 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     def _label_all(
         self,
         scenes: list[Scene],
-        textures: CellTextures | WindowTextures,
+        textures: Textures,
         tell: Callable[[int, int], None],
-    ) -> tuple[CellTextures | WindowTextures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
+    ) -> tuple[Textures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
         """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
         while True:
             results = []
@@ -647,18 +598,16 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.confidence_ = confidence if is_list else confidence[0]
         self._describe()
 
+    @property
+    def _smoothness(self) -> float:
+        return self._check_parameters().smoothness
+
     def _describe(self) -> None:
         features = self.textures_.features
         K = len(self.textures_.profiles)
         self.n_segments_ = K
         self.profiles_ = self.textures_.profiles.reshape(K, -1, features.n_bins)
         self.channel_names_ = features.names
-
-
-def _annealing_levels(settings: Settings) -> list[str]:
-    """Name the phases of the plain path; sides of cells halve from ``coarsest`` to 1."""
-    n_levels = settings.coarsest.bit_length()
-    return [f"annealing, level {i} of {n_levels}" for i in range(1, n_levels + 1)]
 
 
 def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
@@ -684,14 +633,39 @@ def _check_number(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number from 1 to {_MOST_SEGMENTS}, got {value!r}")
 
 
-def _energy_order(textures: CellTextures | WindowTextures, n_filters: int) -> NDArray[np.intp]:
+def _energy_order(textures: Textures, n_filters: int) -> NDArray[np.intp]:
     """Clusters by their mean bin over the filter channels, smallest first."""
     features = textures.features
     profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
     return np.argsort((profiles[:, :n_filters] @ np.arange(features.n_bins)).mean(axis=1), kind="stable")
 
 
-def segment(image: Any, n_segments: int | None = None, *, mask: Any = None, **parameters: Any) -> Any:
+def segment(
+    image: ArrayLike,
+    n_segments: int | None = None,
+    *,
+    mask: ArrayLike | None = None,
+    model: Model = "acm",
+    preset: Preset = "default",
+    channel_axis: int | None = None,
+    nodata: float | None = None,
+    log: bool = False,
+    crop_bar: bool = False,
+    smoothness: float | None = None,
+    min_size: int = 0,
+    k_max: int = 14,
+    random_state: Seed = 0,
+    verbose: bool = False,
+    callback: Callable[[Progress], Any] | None = None,
+    wavelengths: Sequence[float] | None = None,
+    n_orientations: int | None = None,
+    n_bins: int | None = None,
+    patch_weight: float | None = None,
+    value_weight: float | None = None,
+    learned_borders: bool | None = None,
+    cell: int | None = None,
+    n_starts: int | None = None,
+) -> NDArray[np.int32]:
     """Divide an image by its textures: the labels of a fitted :class:`TextureSegmenter`.
 
     Parameters
@@ -701,8 +675,9 @@ def segment(image: Any, n_segments: int | None = None, *, mask: Any = None, **pa
         Number of textures; None chooses it.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
-    **parameters
-        Of :class:`TextureSegmenter`: preset, channel_axis, nodata, smoothness, min_size, random_state, ...
+    model, preset, channel_axis, nodata, log, crop_bar, smoothness, min_size, k_max, random_state, verbose, \
+    callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, learned_borders, cell, n_starts
+        See :class:`TextureSegmenter`.
 
     Returns
     -------
@@ -717,4 +692,29 @@ def segment(image: Any, n_segments: int | None = None, *, mask: Any = None, **pa
     >>> labels.dtype, labels.shape, labels.min(), labels.max()
     (dtype('int32'), (64, 96), np.int32(1), np.int32(2))
     """
-    return TextureSegmenter(n_segments, **parameters).fit(image, mask=mask).labels_
+    segmenter = TextureSegmenter(
+        n_segments,
+        model=model,
+        preset=preset,
+        channel_axis=channel_axis,
+        nodata=nodata,
+        log=log,
+        crop_bar=crop_bar,
+        smoothness=smoothness,
+        min_size=min_size,
+        k_max=k_max,
+        random_state=random_state,
+        verbose=verbose,
+        callback=callback,
+        wavelengths=wavelengths,
+        n_orientations=n_orientations,
+        n_bins=n_bins,
+        patch_weight=patch_weight,
+        value_weight=value_weight,
+        learned_borders=learned_borders,
+        cell=cell,
+        n_starts=n_starts,
+    )
+    labels = segmenter.fit(image, mask=mask).labels_
+    assert isinstance(labels, np.ndarray)  # of one image
+    return labels

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.fitting.starts import PottsSettings
-
-__all__ = ["PRESETS", "Settings", "settings_for"]
+__all__ = ["PRESETS", "PottsSettings", "Settings", "settings_for"]
 
 _REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose longer side is this
 _SMALLEST_SCALE = 0.5
 _MOST_BINS = 256
+
+
+class PottsSettings(NamedTuple):
+    """How strongly likelihood and neighbours speak on cells."""
+
+    beta: float = 0.5
+    """Inverse temperature of a full cell's scores: all channels of a grey image, which weigh 17, then count
+    as 8.5 independent observations, since neighbouring pixels and channels repeat each other."""
+    strength: float = 10.0
+    """Nats that a unanimous neighbourhood adds."""
+    sigma: float = 1.5
+    """Standard deviation of the Gaussian neighbourhood, in cells."""
+    n_rounds: int = 8
+    """Updates of the profiles."""
+    n_sweeps: int = 3
+    """Mean-field sweeps between two updates."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +42,27 @@ class Settings:
     illumination_sigma: float = 13.0
     """Local mean and contrast are taken over a Gaussian of this standard deviation."""
     patch_weight: float = 4.0
-    """Weight of the patch channel against 1 for a filter; 0 leaves it out."""
+    """Weight of the texton channel against 1 for a filter; 0 leaves it out."""
     value_weight: float = 1.0
     """Factor on the weights of the plain values (1 on grey, 8 on colour images); 0 leaves them out."""
+    smoothness: float = 1.0
+    """Factor on the strength of the prior on the map; 0 leaves it out."""
+    learned_borders: bool = True
+    """Whether it is learned what borders look like, see `texseg.pixels.borders`."""
     cell: int = 8
     """Side of the cells that the clusters are fitted on."""
     windows: tuple[float, float] = (48.0, 80.0)
     """Sides of the windows of the starts: for channels up to 8 pixels of wavelength, and above."""
-    n_starts: int = 24
-    """Runs of the hard ACM from different seeds, for up to five clusters; more clusters get more."""
-    n_exchanges: int = 3
-    """Rounds in which one cluster of the best run is split and two others are merged, at most."""
-    n_moves: int = 6
-    """Such moves that are tried in a round."""
+    n_starts: int = 2
+    """Annealed runs, on different windows."""
     potts: PottsSettings = PottsSettings()
     boundary_sigma: float = 4.5
     """Standard deviation of the Gaussian neighbourhood of pixels."""
-    borders: tuple[str, ...] | None = ("form",)
-    """What borders are learned from, see `texseg.pixels.borders.learn_borders`; None: they are not."""
-    composite: int = 300
-    """Largest side of the composites that borders are learned from."""
-    window_ratio: float = 6.0
-    """Plain path: side of a channel's window in wavelengths."""
-    coarsest: int = 32
-    """Plain path: side of the cells that the annealing begins on."""
+
+    @property
+    def windows_of_octaves(self) -> tuple[float, float, float]:
+        """Sides of the windows for wavelengths up to 4, up to 8, and above."""
+        return self.windows[0], *self.windows
 
     def scaled(self, side: int) -> Settings:
         """Adapt cells, windows and smoothing to an image's longer side, within limits; filters never."""
@@ -67,11 +78,9 @@ class Settings:
 
 PRESETS: dict[str, Settings] = {
     "default": Settings(),
-    "accurate": Settings(borders=("detail", "form", "frequencies"), composite=400),
-    "plain": Settings(patch_weight=0.0, value_weight=0.0, borders=None),
+    "plain": Settings(patch_weight=0.0, value_weight=0.0, smoothness=0.0, learned_borders=False),
 }
-"""``default`` is fast; ``accurate`` learns more of what borders look like; ``plain`` is the path of A.I. Memo
-1625."""
+"""``default`` is the method of A.I. Memo 1625 with four additions; ``plain`` is the same without them."""
 
 
 def settings_for(preset: str, **changes: Any) -> Settings:
@@ -86,22 +95,46 @@ def settings_for(preset: str, **changes: Any) -> Settings:
         raise ValueError(f"preset must be one of {', '.join(sorted(PRESETS))}, got {preset!r}")
     given = {name: value for name, value in changes.items() if value is not None}
     for name, value in given.items():
-        if name == "wavelengths":
-            given[name] = _check_wavelengths(value)
-        elif name.endswith("weight"):
-            if not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}")
-        else:
-            most = _MOST_BINS if name == "n_bins" else None
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if not whole or value < 1 or (most is not None and value > most):
-                limits = f"of at least 1, at most {most}" if most else "of at least 1"
-                raise ValueError(f"{name} must be a whole number {limits}, got {value!r}")
+        given[name] = _CHECKS[name](name, value)
     return replace(PRESETS[preset], **given)
 
 
-def _check_wavelengths(value: Any) -> tuple[float, ...]:
+def _check_amount(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}")
+    return float(value)
+
+
+def _check_whole(name: str, value: Any) -> int:
+    most = _MOST_BINS if name == "n_bins" else None
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < 1 or (most is not None and value > most):
+        limits = f"of at least 1, at most {most}" if most else "of at least 1"
+        raise ValueError(f"{name} must be a whole number {limits}, got {value!r}")
+    return int(value)
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _check_wavelengths(name: str, value: Any) -> tuple[float, ...]:
     try:
         return tuple(float(w) for w in value)
     except (TypeError, ValueError):
-        raise ValueError(f"wavelengths must be a sequence of numbers in pixels, got {value!r}") from None
+        raise ValueError(f"{name} must be a sequence of numbers in pixels, got {value!r}") from None
+
+
+_CHECKS: dict[str, Any] = {
+    "wavelengths": _check_wavelengths,
+    "n_orientations": _check_whole,
+    "n_bins": _check_whole,
+    "patch_weight": _check_amount,
+    "value_weight": _check_amount,
+    "smoothness": _check_amount,
+    "learned_borders": _check_flag,
+    "cell": _check_whole,
+    "n_starts": _check_whole,
+}

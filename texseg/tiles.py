@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, split_planes
+from texseg.counts.sites import WINDOW_STEP
 from texseg.fitting.assignment import arg_max_over
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
-from texseg.textures import WINDOW_STEP, CellTextures, Scene, WindowTextures
+from texseg.textures import Scene, Textures
 from texseg.threads import map_in_order, one_blas_thread
 
 __all__ = [
@@ -37,7 +38,6 @@ __all__ = [
     "sample_windows",
 ]
 
-Textures = CellTextures | WindowTextures
 Place = tuple[int, int]
 Window = tuple[slice, slice]
 
@@ -207,7 +207,7 @@ def read_block(
     mask : bool array (h, w), or None
     place : (int, int)
     blocks : Blocks
-    textures : CellTextures or WindowTextures
+    textures : Textures
     asked : Asked
     channel_axis : int, optional
 
@@ -267,7 +267,7 @@ def label_blocks(
     Parameters
     ----------
     source : Windows
-    textures : CellTextures or WindowTextures
+    textures : Textures
     blocks : Blocks
         From :func:`plan_blocks`.
     asked : Asked

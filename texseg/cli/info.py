@@ -21,7 +21,7 @@ def describe(
         Image file of any size.
     n_segments : int, optional
         Number of segments for the forecast; None: to be chosen.
-    preset : {"default", "accurate", "plain"}, default="default"
+    preset : {"default", "plain"}, default="default"
         For the forecast.
 
     Returns

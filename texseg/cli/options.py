@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-_PRESETS = ("default", "accurate", "plain")
+_PRESETS = ("default", "plain")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _FORMATS = ("png", "tif", "npy")
 _MOST_SEGMENTS = 255
@@ -104,7 +104,7 @@ preset_option = click.option(
     type=click.Choice(_PRESETS),
     default="default",
     show_default=True,
-    help="accurate takes longer; plain is the method of the paper.",
+    help="plain leaves out what was added to the method of the paper.",
 )
 
 fitting_options = _group(

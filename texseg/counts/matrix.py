@@ -36,7 +36,7 @@ _BORDERS = {"zero": cv2.BORDER_CONSTANT, "symmetric": cv2.BORDER_REFLECT}
 _BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
 
 
-class _Implicit:
+class CountOperator:
     """An operator with ``shape``, ``@``, ``.T @`` and ``[rows]``; subclasses say how these are made."""
 
     shape: tuple[int, int]
@@ -73,12 +73,12 @@ class _Implicit:
 
 
 class _Transposed:
-    def __init__(self, operator: _Implicit) -> None:
+    def __init__(self, operator: CountOperator) -> None:
         self._operator = operator
         self.shape = operator.shape[::-1]
 
     @property
-    def T(self) -> _Implicit:
+    def T(self) -> CountOperator:
         return self._operator
 
     def __matmul__(self, B: NDArray[Any]) -> NDArray[Any]:
@@ -88,7 +88,7 @@ class _Transposed:
         return self._operator._adjoint(B.reshape(B.shape[0], -1)).reshape(self.shape[0], *B.shape[1:])
 
 
-class WindowedCounts(_Implicit):
+class WindowedCounts(CountOperator):
     """Local histograms of quantised channels round every pixel, as an implicit count matrix.
 
     Row ``i`` holds, for every channel, the histogram of the bins in a square window centred on pixel ``i``
@@ -258,7 +258,7 @@ class WindowedCounts(_Implicit):
         return out.reshape(bottom - top, W, -1)
 
 
-class ChannelCounts(_Implicit):
+class ChannelCounts(CountOperator):
     """A table of counts that is written out, together with the channel of every column.
 
     Parameters
@@ -296,10 +296,10 @@ class Aggregate(NamedTuple):
     sizes: NDArray[np.float64]
 
 
-class _AggregatedCounts(_Implicit):
+class _AggregatedCounts(CountOperator):
     """Row sums of an implicit matrix, still implicit: prolong, multiply, restrict."""
 
-    def __init__(self, fine: _Implicit, parent: NDArray[np.intp], n_rows: int) -> None:
+    def __init__(self, fine: CountOperator, parent: NDArray[np.intp], n_rows: int) -> None:
         self.fine = fine
         self.parent = parent
         self.groups = fine.groups
@@ -391,7 +391,7 @@ def is_implicit(n: CountMatrix) -> bool:
     >>> is_implicit(np.eye(2)), is_implicit(WindowedCounts(np.zeros((1, 4, 5), np.uint8)))
     (False, True)
     """
-    return isinstance(n, _Implicit)
+    return isinstance(n, CountOperator)
 
 
 def row_totals(n: CountMatrix) -> NDArray[np.float64]:

@@ -20,6 +20,22 @@ from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats, Posterior
+from texseg.fitting.moves import (
+    MOVES,
+    Growing,
+    Partition,
+    Transition,
+    assess,
+    improve,
+    merge,
+    merge_losses,
+    refine_halves,
+    resolution,
+    settle,
+    split,
+    whole,
+)
+from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, Settings, descend
 
 __all__ = [
     "Level",
@@ -31,32 +47,6 @@ __all__ = [
     "grow",
     "last_of",
 ]
-
-ETA_GROWTH = 1.4
-"""Factor by which over-relaxation grows while it succeeds."""
-
-CALM_STEPS = 3
-"""Steps in a row that must hardly lower F: one may only mean that clusters are about to part."""
-
-POWER_STEPS = 2
-"""Power iterations to find the direction in which a cluster is first split."""
-
-HALVES_STEPS = 2
-"""EM steps within a cluster to improve a new split before it is judged."""
-
-MOVES = 5
-"""Split-and-merge moves at one temperature and number of clusters, at most."""
-
-
-class Transition(NamedTuple):
-    """A phase transition: cluster ``parent`` fell in two, itself and ``child``.
-
-    A ``child`` that existed before was merged into another cluster, and now stands beside ``parent``.
-    """
-
-    beta: float
-    parent: int
-    child: int
 
 
 class State(NamedTuple):
@@ -226,43 +216,54 @@ def anneal(
         schedule = geometric_schedule(min(hottest, 1.0), 1.0)
     _check_schedule(schedule)
     _check_growth(growth)
-    settings = _Settings(validation, patience, over_relax, tol, max_steps)
+    # growth looks for clusters that are about to part itself
+    settings = Settings(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
     params = start
     if params is None:
         params = model.initial(first.counts, 1 if growth else n_clusters, rng)
-    posteriors, step, n_distinct = None, 0, 1
-    transitions: tuple[Transition, ...] = ()
-    stage, n_stages = 0, len(schedule) + len(levels) - 1
+    posteriors, step, n_distinct, stage = None, 0, 1, 0
+    n_stages = len(schedule) + len(levels) - 1
+    growing = Growing(n_clusters, growth != "split", rng) if growth else None
     for index, level in enumerate(levels):
         here = model if level.posterior is None else model.with_posterior(level.posterior)
         if index and posteriors is not None:
             posteriors = posteriors[level.parent]
         for beta in schedule if index == 0 else schedule[-1:]:
-            problem = _Problem(here, level.counts, beta, level.row_weights)
-            if growth:
-                grown, events = _grow_at(problem, posteriors, n_clusters, settings, rng, growth != "split")
-                params, posteriors, transitions = grown.params, grown.Q, transitions + events
-            elif index == 0:
+            problem = Problem(here, level.counts, beta, level.row_weights)
+            if growing is None and index == 0:
                 params = _perturbed(here, params, perturbation, rng, groups_of(level.counts))
-            for move in _descend(problem, params, posteriors, settings):
-                step += move.cost
-                if move.converged:
-                    n_distinct, stage = here.n_distinct(move.params), stage + 1
+            for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
+                step += now.cost
+                if settled:
+                    n_distinct, stage = here.n_distinct(now.params), stage + 1
                 yield State(
-                    move.params,
+                    now.params,
                     beta,
-                    move.result.free_energy,
-                    move.result.posteriors,
-                    move.heldout,
+                    now.result.free_energy,
+                    now.result.posteriors,
+                    now.heldout,
                     n_distinct,
                     index,
                     step,
-                    move.converged,
-                    transitions,
+                    settled,
+                    growing.transitions if growing else (),
                     stage,
                     n_stages,
                 )
-            params, posteriors = move.params, move.result.posteriors
+            params, posteriors = now.params, now.result.posteriors
+
+
+def _at_one_temperature(
+    problem: Problem, params: Any, posteriors: Any, settings: Settings, growing: Growing | None
+) -> Iterator[tuple[Iteration, bool]]:
+    """EM steps, and after each change that growth makes again; True with the last of all."""
+    while True:
+        for now in descend(problem, params, posteriors, settings):
+            changed = growing.change(problem, now.result) if growing and now.converged else None
+            yield now, now.converged and changed is None
+        if changed is None:
+            return
+        params, posteriors = changed.params, changed.Q
 
 
 def grow(
@@ -315,113 +316,27 @@ def grow(
     >>> [(len(s.params.weights), round(s.free_energy)) for s in run]
     [(1, 725), (2, 543), (3, 396), (2, 543), (1, 725)]
     """
-    problem = _Problem(model, n, beta, row_weights)
-    settings = _Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
-    now, most, visits = _whole(problem), min(n_clusters + n_extra, n.shape[0]), 0
+    problem = Problem(model, n, beta, row_weights)
+    settings = Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
+    now, most, visits = whole(problem), min(n_clusters + n_extra, n.shape[0]), 0
     yield _visited(problem, now, visits)
-    now, halves = _refine_halves(problem, now, rng)
-    while len(halves.gains) < most and halves.gains.max() > _resolution(now.energies):
-        now = _assess(problem, *_split(now, int(halves.gains.argmax()), halves))
-        now, halves, _ = _improve(problem, _settle(problem, now, settings), settings, rng, max_moves)
+    now, halves = refine_halves(problem, now, rng)
+    while len(halves.gains) < most and halves.gains.max() > resolution(now.energies):
+        now = assess(problem, *split(now, int(halves.gains.argmax()), halves))
+        now, halves, _ = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
     while now.Q.shape[1] > 1:
-        losses = _merge_losses(problem, now)
+        losses = merge_losses(problem, now)
         i, j = divmod(int(losses.argmin()), len(losses))
-        now = _assess(problem, *_merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now, halves, _ = _improve(problem, _settle(problem, now, settings), settings, rng, max_moves)
+        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
+        now, halves, _ = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
 
 
-def _visited(problem: _Problem, now: _Partition, visits: int) -> State:
+def _visited(problem: Problem, now: Partition, visits: int) -> State:
     n_distinct = problem.model.n_distinct(now.params)
     energy = float(now.energies.sum())
     return State(now.params, problem.beta, energy, now.Q, np.nan, n_distinct, 0, visits, True)
-
-
-# ---- one temperature -------------------------------------------------------------------------------------
-
-
-class _Settings(NamedTuple):
-    validation: Callable[[Any, Any], float] | None = None
-    patience: int | None = None
-    over_relax: bool = True
-    tol: float = 1e-5
-    max_steps: int = 100
-    calm_steps: int = CALM_STEPS
-
-
-class _Problem(NamedTuple):
-    """A model on a count matrix at one temperature."""
-
-    model: Any
-    n: CountMatrix
-    beta: float
-    row_weights: Floats | None
-
-    def step(self, params: Any, posteriors: Any) -> Any:
-        return self.model.step(self.n, params, self.beta, posteriors, self.row_weights)
-
-    def energies(self, stats: Any, Q: Floats) -> Floats:
-        """Every cluster's part (K,) of F, with the best parameters for ``Q``."""
-        likelihood = self.model.cluster_energies(stats, groups_of(self.n))
-        return self.beta * likelihood + self.model.posterior.cluster_terms(Q, self.row_weights)
-
-
-class _Move(NamedTuple):
-    params: Any
-    result: Any  # the step made from there
-    heldout: float
-    cost: int
-    converged: bool
-
-
-def _descend(problem: _Problem, params: Any, posteriors: Any, settings: _Settings) -> Iterator[_Move]:
-    """EM steps at one temperature, F never rising, until it hardly falls or held-out data object."""
-    model, groups = problem.model, groups_of(problem.n)
-    watch = _Watch(settings.validation, settings.patience)
-    result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
-    heldout = watch(params, result.posteriors)
-    for _ in range(settings.max_steps - 1):
-        if watch.impatient:
-            break
-        proposal = result.params if eta == 1.0 else model.relax(params, result.params, eta, groups)
-        trial, trial_cost = problem.step(proposal, result.posteriors), 1
-        if eta > 1.0 and trial.free_energy > result.free_energy:
-            eta, proposal, trial_cost = 1.0, result.params, 2
-            trial = problem.step(proposal, result.posteriors)
-        drop = result.free_energy - trial.free_energy
-        if model.monotone and drop <= 0:
-            break
-        yield _Move(params, result, heldout, cost, False)
-        params, result, cost = proposal, trial, trial_cost
-        heldout = watch(params, result.posteriors)
-        eta = eta * ETA_GROWTH if settings.over_relax and model.monotone else 1.0
-        calm = calm + 1 if abs(drop) < settings.tol * abs(result.free_energy) else 0
-        if calm >= settings.calm_steps:
-            break
-    yield _Move(params, result, heldout, cost, True)
-
-
-class _Watch:
-    """Held-out likelihood of every step, and whether it has stopped improving."""
-
-    def __init__(self, validation: Callable[[Any, Any], float] | None, patience: int | None) -> None:
-        self.validation = validation
-        self.patience = patience
-        self.best = -np.inf
-        self.since_best = 0
-
-    def __call__(self, params: Any, posteriors: Any) -> float:
-        if self.validation is None:
-            return np.nan
-        value = self.validation(params, posteriors)
-        self.since_best = 0 if value > self.best else self.since_best + 1
-        self.best = max(self.best, value)
-        return value
-
-    @property
-    def impatient(self) -> bool:
-        return self.patience is not None and self.since_best >= self.patience
 
 
 def _perturbed(
@@ -452,187 +367,3 @@ def _check_schedule(schedule: Sequence[float]) -> None:
 def _check_growth(growth: str | None) -> None:
     if growth not in (None, "split", "split-merge"):
         raise ValueError(f'growth must be None, "split" or "split-merge", got {growth!r}')
-
-
-# ---- growth: every cluster keeps a tentative split into two halves -----------------------------------------
-
-
-class _Partition(NamedTuple):
-    """Posteriors with everything that splits and merges are decided by."""
-
-    params: Any  # the best for Q
-    Q: Floats  # (N, K)
-    stats: Any
-    energies: Floats  # (K,), parts of F
-    halves: Floats  # (N, K), the fraction of each row's share in cluster k that stays in k when k is split
-    fresh: NDArray[np.bool_]  # (K,), clusters whose halves are still to be found
-
-
-class _Halves(NamedTuple):
-    """What splitting each cluster would give."""
-
-    gains: Floats  # (K,), by how much F would fall
-    kept: Any  # statistics of the half that stays
-
-
-def _whole(problem: _Problem) -> _Partition:
-    """All rows in one cluster."""
-    Q = np.ones((problem.n.shape[0], 1), dtype=np.float32)
-    stats = problem.model.stats(problem.n, Q, problem.row_weights)
-    return _assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(1, bool))
-
-
-def _assess(problem: _Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> _Partition:
-    params = problem.model.m_step(stats, groups_of(problem.n))
-    return _Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
-
-
-def _settle(problem: _Problem, now: _Partition, settings: _Settings) -> _Partition:
-    """EM steps; the halves stay as they were."""
-    *_, last = _descend(problem, now.params, now.Q, settings)
-    return _assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
-
-
-def _refine_halves(
-    problem: _Problem, now: _Partition, rng: np.random.RandomState
-) -> tuple[_Partition, _Halves]:
-    """Improve every tentative split by EM steps within its cluster; begin new ones along the eigenvector."""
-    model, n, rows = problem.model, problem.n, problem.row_weights
-    halves = now.halves.copy()
-    if now.fresh.any():
-        params = now.params._replace(profiles=now.params.profiles[now.fresh])
-        unstable = model.instabilities(n, params, now.Q[:, now.fresh], rng, rows, max_iter=POWER_STEPS)
-        halves[:, now.fresh] = n @ unstable.directions.astype(halves.dtype) > 0
-    for _ in range(HALVES_STEPS if now.fresh.any() else 1):
-        kept, left = _split_stats(problem, now, halves)
-        contrast = model.contrast(n, model.m_step(kept, groups_of(n)), model.m_step(left, groups_of(n)), rows)
-        for k, share in enumerate((kept.sizes / np.maximum(now.stats.sizes, 1e-30)).clip(0, 1)):
-            pair = np.stack([contrast[:, k], np.zeros_like(contrast[:, k])], axis=1)
-            weights = np.array([share, 1 - share])
-            halves[:, k] = model.posterior(pair, problem.beta, weights, None, rows).posteriors[:, 0]
-    kept, left = _split_stats(problem, now, halves)
-    stay = now.Q * halves
-    gains = now.energies - problem.energies(kept, stay) - problem.energies(left, now.Q - stay)
-    return now._replace(halves=halves, fresh=np.zeros_like(now.fresh)), _Halves(gains, kept)
-
-
-def _split_stats(problem: _Problem, now: _Partition, halves: Floats) -> tuple[Any, Any]:
-    kept = problem.model.stats(problem.n, now.Q * halves, problem.row_weights)
-    left = type(kept)(*(np.maximum(whole - part, 0) for whole, part in zip(now.stats, kept, strict=True)))
-    return kept, left
-
-
-def _split(now: _Partition, k: int, halves: _Halves) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
-    """Append the half of cluster ``k`` that leaves as a new cluster."""
-    left = now.Q[:, k] * (1 - now.halves[:, k])
-    Q = np.column_stack([now.Q, left])
-    Q[:, k] *= now.halves[:, k]
-    stats = type(now.stats)(
-        *(
-            np.concatenate([_with_row(whole, k, part[k]), (whole[k] - part[k])[None].clip(0)])
-            for whole, part in zip(now.stats, halves.kept, strict=True)
-        )
-    )
-    fresh = np.append(now.fresh, True)
-    fresh[k] = True
-    return Q, stats, np.column_stack([now.halves, np.full_like(left, 0.5)]), fresh
-
-
-def _merge(
-    state: tuple[Floats, Any, Floats, NDArray[np.bool_]], i: int, j: int
-) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
-    """Add cluster ``j`` to ``i``, whose halves these become; the last cluster takes the place of ``j``."""
-    Q, stats, halves, fresh = state
-    order = np.arange(Q.shape[1] - 1)
-    order[j : j + 1] = Q.shape[1] - 1
-    merged = Q[:, i] + Q[:, j]
-    share = Q[:, i] / np.maximum(merged, 1e-30)
-    Q, halves, fresh = Q[:, order], halves[:, order], fresh[order]
-    Q[:, i], halves[:, i], fresh[i] = merged, share, False
-    stats = type(stats)(*(_with_row(part, i, part[i] + part[j])[order] for part in stats))
-    return Q, stats, halves, fresh
-
-
-def _with_row(array: Floats, k: int, row: Floats) -> Floats:
-    changed = array.copy()
-    changed[k] = row
-    return changed
-
-
-def _merge_losses(problem: _Problem, now: _Partition) -> Floats:
-    """By how much F would rise if clusters i < j were one, shape (K, K), infinite elsewhere."""
-    K = now.Q.shape[1]
-    i, j = np.triu_indices(K, 1)
-    stats = type(now.stats)(*(part[i] + part[j] for part in now.stats))
-    losses = np.full((K, K), np.inf)
-    both = problem.energies(stats, now.Q[:, i] + now.Q[:, j])
-    losses[i, j] = both - now.energies[i] - now.energies[j]
-    return losses
-
-
-def _best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
-    """Find the split of k and merge of i < j (both other than k) that together lower F most."""
-    best = (-np.inf, -1, -1, -1)
-    for k in np.argsort(-gains):
-        others = losses.copy()
-        others[k] = others[:, k] = np.inf
-        i, j = divmod(int(others.argmin()), len(others))
-        net = gains[k] - others[i, j]
-        if net > best[0]:
-            best = (float(net), int(k), i, j)
-    return best
-
-
-def _improve(
-    problem: _Problem, now: _Partition, settings: _Settings, rng: np.random.RandomState, max_moves: int
-) -> tuple[_Partition, _Halves, list[tuple[int, int]]]:
-    """Split one cluster and merge two others, as long as that lowers F."""
-    moved: list[tuple[int, int]] = []
-    for _ in range(max_moves):
-        now, halves = _refine_halves(problem, now, rng)
-        if len(halves.gains) < 3:
-            return now, halves, moved
-        net, k, i, j = _best_move(halves.gains, _merge_losses(problem, now))
-        if net <= _resolution(now.energies):
-            return now, halves, moved
-        moved.append((k, j))
-        now = _settle(problem, _assess(problem, *_merge(_split(now, k, halves), i, j)), settings)
-    now, halves = _refine_halves(problem, now, rng)
-    return now, halves, moved
-
-
-def _grow_at(
-    problem: _Problem,
-    Q: Floats | None,
-    n_clusters: int,
-    settings: _Settings,
-    rng: np.random.RandomState,
-    moves: bool,
-) -> tuple[_Partition, tuple[Transition, ...]]:
-    """Split what is beyond its phase transition at this temperature; then try split-and-merge moves."""
-    if Q is None:
-        now = _whole(problem)
-    else:
-        stats = problem.model.stats(problem.n, Q, problem.row_weights)
-        now = _assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
-    now = _settle(problem, now, settings)
-    events: list[Transition] = []
-    while True:
-        now, halves = _refine_halves(problem, now, rng)
-        room = n_clusters - len(halves.gains)
-        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > _resolution(now.energies)]
-        if not unstable[:room]:
-            break
-        for k in unstable[:room]:
-            events.append(Transition(problem.beta, int(k), now.Q.shape[1]))
-            now = _assess(problem, *_split(now, int(k), halves))
-        now = _settle(problem, now, settings)
-    if moves:
-        now, _, moved = _improve(problem, now, settings, rng, MOVES)
-        events += [Transition(problem.beta, k, j) for k, j in moved]
-    return now, tuple(events)
-
-
-def _resolution(energies: Floats) -> float:
-    """Smallest difference of F that single precision can tell from rounding."""
-    return 1e-6 * float(np.abs(energies).sum())

@@ -12,6 +12,9 @@ policy               prior's term of F                      posteriors
 :class:`PottsField`  ``-H(Q) - strength / 2 sum Q (G Q)``   mean field of a Potts model on pixel grids
 ===================  =====================================  ==========================================
 
+Several runs at once have one more axis before the clusters: scores and posteriors (N, S, K), weights (S, K),
+and a free energy (S,).
+
 A row may stand for several sites that share one assignment ([1]_ section 5.4): its scores are then means
 over its sites and ``row_weights`` says how many there are. Every row's part of F is multiplied by its weight.
 
@@ -23,7 +26,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
@@ -51,9 +54,9 @@ class Assignment(NamedTuple):
     """Posteriors of a policy and their free energy."""
 
     posteriors: Floats
-    """(N, K), rows sum to one."""
-    free_energy: float
-    """In nats."""
+    """(N, K), or (N, S, K) of several runs; sums to one over K."""
+    free_energy: Any
+    """In nats; an array (S,) of several runs."""
 
 
 class Posterior(Protocol):
@@ -67,7 +70,7 @@ class Posterior(Protocol):
         previous: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Assignment:
-        """Turn the scores (N, K) into posteriors (N, K) and their free energy."""
+        """Turn the scores (N, ..., K) into posteriors (N, ..., K) and their free energy."""
 
     def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """Return every cluster's part (K,) of the prior's term of F, at the best mixing proportions."""
@@ -78,13 +81,13 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
 
     Parameters
     ----------
-    logits : float array of shape (N, K)
+    logits : float array of shape (N, ..., K)
         May hold ``-inf``, but no row of nothing else. Not modified.
 
     Returns
     -------
-    probabilities : array of shape (N, K), rows sum to one
-    log_sums : array of shape (N,)
+    probabilities : array of the same shape, sums to one over K
+    log_sums : array of shape (N, ...)
 
     Examples
     --------
@@ -93,7 +96,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     (array([[0.25, 0.75]]), 4.0)
     """
     p = np.array(logits)
-    return p, _normalise_exponentials(p, axis=1)
+    return p, _normalise_exponentials(p, axis=-1)
 
 
 def soft_max_over(logits: Floats) -> Floats:
@@ -210,11 +213,11 @@ class ArgMax:
         row_weights: Floats | None = None,
     ) -> Assignment:
         """Return one-hot rows; F is ``-beta`` times the sum of the largest scores."""
-        best = scores.argmax(axis=1)
-        rows = np.arange(len(scores))
+        best = scores.argmax(axis=-1)[..., None]
         Q = np.zeros_like(scores)
-        Q[rows, best] = 1
-        return Assignment(Q, -beta * _weighted_sum(scores[rows, best], row_weights))
+        np.put_along_axis(Q, best, 1, axis=-1)
+        largest = np.take_along_axis(scores, best, axis=-1)[..., 0]
+        return Assignment(Q, -beta * _weighted_sum(largest, row_weights))
 
     def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """Zeros (K,): without mixing proportions and entropy nothing but the likelihood counts."""
@@ -303,11 +306,9 @@ class PottsField:
         Standard deviation of the neighbourhood, in sites.
     n_sweeps : int, default=3
         Sweeps a call.
-
-    Notes
-    -----
-    Where ``row_weights`` are given, sites count as neighbours in proportion to theirs (relative to the
-    largest); rows without weight, where there is no data, pull at nobody.
+    presence : array of shape (N,), optional
+        How much each site counts as a neighbour, 0 to 1; by default in proportion to ``row_weights``,
+        relative to the largest. Sites without data pull at nobody.
 
     Examples
     --------
@@ -327,6 +328,7 @@ class PottsField:
         strength: float = 10.0,
         sigma: float = 1.5,
         n_sweeps: int = 3,
+        presence: Floats | None = None,
     ) -> None:
         grids = np.asarray(shape, dtype=np.intp)
         if grids.ndim not in (1, 2) or grids.shape[-1] != 2 or (grids < 1).any():
@@ -340,6 +342,7 @@ class PottsField:
         self.strength = strength
         self.sigma = sigma
         self.n_sweeps = n_sweeps
+        self.presence = presence
 
     def __call__(
         self,
@@ -353,20 +356,24 @@ class PottsField:
         if len(scores) != sum(h * w for h, w in self.grids):
             raise ValueError(f"PottsField on grids {self.grids} got scores of {len(scores)} sites")
         neighbourhood = self._neighbourhood(row_weights, scores.dtype)
-        local = beta * np.ascontiguousarray(scores.T)
-        first = None if previous is None else np.ascontiguousarray(previous.T)
-        planes = mean_field(local, neighbourhood, first, self.n_sweeps)
+        local = scores.dtype.type(beta) * _planes(scores)
+        planes = mean_field(
+            local, neighbourhood, None if previous is None else _planes(previous), self.n_sweeps
+        )
         surprise = np.log(np.maximum(planes, _TINY)) - np.where(planes > 0, local, 0)
-        energies = np.einsum("kn,kn->n", planes, surprise - 0.5 * neighbourhood.field(planes))
-        return Assignment(np.ascontiguousarray(planes.T), _weighted_sum(energies, row_weights))
+        energies = np.einsum("...kn,...kn->...n", planes, surprise - 0.5 * neighbourhood.field(planes))
+        return Assignment(
+            np.moveaxis(planes, -1, 0), _weighted_sum(np.moveaxis(energies, -1, 0), row_weights)
+        )
 
     def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
-        """``strength * G Q`` (N, K): what the neighbours of every site say."""
-        return self._neighbourhood(row_weights, posteriors.dtype).field(np.ascontiguousarray(posteriors.T)).T
+        """``strength * G Q`` (N, ..., K): what the neighbours of every site say."""
+        planes = self._neighbourhood(row_weights, posteriors.dtype).field(_planes(posteriors))
+        return np.moveaxis(planes, -1, 0)
 
     def _neighbourhood(self, row_weights: Floats | None, dtype: np.dtype) -> Neighbourhood:
-        presence = None
-        if row_weights is not None:
+        presence = self.presence
+        if presence is None and row_weights is not None:
             presence = (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
         return Neighbourhood(self.grids, self.sigma, self.strength, presence)
 
@@ -377,7 +384,13 @@ class PottsField:
         return c @ (posteriors * surprise)
 
 
-def _weighted_sum(values: Floats, row_weights: Floats | None) -> float:
-    if row_weights is None:
-        return float(values.sum(dtype=np.float64))
-    return float(np.dot(values.astype(np.float64), row_weights))
+def _planes(values: Floats) -> Floats:
+    """Values a site (N, ..., K) as (..., K, N): sites are adjacent."""
+    return np.ascontiguousarray(np.moveaxis(values, 0, -1))
+
+
+def _weighted_sum(values: Floats, row_weights: Floats | None) -> Any:
+    """Sum over the sites (N, ...); a number of one run, an array (S,) of several."""
+    values = values.astype(np.float64)
+    total = values.sum(axis=0) if row_weights is None else np.asarray(row_weights, np.float64) @ values
+    return float(total) if total.ndim == 0 else total

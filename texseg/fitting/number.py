@@ -47,7 +47,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.grid import window_matrix
-from texseg.fitting.starts import Candidate, Sites, interior_cells
+from texseg.counts.sites import Sites, interior_cells
+from texseg.fitting.candidates import Candidate
 
 __all__ = [
     "MergeTree",

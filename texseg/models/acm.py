@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
+from texseg.counts.sites import mix_background
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
 from texseg.models.base import (
@@ -52,7 +53,7 @@ ONE_SIDED_STEPS = 40
 
 
 class Profiles(NamedTuple):
-    """Parameters of the ACM."""
+    """Parameters of the ACM; of S runs at once, with an axis S before K."""
 
     profiles: Floats
     """(K, M), ``q``; rows sum to one within each group of columns."""
@@ -69,20 +70,36 @@ class Instability(NamedTuple):
     """(M, K), the leading directions, as changes of ``log q``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HistogramClustering(ClusteringModel):
-    """The ACM as the driver sees it; see the top of this file for the equations."""
+    """The ACM as the driver sees it; see the top of this file for the equations.
+
+    Parameters
+    ----------
+    posterior : Posterior, default=SoftMax()
+        From scores to assignments, see `texseg.fitting.assignment`.
+    background : array of shape (M,), optional
+        A profile of which every cluster holds the share ``texseg.counts.sites.BACKGROUND``: what a cluster
+        has not seen is unlikely in it then, not impossible.
+    """
+
+    background: Floats | None = None
+
+    def _mixed(self, profiles: Floats) -> Floats:
+        """Profiles (..., M) with some of the background in each."""
+        return profiles if self.background is None else mix_background(profiles, self.background)
 
     def scores(self, n: CountMatrix, params: Profiles) -> Floats:
-        """``sum_j n_ij log q_jk``, shape (N, K)."""
-        dtype = working_dtype(n)
-        return np.asarray(n @ log_floored(params.profiles, dtype).T, dtype=dtype)
+        """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
+        dtype, profiles = working_dtype(n), self._mixed(params.profiles)
+        logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
+        return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *profiles.shape[:-1])
 
     def contrast(
         self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Floats | None = None
     ) -> Floats:
         """Difference of the site scores, with a single product."""
-        ratio = log_floored(one.profiles) - log_floored(other.profiles)
+        ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
         dtype = working_dtype(n)
         return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
 
@@ -117,8 +134,10 @@ class HistogramClustering(ClusteringModel):
         totals = np.broadcast_to(group_sums(S, groups), S.shape)
         return -(S * (log_floored(S) - log_floored(totals))).sum(axis=1)
 
-    def n_distinct(self, params: Profiles) -> int:
+    def n_distinct(self, params: Profiles) -> Any:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
+        if params.profiles.ndim > 2:
+            return np.array([self.n_distinct(Profiles(*one)) for one in zip(*params, strict=True)])
         return count_distinct(params.profiles[params.weights > FLOOR])
 
     def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:

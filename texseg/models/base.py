@@ -31,9 +31,9 @@ class Stats(NamedTuple):
     """Expected counts of clusters; they add over blocks of rows, masks and images."""
 
     counts: Floats
-    """(K, M), ``sum_i Q_ik n_ij``."""
+    """(K, M), ``sum_i Q_ik n_ij``; (S, K, M) of several runs."""
     sizes: Floats
-    """(K,), ``sum_i c_i Q_ik``: sites of every cluster."""
+    """(K,), ``sum_i c_i Q_ik``: sites of every cluster; (S, K) of several runs."""
 
 
 class Step(NamedTuple):
@@ -55,7 +55,7 @@ def working_dtype(n: CountMatrix) -> np.dtype:
 
 
 def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
-    """Sum the columns (K, M) of each group, and put the sum back at each column: shape (K, M) or (K, 1).
+    """Sum the columns (..., M) of each group, and put the sum back at each column: (..., M) or (..., 1).
 
     Examples
     --------
@@ -63,23 +63,23 @@ def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
     array([[3., 3., 5.]])
     """
     if groups.max(initial=0) == 0:
-        return rows.sum(axis=1, keepdims=True)
+        return rows.sum(axis=-1, keepdims=True)
     one_hot = (groups[:, None] == np.arange(groups.max() + 1)).astype(rows.dtype)
-    return (rows @ one_hot)[:, groups]
+    return (rows @ one_hot)[..., groups]
 
 
 def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
-    """Profiles (K, M) that sum to one within each group; a cluster without counts gets the pooled profile.
+    """Profiles that sum to one within each group; a cluster without counts gets the pooled profile.
 
     Parameters
     ----------
-    counts : array of shape (K, M), non-negative
+    counts : array of shape (K, M), or (S, K, M) of several runs, non-negative
     groups : int array of shape (M,)
         The group (channel) of every column.
 
     Returns
     -------
-    array of shape (K, M)
+    array of the same shape
         Uniform in groups in which nobody has counts.
 
     Examples
@@ -91,7 +91,7 @@ def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
     totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
     if totals.min(initial=1.0) > 0:
         return counts / totals
-    pooled = counts.sum(axis=0, keepdims=True)
+    pooled = counts.sum(axis=-2, keepdims=True)
     pooled_totals = group_sums(pooled, groups)
     uniform = 1.0 / np.bincount(groups)[groups]
     pooled = np.where(pooled_totals > 0, pooled / np.where(pooled_totals > 0, pooled_totals, 1), uniform)
@@ -125,7 +125,7 @@ def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
     if row_weights is None:
         return scores
     inverse = np.where(row_weights > 0, 1.0 / np.maximum(row_weights, FLOOR), 0.0)
-    return scores * inverse[:, None].astype(scores.dtype)
+    return scores * inverse.reshape(-1, *[1] * (scores.ndim - 1)).astype(scores.dtype)
 
 
 def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
@@ -223,10 +223,11 @@ class ClusteringModel:
         raise NotImplementedError  # pragma: no cover - interface
 
     def stats(self, n: CountMatrix, Q: Floats, row_weights: Floats | None = None) -> Stats:
-        """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K)."""
+        """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
         c = np.ones(len(Q)) if row_weights is None else row_weights
-        counts = np.asarray(n.T @ Q, dtype=np.float64).T
-        return Stats(counts, np.asarray(c @ Q, dtype=np.float64))
+        flat = Q.reshape(len(Q), -1)
+        counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
+        return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
 
     def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Any:
         """Maximise the expected log-likelihood."""

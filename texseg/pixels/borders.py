@@ -14,7 +14,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import cv2
@@ -28,11 +28,13 @@ from texseg.channels.planes import Planes
 from texseg.channels.responses import Channel, responses
 from texseg.pixels.composites import border_distance, compose, trusted
 
-__all__ = ["BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores", "vector_sizes"]
+__all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows that log-densities are averaged over
-_DETAIL, _FORM, _VALUES = 9, 5, 3  # sides in pixels of the patches of a description
-_DARK = 0.02  # added to moduli before the logarithm, in standard deviations of the levelled image
+_FORM = 5  # side in pixels of the patches whose densities are learned
+PATCH_SIZE = _FORM**2
+"""Numbers in a patch whose density is learned."""
+
 _HEAVY = 5.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
 _FLOOR = 0.01  # added to the variances of a density, in those of all textures together
 _BLOCK = 2**13  # pixels that are described at once
@@ -44,9 +46,6 @@ _SHARE = 8  # one in so many pixels of a composite trains the discriminant, at m
 _FEWEST = 100  # training pixels without which a texture cannot be learned
 _RIDGE = 1e-3  # added to the correlation matrix of the scores
 _NEVER = np.float32(-1e4)  # log-odds of a texture whose borders were not learned
-
-Description = list[tuple[NDArray[np.floating], int]]
-"""Planes with mirrored borders, and the side of the patch that is taken from each."""
 
 
 class Density(NamedTuple):
@@ -101,8 +100,8 @@ class BorderClassifier(NamedTuple):
     features: Features
     log_profiles: NDArray[np.floating]
     """(K, C, n_bins), of the histograms of all textures it was learned with."""
-    densities: Mapping[str, Density]
-    """By description, see :func:`learn_borders`."""
+    density: Density
+    """Of patches of the form, see :func:`learn_borders`."""
     weights: NDArray[np.floating]
     """(scores, K), see :func:`n_scores`."""
     offsets: NDArray[np.floating]
@@ -110,7 +109,7 @@ class BorderClassifier(NamedTuple):
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(K,), the textures whose borders were learned; of the others a pixel never is."""
+        """(K,), the textures whose borders were learned; pixels are never assigned to the others."""
         return self.offsets > _NEVER
 
     def take(self, order: NDArray[np.intp]) -> BorderClassifier:
@@ -135,7 +134,7 @@ class BorderClassifier(NamedTuple):
     ) -> Iterator[NDArray[np.floating]]:
         """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
         f = self.features
-        bins, described = _read(planes, f, self.densities, bins)
+        bins, form = _read(planes, f, bins)
         tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         for group in _groups(f.wavelengths):
@@ -144,17 +143,11 @@ class BorderClassifier(NamedTuple):
         shape = bins.shape[1:]
         around = _grown(pixels, shape, max(_WINDOWS) // 2)
         plane = np.zeros(shape, np.float32)
-        for name, density in self.densities.items():
-            logs = np.concatenate(
-                [
-                    density.log(_vectors(described[name], around[start : start + _BLOCK]))
-                    for start in range(0, len(around), _BLOCK)
-                ],
-                axis=1,
-            )
-            for row in logs - logs.mean(axis=0):
-                plane.ravel()[around] = row
-                yield _local_means(plane, pixels)
+        blocks = (around[start : start + _BLOCK] for start in range(0, len(around), _BLOCK))
+        logs = np.concatenate([self.density.log(_vectors(form, block)) for block in blocks], axis=1)
+        for row in logs - logs.mean(axis=0):
+            plane.ravel()[around] = row
+            yield _local_means(plane, pixels)
 
 
 def learn_borders(
@@ -165,8 +158,6 @@ def learn_borders(
     log_profiles: NDArray[np.floating],
     cell: int,
     rng: np.random.Generator,
-    descriptions: Sequence[str],
-    side: int,
 ) -> BorderClassifier | None:
     """Learn the textures' borders from composites of the insides of segments.
 
@@ -182,11 +173,6 @@ def learn_borders(
     cell : int
         Pixels; all lengths are in proportion to it.
     rng : numpy.random.Generator
-    descriptions : sequence of {"detail", "form", "frequencies"}
-        Vectors whose densities are learned beside the histograms: the values round a pixel; their form
-        without the light; the moduli of the filters and the values close by.
-    side : int
-        Largest side of a composite in pixels.
 
     Returns
     -------
@@ -202,13 +188,13 @@ def learn_borders(
     numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry is that of -1
     numbers[known] = np.arange(K)
     labels, inner = [numbers[one] for one in labels], [numbers[one] for one in inner]
-    densities = _learn_densities(images, inner, bins, features, K, rng, descriptions)
+    density = _learn_density(images, inner, bins, features, K, rng)
     classifier = BorderClassifier(
-        features, log_profiles[known], densities, np.empty((0, K), np.float32), np.empty(K, np.float32)
+        features, log_profiles[known], density, np.empty((0, K), np.float32), np.empty(K, np.float32)
     )
     tables, truths = [], []
     for _ in range(_N_COMPOSITES):
-        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng, side)
+        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng)
         filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         far = made.filled.all() | (filled > _CLEAR * cell)
         pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
@@ -226,79 +212,51 @@ def learn_borders(
     return classifier._replace(weights=of_all, offsets=all_offsets)
 
 
-def _learn_densities(
+def _learn_density(
     images: Sequence[Planes],
     inner: Sequence[NDArray[np.int32]],
     bins: Sequence[NDArray[np.uint8]],
     f: Features,
     n_labels: int,
     rng: np.random.Generator,
-    descriptions: Sequence[str],
-) -> dict[str, Density]:
-    """Densities of the textures in every description, from pixels inside the segments of all images."""
-    vectors: dict[str, list[NDArray[np.floating]]] = {name: [] for name in descriptions}
-    labels = []
+) -> Density:
+    """Density of the textures' form, from pixels inside the segments of all images."""
+    vectors, labels = [], []
     share = _PER_TEXTURE // len(images)
     for planes, usable, known in zip(images, inner, bins, strict=True):
         own = [np.flatnonzero(usable == k) for k in range(n_labels)]
         pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
-        for name, description in _read(planes, f, descriptions, known)[1].items():
-            vectors[name].append(_vectors(description, pixels))
+        vectors.append(_vectors(_read(planes, f, known)[1], pixels))
         labels.append(usable.ravel()[pixels])
-    all_labels = np.concatenate(labels)
-    return {
-        name: learn_density(np.concatenate(parts), all_labels, n_labels) for name, parts in vectors.items()
-    }
+    return learn_density(np.concatenate(vectors), np.concatenate(labels), n_labels)
 
 
 def _read(
-    planes: Planes, f: Features, descriptions: Iterable[str], bins: NDArray[np.uint8] | None = None
-) -> tuple[NDArray[np.uint8], dict[str, Description]]:
-    """Bins (C, H, W), unless they are known already, and descriptions, see :func:`learn_borders`."""
-    described: dict[str, Description] = {name: [] for name in descriptions}
+    planes: Planes, f: Features, bins: NDArray[np.uint8] | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.floating]]:
+    """Bins (C, H, W), unless they are known already, and the plane of the form, mirrored at its borders."""
+    forms: list[NDArray[np.floating]] = []
 
     def counted() -> Iterator[Channel]:
-        """Take what descriptions need from channels as they pass; few are held at a time."""
-        bank = f.bank if bins is None or "frequencies" in described else None
-        for channel in responses(planes, f.intensity, bank, f.sigma, 1.0, 1.0):
-            for name, parts in described.items():
-                parts += _part(name, channel)
+        """Keep the form as the channels pass."""
+        for channel in responses(planes, f.intensity, f.bank if bins is None else None, f.sigma, 1.0, 1.0):
+            if channel.kind == "patch":
+                forms.append(np.pad(channel.values, _FORM // 2, mode="symmetric"))
             if channel.name in f.names:
                 yield channel
 
-    if bins is None:
-        bins = bins_of(counted(), f)
-    else:
+    known = bins_of(counted(), f) if bins is None else bins
+    if bins is not None:
         for _ in counted():
             pass
-    if "detail" in described:
-        del described["detail"][1:]  # one plane of values shows all detail
-    return bins, described
+    return known, forms[0]
 
 
-def _part(description: str, channel: Channel) -> Description:
-    """Give what a channel adds to a description."""
-    if description == "form":
-        return [_padded(channel.values, _FORM)] if channel.kind == "patch" else []
-    if channel.kind == "value":
-        return [_padded(channel.values, _DETAIL if description == "detail" else _VALUES)]
-    if channel.kind == "modulus" and description == "frequencies":
-        return [(np.log(channel.values + np.float32(_DARK)), 1)]
-    return []
-
-
-def _padded(plane: NDArray[np.floating], side: int) -> tuple[NDArray[np.floating], int]:
-    return np.pad(plane, side // 2, mode="symmetric"), side
-
-
-def _vectors(description: Description, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Patches round some pixels, side by side: (n, D)."""
-    parts = []
-    for plane, side in description:
-        patches = np.lib.stride_tricks.sliding_window_view(plane, (side, side))
-        rows, columns = np.divmod(pixels, patches.shape[1])
-        parts.append(patches[rows, columns].reshape(len(pixels), -1))
-    return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Patches round some pixels: (n, D)."""
+    patches = np.lib.stride_tricks.sliding_window_view(form, (_FORM, _FORM))
+    rows, columns = np.divmod(pixels, patches.shape[1])
+    return patches[rows, columns].reshape(len(pixels), -1).astype(np.float32, copy=False)
 
 
 def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
@@ -307,22 +265,15 @@ def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
     return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
 
 
-def n_scores(wavelengths: NDArray[np.float64], n_descriptions: int, n_labels: int) -> int:
+def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
     """Count the scores of a pixel for channels of these wavelengths, and so many textures learned.
 
     Examples
     --------
-    >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_descriptions=3, n_labels=2)
-    24
+    >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_labels=2)
+    16
     """
-    return (len(_groups(wavelengths)) + n_descriptions) * n_labels * len(_WINDOWS)
-
-
-def vector_sizes(f: Features) -> dict[str, int]:
-    """Numbers D in a vector of each description, see :func:`learn_borders`."""
-    n_values = 1 if f.n_bands == 1 else len(f.intensity.axes) or 3
-    frequencies = len(f.bank.filters) + n_values * _VALUES**2
-    return {"detail": _DETAIL**2, "form": _FORM**2, "frequencies": frequencies}
+    return (len(_groups(wavelengths)) + 1) * n_labels * len(_WINDOWS)
 
 
 def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:

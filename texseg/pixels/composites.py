@@ -19,6 +19,7 @@ __all__ = ["Composite", "border_distance", "compose", "trusted"]
 
 _TRIES = 24  # places that a piece may come from; the one that fills most of it is taken
 _STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
+_LARGEST = 300  # pixels, of a composite's side
 _BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
 _BEND_LENGTH = 0.3  # distance of the knots of the bends, in sides of a piece
 
@@ -73,7 +74,7 @@ def compose(
     side: float,
     margin: float,
     rng: np.random.Generator,
-    largest: int = 400,
+    largest: int = _LARGEST,
 ) -> Composite:
     """Put pieces of the insides of segments together in a random layout with bent borders.
 
@@ -88,7 +89,7 @@ def compose(
     margin : float
         Pixels; so near to their borders, segments are not trusted.
     rng : numpy.random.Generator
-    largest : int, default=400
+    largest : int, default=300
         Largest side of the composite in pixels: one of a larger image shows as much as is needed.
 
     Returns

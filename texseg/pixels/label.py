@@ -27,75 +27,15 @@ __all__ = [
     "merge_small",
     "near_border",
     "pixel_posteriors",
-    "pixel_scores",
 ]
 
 Floats = NDArray[np.floating]
 
-_SIDES = (3, 5, 9)  # windows in pixels for wavelengths up to 4, up to 8, and above
 _REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
-_LIKELIHOOD = 0.4  # inverse temperature of the pixel scores
 SPECK = 4
 """A part is a speck only if its label has another that is so many times as large."""
 
 _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
-
-
-def pixel_scores(
-    bins: NDArray[np.uint8],
-    log_profiles: Floats,
-    wavelengths: NDArray[np.float64],
-    weights: Floats,
-    mask: NDArray[np.bool_] | None = None,
-) -> Floats:
-    """Log-likelihood of small windows round every pixel in every cluster.
-
-    Parameters
-    ----------
-    bins : uint8 array of shape (C, H, W)
-    log_profiles : float32 array of shape (K, C, n_bins)
-    wavelengths : array of shape (C,)
-        Pixels; 0 for plain values. Windows grow with it, and the vote shrinks.
-    weights : array of shape (C,)
-    mask : bool array of shape (H, W), optional
-
-    Returns
-    -------
-    float32 array of shape (K, H, W)
-        In nats at the temperature of the prior of :func:`pixel_posteriors`.
-    """
-    shape = bins.shape[1:]
-    sides = np.array(_SIDES)[np.searchsorted([4.0, 8.0], wavelengths)]
-    votes = _LIKELIHOOD * weights * scale_votes(wavelengths)
-    tables = np.zeros((*log_profiles.shape[:2], 256), np.float32)
-    tables[..., : log_profiles.shape[2]] = log_profiles * votes[:, None]
-    valid = None if mask is None else mask.astype(np.float32)
-    scores = np.zeros((len(tables), *shape), np.float32)
-    for side in np.unique(sides):
-        channels = np.flatnonzero(sides == side)
-        share = None if valid is None else np.maximum(_mean(valid, side), 1e-6)
-        for k, table in enumerate(tables):
-            field = cv2.LUT(bins[channels[0]], table[channels[0]])
-            for c in channels[1:]:
-                cv2.add(field, cv2.LUT(bins[c], table[c]), dst=field)
-            if valid is None:
-                scores[k] += _mean(field, side)
-            else:
-                scores[k] += _mean(field * valid, side) / share
-    return scores
-
-
-def _mean(field: Floats, side: int) -> NDArray:
-    return cv2.blur(field, (int(side), int(side)), borderType=cv2.BORDER_REFLECT)
-
-
-def scale_votes(wavelengths: NDArray[np.float64]) -> Floats:
-    """How much a channel says about the place of a border: 2, 0.63, 0.2 for the three octaves.
-
-    Proportional to wavelength to the power -5/3, from 2 at the finest; plain values count as finest.
-    """
-    finest = 2 * 2**0.5
-    return (2 * (finest / np.maximum(wavelengths, finest)) ** (5 / 3)).astype(np.float32)
 
 
 def pixel_posteriors(
@@ -117,8 +57,7 @@ def pixel_posteriors(
     cell_posteriors : float32 array of shape (cells, K)
     grid : CellGrid
     smoothness : float, default=1
-        Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood, 0 leaves every pixel to its
-        own window.
+        Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood.
     sigma : float, default=8
         Standard deviation of the Gaussian neighbourhood in pixels.
     mask : bool array of shape (H, W), optional
@@ -129,8 +68,6 @@ def pixel_posteriors(
         Sums to one over K.
     """
     K = len(scores)
-    if smoothness <= 0:
-        return soft_max_over(scores.reshape(K, -1).copy()).reshape(scores.shape)
     posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
     band = np.flatnonzero(grid.to_pixels(near_border(cell_posteriors, grid)))
     _settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)

@@ -1,0 +1,122 @@
+"""Sites of a grid as a count matrix, and the gain of partitions of them: formulas by hand, and laws."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from site_scenes import GRID, N_BINS, N_CHANNELS, gains_of, regions, scores_of, sites_of
+
+from texseg.counts.sites import BACKGROUND, border_measure
+from texseg.fitting.candidates import interior_gain
+
+# ---- sites -------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_weighted_log_likelihoods_under_profiles_with_a_little_background():
+    sites, profiles = sites_of(regions())
+    scores = scores_of(sites, np.stack([profiles, profiles[::-1]]))
+    assert scores.shape == (320, 2, 4)
+    mixed = (1 - BACKGROUND) * profiles + BACKGROUND * sites.background
+    for i, k in ((0, 0), (17, 3), (300, 1)):
+        expected = sum(sites.weights[j] * sites.counts[i, j] * np.log(mixed[k, j]) for j in range(24))
+        assert scores[i, 0, k] == pytest.approx(expected, rel=1e-3)
+        assert scores[i, 1, 3 - k] == pytest.approx(expected, rel=1e-3)
+
+
+def test_products_are_those_of_the_weighted_table():
+    sites, _ = sites_of(regions())
+    rng = np.random.default_rng(0)
+    table = sites.counts * sites.weights
+    for shape in ((24, 5), (24, 2, 3)):
+        A, B = rng.standard_normal(shape), rng.standard_normal((320, *shape[1:]))
+        np.testing.assert_allclose(sites @ A, np.tensordot(table, A, 1), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(sites.T @ B, np.tensordot(table.T, B, 1), rtol=1e-5, atol=1e-5)
+        assert np.vdot(sites @ A, B) == pytest.approx(np.vdot(A, sites.T @ B))
+    np.testing.assert_array_equal(sites[3:9:2].toarray(), table[3:9:2])
+    np.testing.assert_array_equal(sites.groups, np.repeat(np.arange(N_CHANNELS), N_BINS))
+
+
+def test_profiles_are_mean_histograms_of_soft_clusters():
+    missing = np.zeros(GRID, bool)
+    missing[3:6] = True
+    sites, _ = sites_of(regions(), missing=missing)
+    Q = np.random.default_rng(0).dirichlet(np.ones(3), (320, 2)).astype(np.float32)
+    profiles = sites.profiles(Q)
+    assert profiles.shape == (2, 3, 24)
+    valid = ~missing.ravel()
+    expected = np.average(sites.counts[valid], axis=0, weights=Q[valid, 1, 2])
+    np.testing.assert_allclose(profiles[1, 2], expected, rtol=1e-4)
+    np.testing.assert_allclose(profiles.reshape(2, 3, N_CHANNELS, N_BINS).sum(axis=3), 1, rtol=1e-4)
+
+
+def test_an_empty_cluster_has_the_profile_of_everything():
+    sites, _ = sites_of(regions())
+    Q = np.zeros((320, 2), np.float32)
+    Q[:, 0] = 1
+    np.testing.assert_allclose(sites.profiles(Q)[1], sites.background, rtol=1e-5)
+
+
+def test_pieces_are_the_grids_of_the_images():
+    sites, _ = sites_of(regions())
+    two = replace(sites, grids=((10, 8), (12, 20)))
+    one, other = two.pieces(np.arange(640).reshape(320, 2))
+    assert one.shape == (10, 8, 2)
+    assert other.shape == (12, 20, 2)
+    assert one[3, 4, 1] == 2 * (3 * 8 + 4) + 1
+    assert other[0, 1, 0] == 2 * (80 + 1)
+
+
+# ---- borders -----------------------------------------------------------------------------------------------
+
+
+def test_the_border_measure_is_greatest_at_borders_and_a_hellinger_distance():
+    region = (np.mgrid[:10, :24][1] >= 12).astype(int)
+    sites, profiles = sites_of(region, n_draws=5000)
+    measure = border_measure(sites, 2).reshape(10, 24)
+    assert (measure[:, 10:14].min(axis=1) > 5 * measure[:, [0, 1, 2, 3, 20, 21, 22, 23]].max()).all()
+    roots = np.sqrt(profiles * sites.weights)
+    assert measure[5, 12] == pytest.approx(((roots[0] - roots[1]) ** 2).sum(), rel=0.1)
+    across = replace(sites, counts=sites.counts.reshape(10, 24, -1).swapaxes(0, 1).reshape(240, -1))
+    turned = border_measure(replace(across, grids=((24, 10),)), 2).reshape(24, 10)
+    np.testing.assert_allclose(turned.T, measure, atol=1e-6)
+
+
+# ---- gain --------------------------------------------------------------------------------------------------
+
+
+def gain_of(labels, profiles, sites):
+    Q = np.eye(len(profiles), dtype=np.float32)[np.ravel(labels)]
+    return interior_gain(gains_of(sites, profiles), Q, sites)
+
+
+def test_the_true_partition_gains_most():
+    region = regions()
+    sites, profiles = sites_of(region)
+    right = gain_of(region, profiles, sites)
+    ring = region.copy()
+    rows, columns = np.mgrid[: GRID[0], : GRID[1]]
+    ring[(np.abs(rows - 7.5) < 1.6) | (np.abs(columns - 9.5) < 1.6)] = 3
+    ring[region == 3] = 2  # two textures in one, for a cluster that follows the borders
+    Q = np.eye(4, dtype=np.float32)[ring.ravel()]
+    assert right > gain_of(ring, sites.profiles(Q), sites) + 0.1
+    assert right > gain_of(np.where(region == 3, 2, region), profiles, sites)
+    assert right > 0
+    assert gain_of(np.zeros(GRID, int), sites.background[None], sites) == pytest.approx(0, abs=1e-4)
+
+
+def test_the_gain_does_not_know_the_names_of_clusters():
+    region = regions()
+    sites, profiles = sites_of(region)
+    order = np.array([2, 0, 3, 1])
+    renamed = np.argsort(order)[region]
+    assert gain_of(renamed, profiles[order], sites) == pytest.approx(gain_of(region, profiles, sites))
+
+
+def test_the_interior_stands_for_at_most_twice_its_area():
+    """A cluster that is mostly border must not be judged by a few cells inside it."""
+    sites, _ = sites_of(np.zeros(GRID, int), n_draws=500)
+    labels = np.zeros(GRID, int)
+    labels[4:10, 4:10] = 1  # 36 cells; within two cells of the border lie all but 2 x 2
+    Q = np.eye(2, dtype=np.float32)[labels.ravel()]
+    scores = np.stack([np.zeros(labels.size), np.ones(labels.size)], axis=1).astype(np.float32)
+    assert interior_gain(scores, Q, sites) * labels.size == pytest.approx(2 * 2 * 2, rel=1e-5)

@@ -1,0 +1,187 @@
+"""Explicit count matrices of the sites of a grid: the histograms of cells, and of windows round them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from texseg.counts.grid import CellGrid, window_matrix, window_means
+from texseg.counts.matrix import CountOperator
+
+__all__ = ["Sites", "border_measure", "interior_cells", "window_sites"]
+
+Floats = NDArray[np.floating]
+
+WINDOW_STEP = 2
+"""Windows overlap: every second row and column of cells is enough."""
+
+FAR = 8.0
+"""Pixels; channels of longer wavelength get the larger window."""
+
+BACKGROUND = 2e-3
+"""Share of the background in every profile: what a cluster has not seen is unlikely in it, not impossible."""
+
+_window_matrix = lru_cache(maxsize=8)(window_matrix)
+
+
+def mix_background(profiles: Floats, background: Floats) -> Floats:
+    """Profiles (..., M) of which the share :data:`BACKGROUND` is the background (M,).
+
+    Examples
+    --------
+    >>> mix_background(np.array([[1.0, 0.0]]), np.array([0.5, 0.5]))
+    array([[0.999, 0.001]])
+    """
+    return (1 - BACKGROUND) * profiles + BACKGROUND * background
+
+
+@dataclass(frozen=True, eq=False)
+class Sites(CountOperator):
+    """Histograms of the sites of some grids, as a count matrix whose columns carry their channel's weight.
+
+    Examples
+    --------
+    >>> table = np.array([[1, 0], [0.5, 0.5]], np.float32)
+    >>> sites = Sites(table, np.ones(2), np.full(2, 3.0), ((1, 2),), np.array([0.75, 0.25]))
+    >>> sites @ np.eye(2)
+    array([[3. , 0. ],
+           [1.5, 1.5]])
+    """
+
+    counts: Floats
+    """(N, M); every channel of a site sums to the site's size."""
+    sizes: Floats
+    """(N,), share of each site that holds data, 0 to 1."""
+    weights: Floats
+    """(M,), weight of each column's channel."""
+    grids: tuple[tuple[int, int], ...]
+    """Rows and columns of each image's sites; the images follow one another in the rows of ``counts``."""
+    background: Floats
+    """(M,), profile of all images together; each channel sums to one."""
+    shape: tuple[int, int] = field(init=False)
+    groups: NDArray[np.intp] = field(init=False, repr=False)
+    """(M,), the channel of every column."""
+
+    def __post_init__(self) -> None:
+        N, M = self.counts.shape
+        object.__setattr__(self, "shape", (N, M))
+        object.__setattr__(self, "groups", np.arange(M) // (M // self.n_channels))
+
+    @property
+    def n_channels(self) -> int:
+        """Number C of channels, since each sums to one in the background."""
+        return round(float(self.background.sum()))
+
+    def _product(self, A: Floats) -> Floats:
+        weighted = A * self.weights[:, None].astype(A.dtype)
+        # sites are adjacent in memory; the product is faster in the other layout, copy included
+        return np.ascontiguousarray((self.counts @ weighted).T).T
+
+    def _adjoint(self, B: Floats) -> Floats:
+        return (B.T @ self.counts).T * self.weights[:, None]
+
+    def _rows(self, wanted: range) -> sp.csr_array:
+        return sp.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
+
+    def only(self, wanted: NDArray[np.bool_]) -> Sites:
+        """Keep some of the sites (N,), in one long row: what has no place on a grid any more."""
+        counts = self.counts[wanted]
+        return replace(self, counts=counts, sizes=self.sizes[wanted], grids=((1, len(counts)),))
+
+    def pieces(self, values: NDArray) -> list[NDArray]:
+        """Take values a site, (N, ...), apart into one (h, w, ...) an image."""
+        ends = np.cumsum([h * w for h, w in self.grids])[:-1]
+        parts = zip(np.split(values, ends), self.grids, strict=True)
+        return [part.reshape(h, w, *values.shape[1:]) for part, (h, w) in parts]
+
+    def profiles(self, posteriors: Floats) -> Floats:
+        """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
+        flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
+        mass = flat @ self.sizes
+        means = (flat @ self.counts) / np.maximum(mass, 1e-6)[:, None]
+        means[mass <= 1e-6] = self.background
+        return means.reshape(*posteriors.shape[1:], -1)
+
+    def channel_scores(self, rows: NDArray[np.intp], profiles: Floats) -> Floats:
+        """Log-likelihood of some sites under profiles (K, M), channel by channel: (rows, K, C)."""
+        logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
+        tables = logs.reshape(len(profiles), self.n_channels, -1)
+        counts = self.counts[rows].reshape(len(rows), self.n_channels, -1)
+        return np.matmul(counts.transpose(1, 0, 2), tables.transpose(1, 2, 0)).transpose(1, 2, 0)
+
+    def window_mean(self, values: Floats, side: float) -> Floats:
+        """Mean of values a site (N, ...) over centred square windows of so many sites, cut at the border."""
+        means = []
+        for piece in self.pieces(values):
+            h, w = piece.shape[:2]
+            down = _window_matrix(h, side) @ np.ascontiguousarray(piece, np.float32).reshape(h, -1)
+            means.append(np.matmul(_window_matrix(w, side), down.reshape(h, w, -1)).reshape(h * w, -1))
+        return np.concatenate(means).reshape(values.shape)
+
+
+def window_sites(
+    cells: Sites,
+    grids: Sequence[CellGrid],
+    wavelengths: NDArray[np.float64],
+    sides: tuple[float, float],
+    step: int = WINDOW_STEP,
+) -> Sites:
+    """Histograms of the windows round every ``step``-th cell.
+
+    Parameters
+    ----------
+    cells : Sites
+    grids : sequence of CellGrid
+        Of every image.
+    wavelengths : array of shape (C,)
+        Scale of each channel in pixels.
+    sides : tuple of two floats
+        Side in pixels of the windows of channels up to :data:`FAR`, and above.
+    step : int
+    """
+    side = np.where(wavelengths > FAR, sides[1], sides[0])
+    ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+    means = [
+        window_means(table, grid, side.tolist(), step)
+        for table, grid in zip(np.split(cells.counts, ends), grids, strict=True)
+    ]
+    counts = np.concatenate([mean for mean, _, _ in means])
+    present = np.concatenate([shares > 1e-3 for _, _, shares in means]).astype(np.float32)
+    return replace(cells, counts=counts, sizes=present, grids=tuple(shape for _, shape, _ in means))
+
+
+def border_measure(sites: Sites, reach: int) -> Floats:
+    """How much the windows on opposite sides of every site differ, shape (N,).
+
+    The larger of the two directions' squared Hellinger distances, between windows ``reach`` sites before and
+    behind, channels weighted.
+    """
+    measures = []
+    for counts in sites.pieces(sites.counts):
+        roots = np.sqrt(counts * sites.weights)
+        measure = np.zeros(roots.shape[:2], np.float32)
+        for axis in (0, 1):
+            index = np.arange(measure.shape[axis])
+            step = roots.take(np.maximum(index - reach, 0), axis)
+            step -= roots.take(np.minimum(index + reach, index[-1]), axis)
+            measure = np.maximum(measure, np.einsum("hwm,hwm->hw", step, step))
+        measures.append(measure.ravel())
+    return np.concatenate(measures)
+
+
+def interior_cells(labels: NDArray[np.integer], cells: Sites) -> NDArray[np.bool_]:
+    """Which cells (N,) neither touch another label, nor lie beside a cell that does."""
+    return np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
+
+
+def _interior(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    grid = labels.astype(np.uint8)
+    square = np.ones((3, 3), np.uint8)
+    edge = (cv2.dilate(grid, square) != cv2.erode(grid, square)).astype(np.uint8)
+    return cv2.dilate(edge, cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))) == 0

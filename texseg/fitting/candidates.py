@@ -1,0 +1,63 @@
+"""Candidate solutions on cells, and what speaks for one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from texseg.counts.sites import Sites, interior_cells
+from texseg.fitting.assignment import arg_max_over
+
+__all__ = ["Candidate", "distinct", "interior_gain"]
+
+Floats = NDArray[np.floating]
+
+_SAME = 0.97  # partitions that agree on this share of the sites are the same
+_EXTRAPOLATION = 2.0  # how far the interior of a cluster may stand for the whole
+
+
+class Candidate(NamedTuple):
+    """One fitted run."""
+
+    posteriors: Floats
+    """(N, K)."""
+    profiles: Floats
+    """(K, M); every channel sums to one."""
+    scores: Floats
+    """(N, K), log-likelihood of every site in every cluster, relative to the background profile."""
+    gain: float
+
+
+def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
+    """Keep the runs (columns) whose partitions differ from all before."""
+    kept: list[int] = []
+    for s in range(labels.shape[1]):
+        for other in kept:
+            pairs = np.bincount(labels[:, other] * n_clusters + labels[:, s], minlength=n_clusters**2)
+            table = pairs.reshape(n_clusters, n_clusters)
+            if table[linear_sum_assignment(table, maximize=True)].sum() > _SAME * len(labels):
+                break
+        else:
+            kept.append(s)
+    return kept
+
+
+def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
+    """Mean gain over the background profile, judged by the cells that are not at a border.
+
+    Cells next to a change of label do not count, and each cluster's remaining gain stands for its border
+    cells too, by at most a factor of two. So a cluster that follows borders earns nothing, and a correct
+    partition is not punished for having many borders.
+    """
+    labels = arg_max_over(posteriors.T)
+    inside = interior_cells(labels, cells)
+    K = scores.shape[1]
+    own = scores[np.arange(len(labels)), labels]
+    area = np.bincount(labels, cells.sizes, K)
+    inner = np.bincount(labels, cells.sizes * inside, K)
+    gain = np.bincount(labels, own * inside, K)
+    share = np.minimum(area / np.maximum(inner, 1e-9), _EXTRAPOLATION)
+    return float((gain * share).sum() / cells.sizes.sum())

@@ -1,0 +1,289 @@
+"""Moves between partitions: split, merge, and exchange, which splits one cluster and merges two others.
+
+Every cluster keeps a tentative split into two halves; what a split gains and a merge loses is told by F.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts.matrix import groups_of
+from texseg.fitting.assignment import Floats
+from texseg.fitting.steps import Problem, Settings, descend
+
+__all__ = [
+    "Growing",
+    "Halves",
+    "Partition",
+    "Transition",
+    "assess",
+    "best_move",
+    "exchanges",
+    "improve",
+    "merge",
+    "merge_losses",
+    "refine_halves",
+    "resolution",
+    "settle",
+    "split",
+    "whole",
+]
+
+POWER_STEPS = 2
+"""Power iterations to find the direction in which a cluster is first split."""
+
+HALVES_STEPS = 2
+"""EM steps within a cluster to improve a new split before it is judged."""
+
+
+MOVES = 5
+"""Split-and-merge moves at one temperature and number of clusters, at most."""
+
+
+class Transition(NamedTuple):
+    """A phase transition: cluster ``parent`` fell in two, itself and ``child``.
+
+    A ``child`` that existed before was merged into another cluster, and now stands beside ``parent``.
+    """
+
+    beta: float
+    parent: int
+    child: int
+
+
+class Partition(NamedTuple):
+    """Posteriors with everything that splits and merges are decided by."""
+
+    params: Any  # the best for Q
+    Q: Floats  # (N, K)
+    stats: Any
+    energies: Floats  # (K,), parts of F
+    halves: Floats  # (N, K), the fraction of each row's share in cluster k that stays in k when k is split
+    fresh: NDArray[np.bool_]  # (K,), clusters whose halves are still to be found
+
+
+class Halves(NamedTuple):
+    """What splitting each cluster would give."""
+
+    gains: Floats  # (K,), by how much F would fall
+    kept: Any  # statistics of the half that stays
+
+
+def whole(problem: Problem) -> Partition:
+    """All rows in one cluster."""
+    Q = np.ones((problem.n.shape[0], 1), dtype=np.float32)
+    stats = problem.model.stats(problem.n, Q, problem.row_weights)
+    return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(1, bool))
+
+
+def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
+    """Find the best parameters for posteriors, and every cluster's part of F."""
+    params = problem.model.m_step(stats, groups_of(problem.n))
+    return Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
+
+
+def settle(problem: Problem, now: Partition, settings: Settings) -> Partition:
+    """EM steps; the halves stay as they were."""
+    *_, last = descend(problem, now.params, now.Q, settings)
+    return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
+
+
+def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> tuple[Partition, Halves]:
+    """Improve every tentative split by EM steps within its cluster; begin new ones along the eigenvector."""
+    model, n, rows = problem.model, problem.n, problem.row_weights
+    halves = now.halves.copy()
+    if now.fresh.any():
+        params = now.params._replace(profiles=now.params.profiles[now.fresh])
+        unstable = model.instabilities(n, params, now.Q[:, now.fresh], rng, rows, max_iter=POWER_STEPS)
+        halves[:, now.fresh] = n @ unstable.directions.astype(halves.dtype) > 0
+    for _ in range(HALVES_STEPS if now.fresh.any() else 1):
+        kept, left = _split_stats(problem, now, halves)
+        contrast = model.contrast(n, model.m_step(kept, groups_of(n)), model.m_step(left, groups_of(n)), rows)
+        for k, share in enumerate((kept.sizes / np.maximum(now.stats.sizes, 1e-30)).clip(0, 1)):
+            pair = np.stack([contrast[:, k], np.zeros_like(contrast[:, k])], axis=1)
+            weights = np.array([share, 1 - share])
+            halves[:, k] = model.posterior(pair, problem.beta, weights, None, rows).posteriors[:, 0]
+    kept, left = _split_stats(problem, now, halves)
+    stay = now.Q * halves
+    gains = now.energies - problem.energies(kept, stay) - problem.energies(left, now.Q - stay)
+    return now._replace(halves=halves, fresh=np.zeros_like(now.fresh)), Halves(gains, kept)
+
+
+def _split_stats(problem: Problem, now: Partition, halves: Floats) -> tuple[Any, Any]:
+    kept = problem.model.stats(problem.n, now.Q * halves, problem.row_weights)
+    left = type(kept)(*(np.maximum(whole - part, 0) for whole, part in zip(now.stats, kept, strict=True)))
+    return kept, left
+
+
+def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
+    """Append the half of cluster ``k`` that leaves as a new cluster."""
+    left = now.Q[:, k] * (1 - now.halves[:, k])
+    Q = np.column_stack([now.Q, left])
+    Q[:, k] *= now.halves[:, k]
+    stats = type(now.stats)(
+        *(
+            np.concatenate([_with_row(whole, k, part[k]), (whole[k] - part[k])[None].clip(0)])
+            for whole, part in zip(now.stats, halves.kept, strict=True)
+        )
+    )
+    fresh = np.append(now.fresh, True)
+    fresh[k] = True
+    return Q, stats, np.column_stack([now.halves, np.full_like(left, 0.5)]), fresh
+
+
+def merge(
+    state: tuple[Floats, Any, Floats, NDArray[np.bool_]], i: int, j: int
+) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
+    """Add cluster ``j`` to ``i``, whose halves these become; the last cluster takes the place of ``j``."""
+    Q, stats, halves, fresh = state
+    order = np.arange(Q.shape[1] - 1)
+    order[j : j + 1] = Q.shape[1] - 1
+    merged = Q[:, i] + Q[:, j]
+    share = Q[:, i] / np.maximum(merged, 1e-30)
+    Q, halves, fresh = Q[:, order], halves[:, order], fresh[order]
+    Q[:, i], halves[:, i], fresh[i] = merged, share, False
+    stats = type(stats)(*(_with_row(part, i, part[i] + part[j])[order] for part in stats))
+    return Q, stats, halves, fresh
+
+
+def _with_row(array: Floats, k: int, row: Floats) -> Floats:
+    changed = array.copy()
+    changed[k] = row
+    return changed
+
+
+def merge_losses(problem: Problem, now: Partition) -> Floats:
+    """By how much F would rise if clusters i < j were one, shape (K, K), infinite elsewhere."""
+    K = now.Q.shape[1]
+    i, j = np.triu_indices(K, 1)
+    stats = type(now.stats)(*(part[i] + part[j] for part in now.stats))
+    losses = np.full((K, K), np.inf)
+    both = problem.energies(stats, now.Q[:, i] + now.Q[:, j])
+    losses[i, j] = both - now.energies[i] - now.energies[j]
+    return losses
+
+
+def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
+    """Find the split of k and merge of i < j (both other than k) that together lower F most."""
+    best = (-np.inf, -1, -1, -1)
+    for k in np.argsort(-gains):
+        others = losses.copy()
+        others[k] = others[:, k] = np.inf
+        i, j = divmod(int(others.argmin()), len(others))
+        net = gains[k] - others[i, j]
+        if net > best[0]:
+            best = (float(net), int(k), i, j)
+    return best
+
+
+def improve(
+    problem: Problem, now: Partition, settings: Settings, rng: np.random.RandomState, max_moves: int
+) -> tuple[Partition, Halves, list[tuple[int, int]]]:
+    """Split one cluster and merge two others, as long as that lowers F."""
+    moved: list[tuple[int, int]] = []
+    for _ in range(max_moves):
+        now, halves = refine_halves(problem, now, rng)
+        if len(halves.gains) < 3:
+            return now, halves, moved
+        net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
+        if net <= resolution(now.energies):
+            return now, halves, moved
+        moved.append((k, j))
+        now = settle(problem, assess(problem, *merge(split(now, k, halves), i, j)), settings)
+    now, halves = refine_halves(problem, now, rng)
+    return now, halves, moved
+
+
+def resolution(energies: Floats) -> float:
+    """Smallest difference of F that single precision can tell from rounding."""
+    return 1e-6 * float(np.abs(energies).sum())
+
+
+class Growing:
+    """Growth while annealing: clusters beyond their phase transition are split, and exchanges lower F.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Clusters at most.
+    exchanging : bool
+        Whether one cluster may be split and two others merged.
+    rng : numpy.random.RandomState
+    """
+
+    def __init__(self, n_clusters: int, exchanging: bool, rng: np.random.RandomState) -> None:
+        self.n_clusters = n_clusters
+        self.exchanging = exchanging
+        self.rng = rng
+        self.transitions: tuple[Transition, ...] = ()
+        self._beta = 0.0
+        self._exchanges = 0
+        self._halves: tuple[Floats, NDArray[np.bool_]] | None = None
+
+    def change(self, problem: Problem, result: Any) -> Partition | None:
+        """Give what a settled step at the problem's temperature should become; None if it should stay."""
+        Q = result.posteriors
+        if problem.beta != self._beta:
+            self._beta, self._exchanges = problem.beta, 0
+        if self._halves is None or self._halves[0].shape != Q.shape:
+            self._halves = np.full_like(Q, 0.5), np.ones(Q.shape[1], bool)
+        now, halves = refine_halves(problem, assess(problem, Q, result.stats, *self._halves), self.rng)
+        changed = self._split_unstable(problem, now, halves) or self._exchange(problem, now, halves)
+        self._halves = ((changed or now).halves, (changed or now).fresh)
+        return changed
+
+    def _split_unstable(self, problem: Problem, now: Partition, halves: Halves) -> Partition | None:
+        room = self.n_clusters - len(halves.gains)
+        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > resolution(now.energies)][:room]
+        if room <= 0 or not unstable:
+            return None
+        for k in unstable:
+            self.transitions += (Transition(problem.beta, int(k), now.Q.shape[1]),)
+            now = assess(problem, *split(now, int(k), halves))
+        return now
+
+    def _exchange(self, problem: Problem, now: Partition, halves: Halves) -> Partition | None:
+        if not self.exchanging or self._exchanges >= MOVES or len(halves.gains) < 3:
+            return None
+        net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
+        if net <= resolution(now.energies):
+            return None
+        self._exchanges += 1
+        self.transitions += (Transition(problem.beta, k, j),)
+        return assess(problem, *merge(split(now, k, halves), i, j))
+
+
+def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.RandomState) -> list[Any]:
+    """Neighbours of a solution: one cluster split, two others merged.
+
+    Parameters
+    ----------
+    problem : Problem
+        A clustering model on a count matrix, at the temperature at which splits and merges are judged.
+    params : parameters of K clusters
+    n_moves : int
+        Neighbours at most, those first that lower F most; there are none for fewer than three clusters.
+    rng : numpy.random.RandomState
+
+    Returns
+    -------
+    list of parameters
+    """
+    result = problem.step(params, None)
+    fresh = np.ones(result.posteriors.shape[1], bool)
+    Q = result.posteriors
+    now, halves = refine_halves(problem, assess(problem, Q, result.stats, np.full_like(Q, 0.5), fresh), rng)
+    losses = merge_losses(problem, now)
+    K = len(losses)
+    net = halves.gains[:, None, None] - losses
+    clusters = np.arange(K)
+    net[clusters, clusters], net[clusters, :, clusters] = -np.inf, -np.inf
+    best = np.argsort(-net, axis=None)[: min(n_moves, int(np.isfinite(net).sum()))]
+    neighbours = []
+    for k, i, j in zip(*np.unravel_index(best, net.shape), strict=True):
+        _, stats, _, _ = merge(split(now, int(k), halves), int(i), int(j))
+        neighbours.append(problem.model.m_step(stats, groups_of(problem.n)))
+    return neighbours

@@ -1,0 +1,107 @@
+"""EM at one temperature: F never rises, and the steps end when it hardly falls or held-out data object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.fitting.assignment import Floats
+
+__all__ = ["Iteration", "Problem", "Settings", "descend"]
+
+ETA_GROWTH = 1.4
+"""Factor by which over-relaxation grows while it succeeds."""
+
+CALM_STEPS = 3
+"""Steps in a row that must hardly lower F: one may only mean that clusters are about to part."""
+
+
+class Settings(NamedTuple):
+    """When the steps end; see `texseg.fitting.anneal.anneal`."""
+
+    validation: Callable[[Any, Any], float] | None = None
+    patience: int | None = None
+    over_relax: bool = True
+    tol: float = 1e-5
+    max_steps: int = 100
+    calm_steps: int = CALM_STEPS
+
+
+class Problem(NamedTuple):
+    """A model on a count matrix at one temperature."""
+
+    model: Any
+    n: CountMatrix
+    beta: float
+    row_weights: Floats | None
+
+    def step(self, params: Any, posteriors: Any) -> Any:
+        """One EM iteration."""
+        return self.model.step(self.n, params, self.beta, posteriors, self.row_weights)
+
+    def energies(self, stats: Any, Q: Floats) -> Floats:
+        """Every cluster's part (K,) of F, with the best parameters for ``Q``."""
+        likelihood = self.model.cluster_energies(stats, groups_of(self.n))
+        return self.beta * likelihood + self.model.posterior.cluster_terms(Q, self.row_weights)
+
+
+class Iteration(NamedTuple):
+    """One step, and what it cost."""
+
+    params: Any
+    result: Any  # the step made from there
+    heldout: float
+    cost: int
+    converged: bool
+
+
+def descend(problem: Problem, params: Any, posteriors: Any, settings: Settings) -> Iterator[Iteration]:
+    """EM steps at one temperature, F never rising, until it hardly falls or held-out data object."""
+    model, groups = problem.model, groups_of(problem.n)
+    watch = Watch(settings.validation, settings.patience)
+    result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
+    heldout = watch(params, result.posteriors)
+    for _ in range(settings.max_steps - 1):
+        if watch.impatient:
+            break
+        proposal = result.params if eta == 1.0 else model.relax(params, result.params, eta, groups)
+        trial, trial_cost = problem.step(proposal, result.posteriors), 1
+        if eta > 1.0 and np.any(trial.free_energy > result.free_energy):
+            eta, proposal, trial_cost = 1.0, result.params, 2
+            trial = problem.step(proposal, result.posteriors)
+        drop = result.free_energy - trial.free_energy
+        if model.monotone and np.all(drop <= 0):
+            break
+        yield Iteration(params, result, heldout, cost, False)
+        params, result, cost = proposal, trial, trial_cost
+        heldout = watch(params, result.posteriors)
+        eta = eta * ETA_GROWTH if settings.over_relax and model.monotone else 1.0
+        calm = calm + 1 if np.all(abs(drop) < settings.tol * abs(result.free_energy)) else 0
+        if calm >= settings.calm_steps:
+            break
+    yield Iteration(params, result, heldout, cost, True)
+
+
+class Watch:
+    """Held-out likelihood of every step, and whether it has stopped improving."""
+
+    def __init__(self, validation: Callable[[Any, Any], float] | None, patience: int | None) -> None:
+        self.validation = validation
+        self.patience = patience
+        self.best = -np.inf
+        self.since_best = 0
+
+    def __call__(self, params: Any, posteriors: Any) -> float:
+        if self.validation is None:
+            return np.nan
+        value = self.validation(params, posteriors)
+        self.since_best = 0 if value > self.best else self.since_best + 1
+        self.best = max(self.best, value)
+        return value
+
+    @property
+    def impatient(self) -> bool:
+        return self.patience is not None and self.since_best >= self.patience
