@@ -69,8 +69,8 @@ def test_what_no_texture_explains_and_confidence(image, model):
     blocks = plan_blocks(image.shape, model.textures_, side=128)
     labels, confidence = np.empty(image.shape, np.int32), np.empty(image.shape, np.float32)
     asked = Asked(unknown=True, confidence=True)
-    for place, found, sure in label_blocks(ArrayWindows(strange), model.textures_, blocks, asked):
-        labels[blocks.core(place)], confidence[blocks.core(place)] = found, sure / 255
+    for place, found, block in label_blocks(ArrayWindows(strange), model.textures_, blocks, asked):
+        labels[blocks.core(place)], confidence[blocks.core(place)] = found, block.confidence / 255
     assert np.mean(labels == whole) > 0.999
     own = np.take_along_axis(model.predict_proba(strange), np.minimum(labels, 2)[..., None] - 1, axis=2)
     assert np.mean(abs(confidence - own[..., 0])[labels < 3] < 0.01) > 0.99

@@ -5,13 +5,15 @@ The constants are measured (``benchmarks/forecast.py``).
 
 from __future__ import annotations
 
+import contextlib
 import time
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["TYPICAL_SEGMENTS", "expected_memory", "expected_seconds"]
+__all__ = ["TYPICAL_SEGMENTS", "expected_memory", "expected_seconds", "free_memory"]
 
 TYPICAL_SEGMENTS = 5
 """Number of segments a forecast is made for when it is not known."""
@@ -125,6 +127,29 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
     if preset == "plain":
         trials *= _OF_PLAIN
     return trials * _seconds_of_a_trial()
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take: what the machine has left, and its container.
+
+    Where the system does not say, 4 GB.
+    """
+    free = []
+    for path, of_line in _SAYS_WHAT_IS_FREE:
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            free.append(of_line(Path(path).read_text().splitlines()))
+    return max(0, min(free, default=4 * 10**9))
+
+
+def _available(lines: list[str]) -> int:
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
+
+
+def _left_in_container(lines: list[str]) -> int:
+    return int(lines[0]) - int(Path("/sys/fs/cgroup/memory.current").read_text())
+
+
+_SAYS_WHAT_IS_FREE = (("/proc/meminfo", _available), ("/sys/fs/cgroup/memory.max", _left_in_container))
 
 
 def _check_preset(preset: str) -> None:

@@ -173,6 +173,8 @@ class BlockReading(NamedTuple):
     """(h, w), what no texture explains; None if nobody asked."""
     confidence: NDArray[np.uint8] | None
     """(h, w), of the labels, in parts of 255; None if nobody asked."""
+    preview: NDArray[np.float32] | None
+    """Means over squares of ``Asked.preview`` pixels, (h / side, w / side) or with bands; None if 0."""
 
 
 class Asked(NamedTuple):
@@ -183,6 +185,8 @@ class Asked(NamedTuple):
     nodata: float | None = None
     unknown: bool = False
     confidence: bool = False
+    preview: int = 0
+    """Side in pixels of the squares that a reduced image is made of; it divides the side of the blocks."""
 
     def small(self, textures: Textures) -> float:
         """Pixels; parts below it may be given to a neighbour."""
@@ -217,6 +221,7 @@ def read_block(
         Bands, dtype or shape are not those the textures were learned from.
     """
     inside = blocks.inside(place)
+    preview = _reduced(pixels, inside, asked.preview, channel_axis) if asked.preview else None
     origin = tuple(part.start for part in blocks.core(place))
     h, w = (part.stop - part.start for part in inside)
     with one_blas_thread():
@@ -226,7 +231,7 @@ def read_block(
             parts = parts_of_block(*nothing, origin, blocks.shape[1], 0)
             empty = np.zeros((h, w), np.uint8)
             unsaid = np.zeros((h, w), bool) if asked.unknown else None
-            return BlockReading(empty, parts, unsaid, empty if asked.confidence else None)
+            return BlockReading(empty, parts, unsaid, empty if asked.confidence else None, preview)
         reading = textures.read(scene, asked.smoothness, specks=True)
         labels = arg_max_over(reading.posteriors)
         if scene.mask is not None:
@@ -240,7 +245,7 @@ def read_block(
         own = np.maximum(labels, 0)[None]
         likely = np.take_along_axis(reading.probabilities[(slice(None), *inside)], own, axis=0)[0]
         confidence = np.rint(255 * likely * (labels >= 0)).astype(np.uint8)
-    return BlockReading((labels + 1).astype(np.uint8), parts, strange, confidence)
+    return BlockReading((labels + 1).astype(np.uint8), parts, strange, confidence, preview)
 
 
 def finished(block: BlockReading, names: NDArray[np.int32], n_textures: int) -> NDArray[np.int32]:
@@ -261,7 +266,7 @@ def label_blocks(
     n_jobs: int = 1,
     store: MutableMapping[Place, BlockReading] | None = None,
     tell: Callable[[int, int], Any] | None = None,
-) -> Iterator[tuple[Place, NDArray[np.int32], NDArray[np.uint8] | None]]:
+) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image that is read window by window; the labels are those of the whole.
 
     Parameters
@@ -283,7 +288,8 @@ def label_blocks(
     ------
     place : (int, int)
     labels : int32 array (h, w), from 1; 0 without data
-    confidence : uint8 array (h, w) in parts of 255, or None
+    reading : BlockReading
+        What else is told about the block.
     """
     kept: MutableMapping[Place, BlockReading] = {} if store is None else store
     missing = [place for place in blocks if place not in kept]
@@ -304,7 +310,7 @@ def label_blocks(
     del parts
     for place in blocks:
         block = kept[place]
-        yield place, finished(block, names[place], len(textures.profiles)), block.confidence
+        yield place, finished(block, names[place], len(textures.profiles)), block
 
 
 def sample_windows(
@@ -330,6 +336,20 @@ def sample_windows(
             x = min(int(left + rng.random() * max(0.0, right - left - width)), W - width)
             windows[y, x] = slice(y, y + height), slice(x, x + width)
     return list(windows.values())
+
+
+def _reduced(
+    pixels: NDArray[Any], inside: Window, side: int, channel_axis: int | None
+) -> NDArray[np.float32]:
+    """Means over squares of pixels; those at the edge of the image may be smaller."""
+    image = np.moveaxis(pixels, channel_axis, -1) if channel_axis is not None else pixels
+    block = image[inside].astype(np.float64)
+    for axis in (0, 1):
+        starts = np.arange(0, block.shape[axis], side)
+        sizes = np.diff([*starts, block.shape[axis]])
+        shape = [-1 if i == axis else 1 for i in range(block.ndim)]
+        block = np.add.reduceat(block, starts, axis=axis) / sizes.reshape(shape)
+    return block.astype(np.float32)
 
 
 def _scene(

@@ -316,7 +316,7 @@ def _read_page(
         valid = both(valid, opaque)
     nodata = header.nodata if nodata is None else nodata
     if nodata is not None:
-        valid = both(valid, ~_equals(pixels, nodata))
+        valid = both(valid, ~equals_nodata(pixels, nodata))
     notes = list(header.notes)
     if header.orientation != 1 and header.geo is None:  # a georeference speaks of the pixels as stored
         pixels = np.ascontiguousarray(upright(pixels, header.orientation))
@@ -331,7 +331,7 @@ def _read_page(
     return Image(pixels, valid, channel_axis, nodata, header.geo, header, tuple(notes))
 
 
-def _equals(pixels: NDArray, nodata: float) -> NDArray[np.bool_]:
+def equals_nodata(pixels: NDArray, nodata: float) -> NDArray[np.bool_]:
     """Pixels (H, W) all of whose channels hold the no-data value, compared in the type of the image."""
     if pixels.dtype.kind == "f":
         with np.errstate(over="ignore"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -223,6 +225,12 @@ class TiffSource:
         letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
         if "C" in letters:
             pixels = np.moveaxis(pixels, letters.index("C"), -1)
+        if self._mask_page is not None:
+            stored = both(stored, self._mask_page.asarray() != 0)
+        return self._in_light(pixels)._replace(stored=stored)
+
+    def _in_light(self, pixels: NDArray) -> Decoded:
+        """Take alpha away from stored samples, channels last, and expand the colours."""
         opaque = None
         if self._alpha is not None:
             opaque = pixels[..., self._alpha] != 0
@@ -230,9 +238,62 @@ class TiffSource:
         pixels = self._to_light(pixels)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[..., 0]
-        if self._mask_page is not None:
-            stored = both(stored, self._mask_page.asarray() != 0)
-        return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque, stored)
+        return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque)
+
+    def level_shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of each level of a pyramid, the largest first."""
+        axes = self._series.axes
+        shapes = [level.shape for level in self._series.levels]
+        return [(shape[axes.index("Y")], shape[axes.index("X")]) for shape in shapes]
+
+    def window_reader(
+        self, path: Path, page: int, level: int
+    ) -> Callable[[tuple[slice, slice]], Decoded]:
+        """Give a function that decodes windows of one page, as :meth:`decode` does the whole."""
+        series = self._series.levels[level]
+        stack = _lazy_stack(series, path)
+        rows, columns = series.axes.index("Y"), series.axes.index("X")
+        pages = [i for i, axis in enumerate(self._stored_axes) if axis == "P"]
+        fixed = dict(
+            zip(pages, np.unravel_index(page, [series.shape[i] for i in pages]), strict=True) if pages else ()
+        )
+        letters = self._stored_axes.replace("P", "")
+        mask = None if level or self._mask_page is None else _lazy_stack(self._mask_page, path)
+        stored = None if level else self._stored_grid(page)
+
+        def read(window: tuple[slice, slice]) -> Decoded:
+            index: list[Any] = [int(fixed[i]) if i in fixed else slice(None) for i in range(stack.ndim)]
+            index[rows], index[columns] = window
+            pixels = np.asarray(stack[tuple(index)])
+            if "C" in letters:
+                pixels = np.moveaxis(pixels, letters.index("C"), -1)
+            decoded = self._in_light(pixels)
+            valid = None if stored is None else stored(window)
+            if mask is not None:
+                valid = both(valid, np.asarray(mask[window]) != 0)
+            return decoded._replace(stored=valid)
+
+        return read
+
+    def _stored_grid(self, page: int) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
+        """Give a function that tells where a sparse file holds pixels of a page; None if everywhere."""
+        key = self._keyframe
+        if len(self._series.pages) <= page or self._series.dataoffset is not None:
+            return None
+        missing = _missing_segments(self._series.pages[page], self._file_size)
+        if not missing.any():
+            return None
+        rows, columns = (
+            (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
+        )
+        grid = math.ceil(key.imagelength / rows), math.ceil(key.imagewidth / columns)
+        there = np.asarray(~missing.reshape(-1, *grid).any(axis=0))
+
+        def stored(window: tuple[slice, slice]) -> NDArray[np.bool_]:
+            y, x = (np.arange(part.start, part.stop) for part in window)
+            return there[np.ix_(y // rows, x // columns)]
+
+        return stored
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-page palette image, None for other kinds."""
@@ -279,6 +340,29 @@ class TiffSource:
         if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
             return pixels.dtype.type((1 << self._keyframe.bitspersample) - 1) - pixels
         return pixels
+
+
+def _lazy_stack(series: Any, path: Path) -> Any:
+    """Give an array that reads what is sliced from it: memory-mapped where stored as it is, else by tiles."""
+    if series.dataoffset is not None:
+        dtype = series.dtype.newbyteorder(series.parent.byteorder)
+        return np.memmap(path, dtype, "r", series.dataoffset, series.shape)
+    key = series.keyframe
+    samples = key.samplesperpixel if key.planarconfig == 1 else 1
+    piece = key.tilelength * key.tilewidth if key.is_tiled else key.rowsperstrip * key.imagewidth
+    if piece * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
+        raise UnsuitableImageError(
+            f"its pixels are compressed in pieces of {piece / 1e6:.0f} Mpx and can only be read whole; "
+            "convert it to a tiled TIFF"
+        )
+    try:
+        import zarr
+    except ImportError:
+        raise UnsuitableImageError(
+            "compressed TIFF files are read by windows with zarr (pip install 'texseg[large]')"
+        ) from None
+    store = series.aszarr(level=0) if hasattr(series, "levels") else series.aszarr()
+    return zarr.open(store, mode="r")
 
 
 def _take_page(array: NDArray, axes: str, page: int) -> NDArray:
