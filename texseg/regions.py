@@ -110,6 +110,56 @@ def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     return label(labels, background=0, connectivity=1)
 
 
+class SegmentTally:
+    """The table of :func:`segment_table` for an image that is seen block by block.
+
+    Examples
+    --------
+    >>> tally = SegmentTally()
+    >>> tally.add(np.array([[1, 2]]), (0, 0))
+    >>> tally.add(np.array([[2, 2]]), (1, 0))
+    >>> [(row.label, row.pixels, row.top, row.bottom) for row in tally.rows()]
+    [(1, 1, 0, 1), (2, 3, 0, 2)]
+    """
+
+    def __init__(self) -> None:
+        self._pixels: dict[int, int] = {}
+        self._boxes: dict[int, tuple[int, int, int, int]] = {}
+        self._sums: dict[int, float] = {}
+
+    def add(
+        self,
+        labels: NDArray[np.integer],
+        origin: tuple[int, int],
+        confidence: NDArray[np.floating] | None = None,
+    ) -> None:
+        """Count the labels (h, w) of a block whose first pixel is at ``origin``."""
+        top, left = origin
+        for label, (pixels, _, *box, mean) in _measure(labels, confidence):
+            here = box[0] + top, box[1] + left, box[2] + top, box[3] + left
+            seen = self._boxes.get(label, here)
+            first, last = np.minimum(seen, here), np.maximum(seen, here)
+            self._boxes[label] = int(first[0]), int(first[1]), int(last[2]), int(last[3])
+            self._pixels[label] = self._pixels.get(label, 0) + pixels
+            if mean is not None:
+                self._sums[label] = self._sums.get(label, 0.0) + mean * pixels
+
+    def rows(self, names: Sequence[str] = ()) -> list[SegmentRow]:
+        """Give the table, ascending by label; label 0 is left out."""
+        total = sum(self._pixels.values())
+        return [
+            SegmentRow(
+                label,
+                _name(names, label),
+                pixels,
+                pixels / total,
+                *self._boxes[label],
+                round(self._sums[label] / pixels, _DIGITS) if label in self._sums else None,
+            )
+            for label, pixels in sorted(self._pixels.items())
+        ]
+
+
 def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
     """Comma-separated table with a header line; confidences that are not known stay empty."""
     buffer = StringIO(newline="")

@@ -150,8 +150,12 @@ class Blocks:
         return rows, columns
 
 
-def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE) -> Blocks:
+def plan_blocks(
+    shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1
+) -> Blocks:
     """Cut an image into blocks at multiples of everything that has a grid, with a margin wide enough.
+
+    ``multiple`` is what else their side shall be a multiple of.
 
     Examples
     --------
@@ -159,7 +163,7 @@ def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE) ->
     >>> blocks.grid, blocks.around((1, 1)), blocks.inside((1, 1))
     ((2, 2), (slice(384, 1000, None), slice(384, 600, None)), (slice(128, 616, None), slice(128, 216, None)))
     """
-    step = math.lcm(WINDOW_STEP * textures.cell, _REDUCTION)
+    step = math.lcm(WINDOW_STEP * textures.cell, _REDUCTION, multiple)
     return Blocks(shape, max(1, round(side / step)) * step, -(-textures.reach // step) * step)
 
 

@@ -118,6 +118,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
         model,
         allow_empty=options["allow_empty"],
         skip_existing=options["skip_existing"],
+        resume=options["resume"],
     )
     run_and_show(items, work, options)
 
@@ -209,6 +210,7 @@ def apply(**options: Any) -> None:
         rescale=options["rescale"],
         allow_empty=options["allow_empty"],
         skip_existing=options["skip_existing"],
+        resume=options["resume"],
     )
     run_and_show(items, work, options)
 

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from texseg.cli.inputs import Input
-from texseg.cli.process import Outcome, Reading, Work, fit_model, process, read_scene, reason_of
+from texseg.cli.large import needs_blocks, sample_of
+from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, reason_of
+from texseg.cli.reading import Reading
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
 
@@ -121,7 +123,8 @@ def read_sample(items: Sequence[Input], reading: Reading) -> list[Image]:
     for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
         for item in items[start:end]:
             try:
-                images = read_scene(item.path, reading)
+                large = needs_blocks(item.path, reading)
+                images = sample_of(item.path, reading) if large else read_scene(item.path, reading)
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue

@@ -76,7 +76,7 @@ def collect_inputs(
     found: dict[str, tuple[Path, Path]] = {}
     n_own_outputs = 0
     for path in _literal_paths(arguments):
-        if not path.is_dir():
+        if not path.is_dir() or _is_zarr(path):
             found.setdefault(os.path.abspath(path), (path, path.parent))
             continue
         images = 0
@@ -116,6 +116,11 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
         for name in files:
             if not name.startswith(".") and name.casefold() not in _SYSTEM_FILES:
                 yield Path(place, name)
+
+
+def _is_zarr(folder: Path) -> bool:
+    """Tell whether a folder is one array, or one OME-Zarr image."""
+    return any((folder / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
 def _looks_like_image(path: Path) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -14,22 +15,32 @@ from numpy.typing import NDArray
 
 import texseg
 from texseg.cli.inputs import Input
+from texseg.cli.outputs import Writing
 from texseg.cli.parts import PartsFolder, digest_of, stamp_of
+from texseg.cli.reading import Reading, mask_for
 from texseg.forecast import expected_memory, free_memory
 from texseg.io.atomic import atomic_write
 from texseg.io.blockwise import write_label_rows
 from texseg.io.errors import ImageReadError, ImageTooLargeError, UnsuitableImageError
-from texseg.io.read import read_header
+from texseg.io.header import Header
+from texseg.io.read import Image, read_header
 from texseg.io.windows import FileWindows, open_windows
 from texseg.io.write import write_confidence, write_overlay
 from texseg.progress import Progress
 from texseg.regions import SegmentRow, SegmentTally, csv_text
 from texseg.segmenter import TextureSegmenter
 from texseg.threads import n_threads
-from texseg.tiles import SIDE, Asked, BlockReading, Blocks, label_blocks, plan_blocks, sample_windows
-
-if TYPE_CHECKING:
-    from texseg.cli.process import Outcome, Reading, Work
+from texseg.tiles import (
+    CROP_SIDE,
+    CROPS,
+    SIDE,
+    Asked,
+    BlockReading,
+    Blocks,
+    label_blocks,
+    plan_blocks,
+    sample_windows,
+)
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence
 _WHOLE_ONLY = ("regions", "polygons", "report")
@@ -42,17 +53,22 @@ def memory_budget(memory: int | None) -> int:
     return free_memory() // 2 if memory is None else memory
 
 
-def needs_blocks(path: Path, work: Work) -> bool:
-    """Tell whether a file is read by windows: larger than the budget, a level of a pyramid, or zarr."""
-    reading = work.reading
+def needs_blocks(
+    path: Path, reading: Reading, n_segments: int | None = None, preset: str = "default"
+) -> bool:
+    """Tell whether a file is read by windows: it is larger than the budget, a level was asked for, or zarr.
+
+    Raises
+    ------
+    ImageTooLargeError
+        It is larger than the budget, and can only be read whole.
+    """
     if path.is_dir() or reading.level is not None:
         return True
     if reading.page == "all":
         return False
     header = read_header(path)
-    budget = memory_budget(work.memory)
-    n_segments = work.parameters.get("n_segments") if work.model is None else work.model.n_segments_
-    preset = work.parameters.get("preset", "default") if work.model is None else work.model.preset
+    budget = memory_budget(reading.memory)
     needed = expected_memory(header.height * header.width, header.n_channels, n_segments, preset)
     if needed <= budget:
         return False
@@ -66,31 +82,55 @@ def needs_blocks(path: Path, work: Work) -> bool:
         ) from error
 
 
-def process_large(item: Input, work: Work, callback: Any) -> Outcome:
-    """Label an image block by block and write the results; what was done before may be gone on with."""
-    from texseg.cli.process import Outcome
+class Task(NamedTuple):
+    """What is to be found in an image; the fields are those of `texseg.cli.process.Work`."""
 
-    unfit = [kind for kind in _WHOLE_ONLY if kind in work.writing.kinds]
-    if unfit or set(work.writing.formats) - {"tif"}:
-        wrong = ", ".join([*unfit, *sorted(set(work.writing.formats) - {"tif"})])
+    parameters: dict[str, Any]
+    model: TextureSegmenter | None
+    names: tuple[str, ...]
+    unknown: bool
+    resume: bool
+
+
+class Found(NamedTuple):
+    """What is said about an image when its results have been written."""
+
+    shape: tuple[int, int]
+    rows: tuple[SegmentRow, ...]
+    outputs: tuple[Path, ...]
+    messages: tuple[str, ...]
+
+
+def labels_by_blocks(item: Input, writing: Writing) -> Path:
+    """Name the label image, which is written last but for what is made of it."""
+    return writing.folder / item.name.parent / f"{item.name.name}_labels.tif"
+
+
+def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task, callback: Any) -> Found:
+    """Label an image block by block and write the results; what was done before may be gone on with."""
+    unfit = [kind for kind in _WHOLE_ONLY if kind in writing.kinds]
+    if unfit or set(writing.formats) - {"tif"}:
+        wrong = ", ".join([*unfit, *sorted(set(writing.formats) - {"tif"})])
         raise ValueError(
             f"by blocks, the labels (tif), the overlay, the segments and the confidence are written, not "
             f"{wrong}; leave it out, or give more --memory"
         )
-    folder = work.writing.folder / item.name.parent
-    name = item.name.name
-    with _MaskedWindows(item.path, work.reading) as source:
-        parts = PartsFolder(folder / f".{name}.texseg-parts", _plan(item, work, folder), work.resume)
-        model = work.model or parts.model() or parts.keep_model(_fit(source, work, callback))
-        side, n_jobs = _share(memory_budget(work.memory), model, source)
-        blocks = plan_blocks(source.shape, model.textures_, side)
+    target = labels_by_blocks(item, writing)
+    folder, name = target.parent, item.name.name
+    wants_confidence = "confidence" in writing.kinds
+    with _MaskedWindows(item.path, reading) as source:
+        plan = _plan(item, reading, task, folder) | {"confidence": wants_confidence}
+        parts = PartsFolder(folder / f".{name}.texseg-parts", plan, task.resume)
+        model = task.model or parts.model() or parts.keep_model(_fit(source, reading, task, callback))
         reduction = _reduction(source.shape)
+        blocks = plan_blocks(source.shape, model.textures_, _side(reading.memory, model, source), reduction)
+        n_jobs = _jobs(reading.memory, model, blocks, source)
         asked = Asked(
             model.smoothness,
             model.min_size,
             None,
-            work.unknown,
-            "confidence" in work.writing.kinds,
+            task.unknown,
+            wants_confidence,
             reduction,
         )
         tally = SegmentTally()
@@ -104,50 +144,44 @@ def process_large(item: Input, work: Work, callback: Any) -> Outcome:
             store=parts,
             tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
         )
-        target = folder / f"{name}_labels.tif"
-        largest = model.n_segments_ + work.unknown
+        largest = model.n_segments_ + task.unknown
         geo = source.windows.geo
         written = [target]
         write_label_rows(target, _bands(found, blocks, tally, pictures), source.shape, largest, geo)
-        if "overlay" in work.writing.kinds:
+        if "overlay" in writing.kinds:
             written.append(folder / f"{name}_overlay.png")
             write_overlay(written[-1], pictures.image, pictures.labels, mask=pictures.labels > 0)
         if pictures.confidence is not None:
             written.append(folder / f"{name}_confidence.tif")
             write_confidence(written[-1], pictures.confidence)
-        rows = tuple(tally.rows(work.names))
-        if "segments" in work.writing.kinds:
+        rows = tuple(tally.rows(task.names))
+        if "segments" in writing.kinds:
             written.append(folder / f"{name}_segments.csv")
             atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
         parts.remove()
-    said = f"read by blocks of {blocks.side} pixels, learned from {len(sample_windows(source.shape))} crops"
-    if work.model is not None:
-        said = f"read by blocks of {blocks.side} pixels"
-    return Outcome(
-        item.path,
-        "done",
-        shape=source.shape,
-        rows=rows,
-        n_segments=len([row for row in rows if row.label > 0]),
-        outputs=tuple(written),
-        messages=(*source.windows.notes, f"{said}; overlay and confidence are 1/{reduction} of the size"),
-    )
+    said = f"read by blocks of {blocks.side} pixels"
+    if task.model is None:
+        n_crops = _crop_count(reading.memory, source.windows.n_channels)
+        n_crops = len(sample_windows(source.shape, n_crops=n_crops))
+        said += f", textures learned from {n_crops} crops of {CROP_SIDE} pixels, evenly spread"
+    if reduction > 1:
+        said += f"; overlay and confidence have 1/{reduction} of the size"
+    return Found(source.shape, rows, tuple(written), (*source.windows.notes, said))
 
 
 class _MaskedWindows:
     """The windows of a file with those of the user's mask."""
 
     def __init__(self, path: Path, reading: Reading) -> None:
-        from texseg.cli.process import mask_for
-
-        self.windows = _open(path, reading)
-        self.shape, self.channel_axis = self.windows.shape, self.windows.channel_axis
-        self._mask = None
-        if reading.mask is not None:
-            mask = mask_for(path, reading.mask)
-            self._mask = open_windows(mask)
-            if self._mask.shape != self.shape:
-                raise ValueError(f"mask shape {self._mask.shape} does not match image {self.shape}")
+        with ExitStack() as files:
+            self.windows = files.enter_context(_open(path, reading))
+            self.shape, self.channel_axis = self.windows.shape, self.windows.channel_axis
+            self._mask = None
+            if reading.mask is not None:
+                self._mask = files.enter_context(open_windows(mask_for(path, reading.mask)))
+                if self._mask.shape != self.shape:
+                    raise ValueError(f"mask shape {self._mask.shape} does not match image {self.shape}")
+            self._files = files.pop_all()
 
     def read(self, window: tuple[slice, slice]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         pixels, valid = self.windows.read(window)
@@ -162,9 +196,7 @@ class _MaskedWindows:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.windows.__exit__(*error)
-        if self._mask is not None:
-            self._mask.__exit__(*error)
+        self._files.close()
 
 
 def _open(path: Path, reading: Reading) -> FileWindows:
@@ -178,67 +210,89 @@ def _open(path: Path, reading: Reading) -> FileWindows:
     )
 
 
-def sample_of(path: Path, reading: Reading, random_state: int = 0) -> list[tuple[NDArray, Any, int | None]]:
-    """Read the crops that textures are learned from: pixels, mask and channel axis of each."""
+def sample_of(path: Path, reading: Reading, random_state: int = 0) -> list[Image]:
+    """Read the crops that textures are learned from."""
     with _MaskedWindows(path, reading) as source:
-        return _crops(source, random_state)
+        return _crops(source, reading.memory, random_state)
 
 
-def _crops(source: _MaskedWindows, random_state: int) -> list[tuple[NDArray, Any, int | None]]:
+def _crop_count(memory: int | None, n_channels: int) -> int:
+    """Give the number of crops: fewer only where the memory that was said does not allow as many."""
+    n_crops = CROPS
+    while memory is not None and n_crops > 1:
+        if expected_memory(n_crops * CROP_SIDE**2, n_channels) <= memory:
+            break
+        n_crops -= 1
+    return n_crops
+
+
+def _crops(source: _MaskedWindows, memory: int | None, random_state: int) -> list[Image]:
     crops = []
-    for window in sample_windows(source.shape, random_state):
+    n_crops = _crop_count(memory, source.windows.n_channels)
+    for window in sample_windows(source.shape, random_state, n_crops):
         pixels, mask = source.read(window)
         if mask is None or mask.any():
-            crops.append((pixels, mask, source.channel_axis))
+            axes = "YX" if source.channel_axis is None else "YXC"
+            header = Header("window", pixels.shape, axes, pixels.dtype)
+            crops.append(Image(pixels, mask, source.channel_axis, source.windows.nodata, None, header, ()))
     if not crops:
         raise ImageReadError("none of the crops that textures are learned from holds data")
     return crops
 
 
-def _fit(source: _MaskedWindows, work: Work, callback: Any) -> TextureSegmenter:
-    crops = _crops(source, work.parameters.get("random_state", 0))
+def _fit(source: _MaskedWindows, reading: Reading, task: Task, callback: Any) -> TextureSegmenter:
+    crops = _crops(source, reading.memory, task.parameters.get("random_state", 0))
 
     def show(progress: Progress) -> None:
         if callback is not None:
             callback(progress._replace(share=_SHARE_OF_FIT * progress.share))
 
-    model = TextureSegmenter(**work.parameters, channel_axis=source.channel_axis, callback=show)
+    model = TextureSegmenter(**task.parameters, channel_axis=source.channel_axis, callback=show)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
-        return model.fit([pixels for pixels, _, _ in crops], mask=[mask for _, mask, _ in crops])
+        return model.fit([crop.pixels for crop in crops], mask=[crop.mask for crop in crops])
 
 
 def _progress(done: int, total: int) -> Progress:
     return Progress("blocks", done, total, _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total)
 
 
-def _plan(item: Input, work: Work, folder: Path) -> dict[str, Any]:
+def _plan(item: Input, reading: Reading, task: Task, folder: Path) -> dict[str, Any]:
     """Give all that the blocks depend on, as plain data."""
-    reading = {name: str(value) for name, value in asdict(work.reading).items()}
-    plan = {"version": texseg.__version__, "input": stamp_of(item.path), "reading": reading}
-    if work.model is None:
-        plan["parameters"] = {name: str(value) for name, value in work.parameters.items()}
+    read = {name: str(value) for name, value in asdict(reading).items()}
+    plan = {"version": texseg.__version__, "input": stamp_of(item.path), "reading": read}
+    if task.model is None:
+        plan["parameters"] = {name: str(value) for name, value in task.parameters.items()}
     else:
-        plan["model"] = digest_of(work.model, folder / f".{item.name.name}.texseg-model")
-        (folder / f".{item.name.name}.texseg-model").rmdir()
-    confidence = "confidence" in work.writing.kinds
-    return plan | {"unknown": work.unknown, "confidence": confidence, "memory": work.memory}
+        plan["model"] = digest_of(task.model, folder)
+    return plan | {"unknown": task.unknown}
 
 
-def _share(budget: int, model: TextureSegmenter, source: _MaskedWindows) -> tuple[int, int]:
-    """Give the side of the blocks and the number of threads, so that all blocks at work fit into the budget."""
-    most = min(n_threads(-1), max(1, cv2.getNumThreads()))
+def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -> int:
+    """Give the side of the blocks: halved until one fits into the memory that was said.
+
+    What happens to be free has no say, so that a run that is gone on with has the same blocks.
+    """
     side = SIDE
-    while True:
-        wide = side + 2 * model.textures_.reach
-        each = expected_memory(wide * wide, source.windows.n_channels, model.n_segments_, model.preset)
-        if each <= budget or side <= _SMALLEST_SIDE:
-            return side, max(1, min(most, int(budget // each)))
+    while memory is not None and side > _SMALLEST_SIDE and _memory(side, model, source) > memory:
         side //= 2
+    return side
+
+
+def _jobs(memory: int | None, model: TextureSegmenter, blocks: Blocks, source: _MaskedWindows) -> int:
+    """Give the number of threads: as many as there are processors for, and as blocks fit into memory."""
+    fitting = int(memory_budget(memory) / _memory(blocks.side, model, source))
+    return max(1, min(n_threads(-1), cv2.getNumThreads(), fitting))
+
+
+def _memory(side: int, model: TextureSegmenter, source: _MaskedWindows) -> float:
+    """Bytes that a block takes while it is labelled."""
+    wide = side + 2 * model.textures_.reach
+    return expected_memory(wide * wide, source.windows.n_channels, model.n_segments_, model.preset)
 
 
 def _reduction(shape: Sequence[int]) -> int:
-    """Give the power of two, at most the smallest step of blocks, that makes an image small enough to look at."""
+    """Give the power of two by which an image becomes small enough to look at."""
     reduction = 1
     while max(shape) > _PREVIEW * reduction:
         reduction *= 2
@@ -286,7 +340,3 @@ def _bands(
             yield np.concatenate(row, axis=1)
             row = []
 
-
-def with_level(work: Work, level: int | None) -> Work:
-    """Give the same work on another level of pyramids."""
-    return replace(work, reading=replace(work.reading, level=level))

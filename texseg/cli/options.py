@@ -65,6 +65,24 @@ class PixelCount(click.ParamType):
         return int(number)
 
 
+class MemorySize(click.ParamType):
+    """An amount of memory such as 2G."""
+
+    name = "BYTES"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Turn a number with an optional k, M or G into an int."""
+        text = str(value).strip().lower().removesuffix("b")
+        multiple = _MULTIPLES.get(text[-1:])
+        try:
+            number = float(text[:-1]) * multiple if multiple else float(text)
+        except ValueError:
+            number = -1.0
+        if not 1 <= number < float("inf"):
+            self.fail(f"{value!r} is not an amount of memory such as 2G", param, ctx)
+        return int(number)
+
+
 class FormatList(click.ParamType):
     """Formats of label images, separated by commas."""
 
@@ -172,7 +190,18 @@ reading_options = _group(
         type=PixelCount(),
         default="178956970",
         show_default=True,
-        help="Refuse larger images, such as 500M; none: no limit.",
+        help="Refuse larger images, such as 500M; none: no limit.  (Not those that are read by blocks.)",
+    ),
+    click.option(
+        "--level",
+        type=click.IntRange(min=0),
+        help="Level of a pyramid (OME-TIFF, OME-Zarr), 0 is the largest.",
+    ),
+    click.option(
+        "--memory",
+        type=MemorySize(),
+        help="Images that need more, such as 2G, are read and labelled block by block.  "
+        "[default: half of what is free]",
     ),
 )
 
@@ -210,6 +239,9 @@ batch_options = _group(
         default=1,
         show_default=True,
         help="Images worked on side by side.",
+    ),
+    click.option(
+        "--resume", is_flag=True, help="Go on with an image by blocks where an ended run has left it."
     ),
     click.option("--skip-existing", is_flag=True, help="Leave out images whose results are there."),
     click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import tempfile
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,8 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
         except FileNotFoundError:
             raise KeyError(place) from None
         edges = tuple(arrays.pop(edge) for edge in _EDGES)
-        parts = BlockParts(*(arrays[name] for name in BlockParts._fields[:-1]), edges)
-        optional = (arrays.get(name) for name in _OPTIONAL)
-        return BlockReading(arrays["pixels"], parts, *optional)
+        parts = BlockParts(**{name: arrays[name] for name in BlockParts._fields[:-1]}, edges=edges)
+        return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
 
     def __setitem__(self, place: tuple[int, int], block: BlockReading) -> None:
         arrays = {"pixels": block.labels, **block.parts._asdict()}
@@ -110,10 +110,8 @@ def stamp_of(path: Path) -> dict[str, Any]:
 
 def digest_of(model: TextureSegmenter, folder: Path) -> str:
     """Tell one model from another, by what would be saved of it."""
-    path = folder / _MODEL
     folder.mkdir(parents=True, exist_ok=True)
-    model.save(path)
-    try:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as place:
+        path = Path(place, _MODEL)
+        model.save(path)
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    finally:
-        path.unlink()

@@ -12,7 +12,7 @@ import click
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.cli.outputs import Writing, inputs_in_danger
-from texseg.cli.process import Reading
+from texseg.cli.reading import Reading
 
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 
@@ -58,6 +58,8 @@ def reading_of(options: dict[str, Any]) -> Reading:
         nodata=options["nodata"],
         ignore_alpha=options["ignore_alpha"],
         max_pixels=options["max_pixels"],
+        level=options["level"],
+        memory=options["memory"],
     )
 
 

@@ -15,26 +15,15 @@ from numpy.typing import NDArray
 
 from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
+from texseg.cli.large import Task, label_by_blocks, labels_by_blocks, needs_blocks
 from texseg.cli.outputs import Labelled, Writing, planned_outputs, write_outputs
-from texseg.io.read import MAX_PIXELS, Image, read_header, read_image, read_mask, read_pages
+from texseg.cli.reading import Reading, mask_for
+from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.regions import SegmentRow, segment_table
 
 if TYPE_CHECKING:
     from texseg.report import ReportEntry
     from texseg.segmenter import TextureSegmenter
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the inputs are read; see `texseg.io.read.read_image`."""
-
-    page: int | Literal["all"] | None = None
-    channel_axis: int | None = None
-    mask: Path | None = None
-    """File with a mask for every image, or folder with one named like each image."""
-    nodata: float | None = None
-    ignore_alpha: bool = False
-    max_pixels: int | None = MAX_PIXELS
 
 
 @dataclass(frozen=True)
@@ -56,6 +45,8 @@ class Work:
     allow_empty: bool = False
     """Write labels 0 for an image without valid pixels, instead of failing."""
     skip_existing: bool = False
+    resume: bool = False
+    """Go on with what an ended run has left."""
 
 
 class Outcome(NamedTuple):
@@ -101,17 +92,8 @@ def read_scene(path: Path, reading: Reading) -> list[Image]:
         pages = [read_image(path, page=reading.page, **options)]
     if reading.mask is None:
         return pages
-    mask = read_mask(_mask_for(path, reading.mask), max_pixels=reading.max_pixels)
+    mask = read_mask(mask_for(path, reading.mask), max_pixels=reading.max_pixels)
     return [_with_mask(image, mask) for image in pages]
-
-
-def _mask_for(path: Path, masks: Path) -> Path:
-    if not masks.is_dir():
-        return masks
-    found = sorted(file for file in masks.iterdir() if file.name == path.name or file.stem == path.stem)
-    if not found:
-        raise OSError(f"no mask named {path.stem} in {masks}")
-    return found[0]
 
 
 def _with_mask(image: Image, mask: NDArray[np.bool_]) -> Image:
@@ -224,6 +206,15 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
+    model, parameters = work.model, work.parameters
+    n_segments = parameters.get("n_segments") if model is None else model.n_segments_
+    preset = parameters.get("preset", "default") if model is None else model.preset
+    if needs_blocks(item.path, work.reading, n_segments, preset):
+        if work.skip_existing and labels_by_blocks(item, work.writing).exists():
+            return Outcome(item.path, "skipped", "its outputs exist")
+        large = Task(work.parameters, model, work.names, work.unknown, work.resume)
+        found = label_by_blocks(item, work.reading, work.writing, large, callback)
+        return Outcome(item.path, "done", n_segments=len(found.rows), **found._asdict())
     if work.skip_existing and is_complete(item, work):
         return Outcome(item.path, "skipped", "its outputs exist")
     images = read_scene(item.path, work.reading)

@@ -13,7 +13,8 @@ import click
 from texseg.cli.batch import fit_shared, run, write_report
 from texseg.cli.inputs import Input
 from texseg.cli.prepare import fail
-from texseg.cli.process import Outcome, Reading, Work, reason_of
+from texseg.cli.process import Outcome, Work, reason_of
+from texseg.cli.reading import Reading
 from texseg.progress import ProgressBar
 from texseg.threads import one_blas_thread
 

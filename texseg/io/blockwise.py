@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def write_label_rows(
     colours = palette(255).T.astype(np.uint16) * 257 if largest <= 255 else None
     tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
     tags.append((GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
-    common = {
+    common: dict[str, Any] = {
         "photometric": "minisblack" if colours is None else "palette",
         "colormap": colours,
         "compression": "zlib",

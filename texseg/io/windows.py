@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageReadError, UnsuitableImageError
+from texseg.io.errors import ImageReadError, MalformedFileError, UnsuitableImageError
 from texseg.io.geo import Georeference, read_world_file
 from texseg.io.header import Decoded, both
 from texseg.io.read import equals_nodata
@@ -136,7 +136,7 @@ def open_windows(
             raise UnsuitableImageError(f"{path.name}: {error}") from error
         except FileNotFoundError as error:
             raise ImageReadError(f"{path.name}: no such file") from error
-        except (OSError, ValueError, KeyError) as error:
+        except (MalformedFileError, OSError, ValueError, KeyError) as error:
             raise ImageReadError(f"{path.name}: {error}") from error
         if opened.geo is None:
             opened = opened._replace(geo=read_world_file(path))

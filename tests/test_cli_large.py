@@ -1,0 +1,138 @@
+"""Images above the memory that was allowed: by blocks, from file to file, and gone on with when ended."""
+
+import csv
+
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+
+import texseg.tiles
+from tests.test_tiles import scene
+from texseg.cli import main
+from texseg.io.read import read_labels
+
+pytest.importorskip("zarr")
+
+LITTLE = ["--memory", "1M"]
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with an image of six blocks, and a model of it."""
+    folder = tmp_path_factory.mktemp("large")
+    image = np.clip(128 + 50 * scene(400, 520), 0, 255).astype(np.uint8)
+    tifffile.imwrite(folder / "image.tif", image, tile=(128, 128), compression="zlib")
+    result = run("fit", folder / "image.tif", "-k", 2, "-o", folder / "model.texseg")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_a_model_labels_by_blocks_what_it_labels_as_a_whole(place, tmp_path):
+    args = ("apply", place / "model.texseg", place / "image.tif", "--confidence")
+    assert run(*args, "--format", "tif", "-o", tmp_path / "whole").exit_code == 0
+    result = run(*args, *LITTLE, "-o", tmp_path / "blocks")
+    assert result.exit_code == 0, result.output
+    assert "read by blocks of 256 pixels" in result.stderr
+    whole, blocks = (
+        read_labels(tmp_path / name / "image_labels.tif") for name in ("whole", "blocks")
+    )
+    assert np.mean(whole == blocks) > 0.9999
+    tables = [(tmp_path / name / "image_segments.csv").read_text() for name in ("whole", "blocks")]
+    rows = [list(csv.DictReader(table.splitlines())) for table in tables]
+    for one, other in zip(*rows, strict=True):
+        assert (one["label"], one["left"], one["bottom"]) == (other["label"], other["left"], other["bottom"])
+        assert float(one["mean_confidence"]) == pytest.approx(float(other["mean_confidence"]), abs=0.005)
+    assert sorted(p.name for p in (tmp_path / "blocks").iterdir()) == [
+        "image_confidence.tif",
+        "image_labels.tif",
+        "image_overlay.png",
+        "image_segments.csv",
+    ]
+
+
+def test_textures_are_learned_from_crops(place, tmp_path):
+    result = run("segment", place / "image.tif", "-k", 2, *LITTLE, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "textures learned from 1 crops of 512 pixels" in result.stderr
+    labels = read_labels(tmp_path / "image_labels.tif")
+    assert set(np.unique(labels)) == {1, 2}
+    assert (labels[:, :150] == 1).mean() > 0.8 or (labels[:, :150] == 2).mean() > 0.8
+
+
+class Killed(BaseException):
+    """Stands for what no handler sees."""
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
+    args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
+    assert run(*args).exit_code == 0
+    undisturbed = (tmp_path / "image_labels.tif").read_bytes()
+    (tmp_path / "image_labels.tif").unlink()
+    read, begun = texseg.tiles.read_block, []
+
+    def read_some(*arguments):
+        if len(begun) == 2:
+            raise Killed
+        begun.append(arguments[2])
+        return read(*arguments)
+
+    monkeypatch.setattr(texseg.tiles, "read_block", read_some)
+    monkeypatch.setattr("texseg.cli.large.n_threads", lambda n_jobs: 1)
+    with pytest.raises(Killed):
+        CliRunner().invoke(main, [str(word) for word in args], standalone_mode=False)
+    assert not (tmp_path / "image_labels.tif").exists()  # no half file
+    assert len(list((tmp_path / ".image.texseg-parts").glob("*.npz"))) == 2
+
+    def read_and_note(*arguments):
+        begun.append(arguments[2])
+        return read(*arguments)
+
+    begun.clear()
+    monkeypatch.setattr(texseg.tiles, "read_block", read_and_note)
+    result = run(*args, *(["--resume"] if resume else []))
+    assert result.exit_code == 0, result.output
+    assert len(begun) == (4 if resume else 6)
+    assert (tmp_path / "image_labels.tif").read_bytes() == undisturbed
+    assert not (tmp_path / ".image.texseg-parts").exists()
+
+
+def test_a_mask_is_read_by_windows_too(place, tmp_path):
+    mask = np.ones((400, 520), np.uint8)
+    mask[:300, 270:] = 0
+    tifffile.imwrite(tmp_path / "mask.tif", mask, tile=(64, 64), compression="zlib")
+    args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
+    result = run(*args, "--mask", tmp_path / "mask.tif")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(read_labels(tmp_path / "image_labels.tif") == 0, mask == 0)
+    tifffile.imwrite(tmp_path / "mask.tif", mask[:99], tile=(64, 64), compression="zlib")
+    result = run(*args, "--mask", tmp_path / "mask.tif")
+    assert "mask shape (99, 520) does not match image (400, 520)" in result.stderr
+
+
+def test_what_is_not_written_by_blocks_is_refused(place, tmp_path):
+    result = run("segment", place / "image.tif", "--polygons", *LITTLE, "-o", tmp_path)
+    assert result.exit_code == 1
+    assert "not polygons; leave it out, or give more --memory" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_can_only_be_read_whole_says_so(tmp_path):
+    from PIL import Image
+
+    Image.fromarray(np.zeros((300, 300), np.uint8)).save(tmp_path / "image.gif")
+    np.save(tmp_path / "many.npy", np.zeros((5, 300, 300)))
+    result = run("segment", tmp_path / "many.npy", "--page", 1, *LITTLE, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "0.0 GB may be taken (--memory)" in result.stderr
+
+
+@pytest.mark.parametrize("size", ["0", "much", "-1G", "nan"])
+def test_amounts_of_memory_that_make_no_sense(place, size):
+    result = run("segment", place / "image.tif", "--memory", size)
+    assert result.exit_code == 2 and "is not an amount of memory such as 2G" in result.output

@@ -1,0 +1,143 @@
+"""What is read window by window is what is read as a whole, whatever the file is like inside."""
+
+import numpy as np
+import pytest
+import tifffile
+
+from texseg.io.errors import ImageReadError, UnsuitableImageError
+from texseg.io.read import read_image
+from texseg.io.windows import open_windows
+
+zarr = pytest.importorskip("zarr")
+
+WINDOW = slice(33, 190), slice(70, 201)
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 255, (200, 260)).astype(np.uint8)
+COLOUR = RNG.integers(0, 255, (200, 260, 3)).astype(np.uint8)
+ALPHA = np.concatenate([COLOUR, 255 * (GREY > 40)[..., None].astype(np.uint8)], axis=-1)
+PALETTE = RNG.integers(0, 2**16, (3, 256)).astype(np.uint16)
+TILED = {"tile": (64, 64), "compression": "zlib"}
+
+TIFFS = {
+    "tiles": (GREY, TILED),
+    "colour": (COLOUR, {**TILED, "photometric": "rgb"}),
+    "planes": (np.moveaxis(COLOUR, -1, 0), {**TILED, "photometric": "rgb", "planarconfig": "separate"}),
+    "strips": (COLOUR, {"compression": "lzw", "rowsperstrip": 16, "photometric": "rgb"}),
+    "one strip": (GREY, {"compression": "zlib", "rowsperstrip": 200}),
+    "uncompressed, big-endian": (GREY / np.float32(7), {"byteorder": ">"}),
+    "BigTIFF": (GREY.astype(np.uint16), {"bigtiff": True}),
+    "alpha": (ALPHA, {**TILED, "photometric": "rgb", "extrasamples": ["unassalpha"]}),
+    "palette": (GREY, {**TILED, "photometric": "palette", "colormap": PALETTE}),
+    "white is zero": (GREY, {**TILED, "photometric": "miniswhite"}),
+    "no data": (GREY, {**TILED, "extratags": [(42113, 2, 3, "17", True)]}),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(TIFFS))
+def test_tiff_windows(tmp_path, kind):
+    array, options = TIFFS[kind]
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, array, **options)
+    whole = read_image(path)
+    with open_windows(path) as windows:
+        pixels, mask = windows.read(WINDOW)
+    np.testing.assert_array_equal(pixels, whole.pixels[WINDOW])
+    assert pixels.dtype == whole.pixels.dtype and windows.channel_axis == whole.channel_axis
+    assert windows.shape == whole.pixels.shape[:2]
+    if whole.mask is None:
+        assert mask is None or mask.all()
+    else:
+        np.testing.assert_array_equal(mask, whole.mask[WINDOW])
+
+
+def test_tiles_that_a_sparse_file_leaves_out_hold_no_data(tmp_path):
+    path = tmp_path / "sparse.tif"
+
+    def tiles():
+        for i in range(4 * 5):
+            yield None if i in (6, 11) else np.full((64, 64), i + 1, np.uint8)
+
+    tifffile.imwrite(path, tiles(), shape=GREY.shape, dtype=np.uint8, **TILED)
+    whole = read_image(path)
+    with open_windows(path) as windows:
+        _, mask = windows.read(WINDOW)
+    assert not mask.all()
+    np.testing.assert_array_equal(mask, whole.mask[WINDOW])
+
+
+def test_pages_and_levels(tmp_path):
+    stack = tmp_path / "stack.tif"
+    tifffile.imwrite(stack, np.stack([GREY, GREY[::-1]]), photometric="minisblack", **TILED)
+    with open_windows(stack, page=1) as windows:
+        np.testing.assert_array_equal(windows.read(WINDOW)[0], GREY[::-1][WINDOW])
+    with pytest.raises(UnsuitableImageError, match="stack.tif: 2 pages: choose one"):
+        open_windows(stack)
+    pyramid = tmp_path / "slide.ome.tif"
+    with tifffile.TiffWriter(pyramid, ome=True) as file:
+        file.write(GREY, subifds=1, tile=(64, 64), metadata={"axes": "YX"})
+        file.write(GREY[::2, ::2], subfiletype=1, tile=(64, 64))
+    with open_windows(pyramid, level=1) as windows:
+        assert windows.levels == ((200, 260), (100, 130)) and windows.shape == (100, 130)
+        pixels, _ = windows.read((slice(9, 80), slice(5, 50)))
+        np.testing.assert_array_equal(pixels, GREY[::2, ::2][9:80, 5:50])
+    with pytest.raises(UnsuitableImageError, match="level 2 does not exist, levels are 0 to 1"):
+        open_windows(pyramid, level=2)
+
+
+def test_arrays(tmp_path):
+    np.save(tmp_path / "image.npy", COLOUR)
+    array = zarr.create_array(tmp_path / "image.zarr", shape=COLOUR.shape, dtype="u1", chunks=(50, 64, 3))
+    array[:] = COLOUR
+    for name in ("image.npy", "image.zarr"):
+        with open_windows(tmp_path / name, channel_axis=-1, nodata=3) as windows:
+            pixels, mask = windows.read(WINDOW)
+        np.testing.assert_array_equal(pixels, COLOUR[WINDOW])
+        np.testing.assert_array_equal(mask, (COLOUR[WINDOW] != 3).any(axis=-1))
+        with pytest.raises(UnsuitableImageError, match="does not say where its channels are"):
+            open_windows(tmp_path / name)
+
+
+def test_ome_zarr_says_itself_where_its_channels_are(tmp_path):
+    group = zarr.open_group(tmp_path / "slide.zarr", mode="w")
+    for level in (0, 1):
+        values = np.moveaxis(COLOUR, -1, 0)[:, :: 2**level, :: 2**level][None]
+        array = group.create_array(str(level), shape=values.shape, dtype="u1", chunks=(1, 1, 64, 64))
+        array[:] = values
+    axes = [{"name": name} for name in "tcyx"]
+    datasets = [{"path": "0"}, {"path": "1"}]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    with open_windows(tmp_path / "slide.zarr", level=1) as windows:
+        assert windows.levels == ((200, 260), (100, 130))
+        pixels, _ = windows.read((slice(9, 80), slice(5, 50)))
+        np.testing.assert_array_equal(pixels, COLOUR[::2, ::2][9:80, 5:50])
+
+
+@pytest.mark.filterwarnings("ignore")  # of rasterio, about its own dependencies
+def test_any_raster_that_gdal_reads(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    place = rasterio.transform.from_origin(500, 700, 2, 2)
+    shape = {"width": 260, "height": 200, "count": 1, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "map.img", "w", driver="HFA", nodata=7, transform=place, **shape) as file:
+        file.write(GREY, 1)
+    with open_windows(tmp_path / "map.img") as windows:
+        pixels, mask = windows.read(WINDOW)
+        np.testing.assert_array_equal(pixels, GREY[WINDOW])
+        np.testing.assert_array_equal(mask, GREY[WINDOW] != 7)
+        assert (windows.geo.transform.a, windows.geo.transform.c, windows.geo.transform.f) == (2, 500, 700)
+
+
+def test_what_cannot_be_read_by_windows(tmp_path):
+    with pytest.raises(ImageReadError, match="absent.tif: no such file"):
+        open_windows(tmp_path / "absent.tif")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UnsuitableImageError, match="folder: this folder is neither a zarr array"):
+        open_windows(tmp_path / "folder")
+    np.save(tmp_path / "complex.npy", np.ones((4, 4), complex))
+    with pytest.raises(UnsuitableImageError, match="complex.npy: array of dtype complex128 is no image"):
+        open_windows(tmp_path / "complex.npy")
+    np.save(tmp_path / "grey.npy", GREY)
+    with pytest.raises(UnsuitableImageError, match="only TIFF and OME-Zarr files have levels"):
+        open_windows(tmp_path / "grey.npy", level=1)
+    (tmp_path / "cut.tif").write_bytes(b"II*\0\x08\0\0\0")
+    with pytest.raises(ImageReadError, match="cut.tif"):
+        open_windows(tmp_path / "cut.tif")

@@ -1,0 +1,36 @@
+"""How inputs are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from texseg.io.read import MAX_PIXELS
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the inputs are read; see `texseg.io.read.read_image`."""
+
+    page: int | Literal["all"] | None = None
+    channel_axis: int | None = None
+    mask: Path | None = None
+    """File with a mask for every image, or folder with one named like each image."""
+    nodata: float | None = None
+    ignore_alpha: bool = False
+    max_pixels: int | None = MAX_PIXELS
+    level: int | None = None
+    """Level of a pyramid; such images are read by windows."""
+    memory: int | None = None
+    """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
+
+
+def mask_for(path: Path, masks: Path) -> Path:
+    """Give the file with the mask of an image, itself or in a folder of masks."""
+    if not masks.is_dir():
+        return masks
+    found = sorted(file for file in masks.iterdir() if file.name == path.name or file.stem == path.stem)
+    if not found:
+        raise OSError(f"no mask named {path.stem} in {masks}")
+    return found[0]
