@@ -126,7 +126,7 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
         blocks = plan_blocks(source.shape, model.textures_, _side(reading.memory, model, source), reduction)
         n_jobs = _jobs(reading.memory, model, blocks, source)
         asked = Asked(
-            model.smoothness,
+            model._smoothness,
             model.min_size,
             None,
             task.unknown,
