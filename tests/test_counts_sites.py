@@ -23,6 +23,19 @@ def test_scores_are_weighted_log_likelihoods_under_profiles_with_a_little_backgr
         assert scores[i, 1, 3 - k] == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_bin_that_a_cluster_has_not_seen_costs_what_a_little_background_says():
+    """Unseen bins are unlikely, not impossible: one part in 500 of the image's own share."""
+    sites, _ = sites_of(np.zeros(GRID, int))
+    seen = np.zeros((1, 24), np.float32)
+    seen[0, ::N_BINS] = 1  # each channel has one bin alone
+    ones, table = np.ones(24), np.eye(24, dtype=np.float32)
+    unit = replace(sites, counts=table, sizes=ones, weights=ones, grids=((1, 24),))
+    costs = scores_of(unit, seen)[:, 0]
+    unseen = np.arange(24) % N_BINS > 0
+    np.testing.assert_allclose(costs[unseen], np.log(sites.background[unseen] / 500), rtol=1e-3)
+    np.testing.assert_allclose(costs[~unseen], 0, atol=3e-3)
+
+
 def test_products_are_those_of_the_weighted_table():
     sites, _ = sites_of(regions())
     rng = np.random.default_rng(0)

@@ -396,6 +396,16 @@ def test_small_parts_are_merged(mosaic):
     assert np.bincount(connected_components(scattered, connectivity=1).ravel())[1:].min() < 60
 
 
+def test_a_flaw_too_small_to_be_a_texture_of_its_own_is_dissolved(make_number):
+    """A knot in a cloth looks like another texture for the length of a knot; it must stay cloth."""
+    image, truth = make_number(2, (192, 208))
+    spoilt = image.copy()
+    spoilt[90:102, 40:52] = image[90:102, 150:162]  # a piece of the right texture within the left one
+    assert truth[96, 45] != truth[96, 155]
+    labels = segment(spoilt, 2)
+    assert (labels[88:104, 38:54] == labels[96, 20]).all()
+
+
 # ---- callbacks ---------------------------------------------------------------------------------------------
 
 

@@ -334,6 +334,11 @@ def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
     """How much a channel says about the place of a border: 0.8, 0.25, 0.08 nats for the three octaves.
 
     Proportional to wavelength to the power -5/3; plain values count as finest.
+
+    Examples
+    --------
+    >>> votes_of_scales(np.array([0.0, 2.83, 5.66, 11.3])).round(2)
+    array([0.8 , 0.8 , 0.25, 0.08])
     """
     return _VOTE * (_FINEST / np.maximum(wavelengths, _FINEST)) ** (5 / 3)
 

@@ -1,0 +1,79 @@
+"""Moves between partitions: they keep every occurrence, and lower the free energy where it can be lowered."""
+
+import numpy as np
+import pytest
+
+from texseg.fitting.anneal import anneal, last_of
+from texseg.fitting.moves import assess, exchanges, merge, refine_halves, split
+from texseg.fitting.steps import Problem
+from texseg.models.acm import HistogramClustering, Profiles
+
+
+def planted(seed=0, per_cluster=40, K=4, M=12):
+    """Rows of K clusters with profiles far apart; returns counts and truth."""
+    rng = np.random.RandomState(seed)
+    profiles = rng.dirichlet(np.full(M, 0.3), size=K)
+    truth = np.repeat(np.arange(K), per_cluster)
+    return np.array([rng.multinomial(60, profiles[k]) for k in truth], dtype=float), truth
+
+
+def partition_of(n, labels):
+    """Give the partition of labels, its problem, and what its splits would give."""
+    problem = Problem(HistogramClustering(), n, 1.0, None)
+    Q = np.eye(labels.max() + 1)[labels]
+    fresh = np.ones(Q.shape[1], bool)
+    now = assess(problem, Q, problem.model.stats(n, Q), np.full_like(Q, 0.5), fresh)
+    return problem, *refine_halves(problem, now, np.random.RandomState(0))
+
+
+def test_splits_and_merges_keep_every_row_and_every_occurrence():
+    n, truth = planted()
+    problem, now, halves = partition_of(n, truth)
+    for i, j in ((0, 1), (1, 3), (2, 4), (0, 4)):
+        Q, stats, _, _ = merge(split(now, 2, halves), i, j)
+        assert Q.shape[1] == 4
+        np.testing.assert_allclose(Q.sum(axis=1), 1)
+        np.testing.assert_allclose(stats.counts.sum(axis=0), n.sum(axis=0))
+        np.testing.assert_allclose(stats.counts, n.T.dot(Q).T, rtol=1e-6, atol=1e-6)
+        assert stats.sizes.sum() == pytest.approx(len(n))
+
+
+def spoilt(truth):
+    """Cut cluster 0 in two, and make 2 and 3 one."""
+    labels = np.where(truth == 3, 2, truth)
+    labels[:20] = 3
+    return labels
+
+
+def test_the_first_neighbour_repairs_one_cluster_split_and_two_merged():
+    n, truth = planted()
+    problem, now, _ = partition_of(n, spoilt(truth))
+    neighbours = exchanges(
+        problem, Profiles(now.params.profiles, np.full(4, 0.25)), 3, np.random.RandomState(0)
+    )
+    assert 1 <= len(neighbours) <= 3
+    first = problem.step(neighbours[0], None).posteriors.argmax(axis=1)
+    assert len(set(zip(first, truth, strict=True))) == 4
+
+
+def test_fewer_than_three_clusters_have_no_neighbours():
+    n, truth = planted(K=2)
+    problem, now, _ = partition_of(n, truth)
+    assert (
+        exchanges(problem, Profiles(now.params.profiles, np.full(2, 0.5)), 3, np.random.RandomState(0)) == []
+    )
+
+
+def test_annealing_makes_exchanges_where_they_lower_the_free_energy():
+    """Splits alone keep what a wrong first split has joined; with exchanges the free energy is no higher."""
+    better = 0
+    for seed in range(12):
+        n, _ = planted(seed, per_cluster=15, K=7, M=8)
+        energies = []
+        for growth in ("split", "split-merge"):
+            rng = np.random.RandomState(0)
+            run = anneal(HistogramClustering(), n, [1.0], rng=rng, n_clusters=7, growth=growth)
+            energies.append(last_of(run).free_energy)
+        assert energies[1] <= energies[0] + 1e-4 * abs(energies[0])
+        better += energies[1] < energies[0] - 1e-3 * abs(energies[0])
+    assert better >= 3
