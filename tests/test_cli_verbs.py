@@ -108,13 +108,28 @@ class TestSegment:
         noise = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
         Image.fromarray(noise).save(tmp_path / "noise.png")
         said = "one texture was found; a given number divides it all the same (-k 3)"
-        assert said in run("segment", tmp_path / "noise.png", "-o", tmp_path / "chosen").stderr
+        plain = run("segment", tmp_path / "noise.png", "--k-min", 1, "-o", tmp_path / "chosen")
+        assert said in plain.stderr and "number chosen: 1 segment (" in plain.stdout
+        divided = run("segment", tmp_path / "noise.png", "-o", tmp_path / "divided")
+        assert said not in divided.stderr and "rather a single texture (" in divided.stdout
         assert said not in run("segment", tmp_path / "noise.png", "-k", 1, "-o", tmp_path / "given").stderr
 
     def test_number_is_chosen(self, scene_file, tmp_path):
         run("segment", scene_file, "--k-max", 6, "-o", tmp_path, "-q")
         expected = texseg.segment(PIXELS, k_max=6)
         assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_the_choice_is_told_with_others_and_how_to_get_them(self, scene_file, tmp_path):
+        told = run("segment", scene_file, "--k-max", 6, "-o", tmp_path).stdout
+        selection = texseg.TextureSegmenter(k_max=6).fit(PIXELS).selection_
+        assert f"number chosen: {selection}" in told
+        for other in selection.others[:1]:
+            assert f"; -k {other} gives the next" in told
+        assert "number chosen" not in run("segment", scene_file, "-k", 2, "-o", tmp_path / "given").stdout
+
+    def test_no_number_between_k_min_and_k_max_is_a_mistake(self, scene_file, tmp_path):
+        refused = run("segment", scene_file, "--k-min", 5, "--k-max", 4, "-o", tmp_path, exit_code=2)
+        assert "--k-min 5 is above --k-max 4: no number is left to choose" in refused.stderr
 
     def test_another_model_of_the_family(self, scene_file, tmp_path):
         run("segment", scene_file, "-k", 4, "--model", "acm-hard", "-o", tmp_path, "-q")

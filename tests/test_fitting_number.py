@@ -9,17 +9,33 @@ from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
 from texseg.fitting.candidates import Candidate, interior_gain
-from texseg.fitting.number import CLEAR, NOISE, ONE, MergeTree, choose_number, closest_separations, merge_tree
+from texseg.fitting.number import MergeTree, Selection, choose_number, closest_separations, merge_tree
+from texseg.fitting.pairs import EVIDENCE, PairTable, shipped_table
 
 GRID = (24, 32)
 WINDOW = 5.0
 
 
-def tree_of(separations, contrast=2 * ONE):
-    """Cluster 0 swallows all others in turn, at these separations; every contrast is the same."""
-    K = len(separations) + 1
-    merges = tuple((0, k) for k in range(1, K))
-    return MergeTree(np.arange(K), merges, np.array(separations, float), np.full(K - 1, contrast))
+# the only evidence that counts is the distance, and its log-odds of two textures are itself
+PLAIN = PairTable(
+    low=np.full(len(EVIDENCE), -20.0),
+    high=np.full(len(EVIDENCE), 20.0),
+    mean=np.zeros(len(EVIDENCE)),
+    spread=np.ones(len(EVIDENCE)),
+    knots=np.empty((0, len(EVIDENCE))),
+    slopes=(np.arange(len(EVIDENCE)) == EVIDENCE.index("distance"))[None].astype(float),
+    constant=0.0,
+    doubt=0.0,
+)
+
+
+def tree_of(odds, areas=None):
+    """Cluster 0 swallows all others in turn; each merge has these log-odds of two textures."""
+    K = len(odds) + 1
+    evidence = np.zeros((K - 1, len(EVIDENCE)))
+    evidence[:, EVIDENCE.index("distance")] = odds
+    areas = np.ones(K) if areas is None else np.array(areas, float)
+    return MergeTree(np.arange(K), areas, tuple((0, k) for k in range(1, K)), np.ones(K - 1), evidence)
 
 
 def candidate_of(labels, sites):
@@ -48,73 +64,84 @@ def planted():
 
 
 @pytest.mark.parametrize(
-    ("separations", "chosen"),
+    ("odds", "chosen"),
+    [([], 1), ([-4.0], 1), ([4.0], 2), ([-4.0, -4.0, 4.0, 4.0], 3), ([4.0, -9.0, 4.0], 2), ([-3, 9, -3], 3)],
+)
+def test_the_number_is_the_likeliest_where_little_is_in_doubt(odds, chosen):
+    selection = choose_number(tree_of(odds), table=PLAIN)
+    assert selection.chosen == chosen
+    assert selection.n_segments.tolist() == list(range(1, len(odds) + 2))
+
+
+def test_probabilities_are_products_of_odds_along_the_tree():
+    selection = choose_number(tree_of([-1.0, 0.5, 2.0]), table=PLAIN)
+    products = np.exp([0, 2.0, 2.5, 1.5])
+    np.testing.assert_allclose(selection.probabilities, products / products.sum())
+    assert selection.one_texture == selection.probabilities[0] == selection.probability(1)
+    assert selection.probability(9) == 0
+
+
+def test_doubt_is_spread_evenly():
+    selection = choose_number(tree_of([20.0, 20.0]), table=replace(PLAIN, doubt=0.3))
+    np.testing.assert_allclose(selection.probabilities, [0.1, 0.1, 0.8], atol=1e-6)
+
+
+@pytest.mark.parametrize("k_min", [2, 3, 9])
+def test_smaller_numbers_are_left_out_and_the_single_texture_is_told(k_min):
+    everything = choose_number(tree_of([-1.0, -2.0, -3.0]), table=PLAIN)
+    selection = choose_number(tree_of([-1.0, -2.0, -3.0]), k_min, PLAIN)
+    first = min(k_min, 4)  # there are no more clusters
+    assert everything.chosen == 1 and selection.chosen == first
+    assert selection.n_segments.tolist() == list(range(first, 5))
+    rest = everything.probabilities[first - 1 :]
+    np.testing.assert_allclose(selection.probabilities, rest / rest.sum())
+    assert selection.one_texture == everything.one_texture > 0.9
+
+
+def test_the_loss_is_half_of_being_wrong_and_half_of_how_far_the_maps_are_apart():
+    selection = choose_number(tree_of([0.0, 0.0], areas=[1, 1, 2]), table=PLAIN)
+    # adjusted Rand indices by hand: two segments (2, 2) against three (1, 1, 2), any against one is 0
+    one_two = (6 - 8 * 6 / 16) / (7 - 8 * 6 / 16)
+    apart = 1 - np.array([[1, 0, 0], [0, 1, one_two], [0, one_two, 1]])
+    expected = (0.5 * (1 - np.eye(3)) + 0.5 * apart) @ np.full(3, 1 / 3)
+    np.testing.assert_allclose(selection.losses, expected)
+    assert selection.chosen == 1 + int(expected.argmin())
+
+
+def test_a_corner_too_much_is_cheaper_than_half_the_image():
+    losses = choose_number(tree_of([0.0, 9.0, 9.0], areas=[40, 1, 60, 60]), table=PLAIN).losses
+    assert losses[3] < losses[1]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "probabilities", "one", "words"),
     [
-        ([], 1),
-        ([1.0], 2),
-        ([CLEAR], 2),
-        ([CLEAR, CLEAR, CLEAR], 4),
-        ([5.0, 5.5, 30.0, 50.0], 3),
-        ([5.0, 8.0, 10.0, 39.0], 2),
-        ([9.0, 12.0, 35.0, 250.0], 2),  # a leap far above what is clear counts, though less
-        ([7.0, 30.0, 9.0, 35.0], 4),  # what was once far apart stays so, whatever is merged into it
+        ([1, 2], [0.97, 0.03], 0.97, "1 segment (97%)"),
+        ([2, 3, 4], [0.2, 0.7, 0.1], 0.1, "3 segments (70%), then 2 (20%), 4 (10%)"),
+        ([2, 3], [0.52, 0.48], 0.1, "2 segments (52%), then 3 (48%), all but a tie"),
+        ([2, 3], [0.98, 0.02], 0.8, "2 segments (98%); rather a single texture (80%), which k_min=1 allows"),
     ],
 )
-def test_the_number_is_where_the_separation_leaps(separations, chosen):
-    selection = choose_number(tree_of(separations))
-    assert selection.chosen == chosen
-    assert selection.n_segments.tolist() == list(range(1, len(separations) + 2))
-    assert choose_number(tree_of(separations, 0.9 * ONE)).chosen == 1
+def test_a_choice_reads_in_words(numbers, probabilities, one, words):
+    unused = np.zeros(len(numbers))
+    chosen = numbers[int(np.argmax(probabilities))]
+    assert str(Selection(np.array(numbers), np.array(probabilities), unused, unused, chosen, one)) == words
 
 
-def test_one_contrast_is_enough_for_more_than_one_segment():
-    contrasts = np.array([3.0, 1.01 * ONE, 3.0])
-    tree = tree_of([5.0, 12.0, 60.0])._replace(contrasts=contrasts)
-    selection = choose_number(tree)
-    assert selection.chosen == 3
-    np.testing.assert_array_equal(selection.contrasts, [np.nan, *contrasts[::-1]])
-    assert choose_number(tree._replace(contrasts=contrasts / 1.02)).chosen == 1
-
-
-def test_without_any_contrast_there_is_one_segment():
-    selection = choose_number(tree_of([0.5, 0.5], contrast=0.0))
-    assert selection.chosen == 1
-    assert np.isfinite(selection.scores).all()
-
-
-def test_scores_are_leaps_contrasts_and_numbers():
-    contrasts = np.array([40.0, 90.0, 50.0])
-    selection = choose_number(tree_of([5.0, 12.0, 60.0])._replace(contrasts=contrasts))
-    np.testing.assert_array_equal(selection.separations, [np.nan, 60, 12, 5])
-    two = np.log(CLEAR * (60 / CLEAR) ** 0.7 / 12) + 2 * np.log(50) + np.log(2) / 2
-    three = np.log(12 / 5) + 2 * np.log(CLEAR * 3**0.5) + np.log(3) / 2
-    four = np.log(5 / NOISE) + 2 * np.log(40) + np.log(4) / 2
-    np.testing.assert_allclose(selection.scores, [three - np.log(90 / ONE), two, three, four])
-
-
-def test_a_contrast_far_above_what_is_clear_counts_no_more():
-    separations = [5.0, 12.0, 12.0]
-    one, other = (
-        choose_number(tree_of(separations)._replace(contrasts=np.array([40.0, factor * CLEAR, 40.0]))).scores
-        for factor in (2, 20)
-    )
-    np.testing.assert_array_equal(one[1:], other[1:])
-
-
-def test_all_leaps_together_lead_from_noise_to_the_last_merge():
-    separations = np.random.default_rng(0).uniform(1, CLEAR, 12)
-    scores = choose_number(tree_of(separations, contrast=ONE)).scores
-    numbers = np.arange(2, 14)
-    leaps = scores[1:] - 2 * np.log(ONE) - np.log(numbers) / 2
-    assert (leaps > -1e-12).all()
-    assert leaps.sum() == pytest.approx(np.log(separations.max() / NOISE))
+def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():
+    table = shipped_table()
+    assert table.slopes.shape == (len(table.knots) + 1, len(EVIDENCE))
+    assert (table.low < table.high).all()
+    far = np.stack([table.high, table.high + 100, table.low, table.low - 100])
+    odds = table.log_odds(far)
+    assert odds[0] == odds[1] and odds[2] == odds[3]
 
 
 # ---- groups ------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_nested_partitions_into_k():
-    tree = MergeTree(np.arange(5), ((1, 3), (0, 4), (1, 2), (0, 1)), np.arange(4.0), np.arange(4.0))
+    tree = tree_of(np.zeros(4))._replace(merges=((1, 3), (0, 4), (1, 2), (0, 1)))
     groups = {k: tree.groups(k).tolist() for k in range(1, 6)}
     assert groups == {
         5: [0, 1, 2, 3, 4],
@@ -141,8 +168,7 @@ def test_parts_of_one_texture_are_merged_first(planted):
     np.testing.assert_array_equal(tree.labels, clusters.ravel())
     assert sorted(tree.merges[:4]) == [(0, 1), (2, 3), (4, 5), (6, 7)]
     np.testing.assert_array_equal(tree.groups(4)[tree.labels], region.ravel())
-    assert tree.separations[:4].max() < NOISE
-    assert tree.separations[4:].min() > 3 * NOISE
+    assert tree.separations[4:].min() > 3 * tree.separations[:4].max()
     assert choose_number(tree).chosen == 4
 
 
@@ -151,7 +177,6 @@ def test_parts_of_one_texture_alone_are_one_segment():
     sites, _ = sites_of(region, n_draws=12)
     tree = merge_tree(candidate_of(halved(regions(GRID)), sites), sites, WINDOW)
     assert tree.n_clusters == 8
-    assert tree.contrasts.max() < ONE
     assert choose_number(tree).chosen == 1
 
 
@@ -176,7 +201,8 @@ def test_twice_the_area_separates_by_the_root_of_two(planted):
     two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)
     assert two.merges == one.merges
     np.testing.assert_allclose(two.separations, 2**0.5 * one.separations, rtol=1e-3)
-    np.testing.assert_allclose(two.contrasts, 2**0.5 * one.contrasts, rtol=1e-3)
+    kept = [EVIDENCE.index(name) for name in ("distance", "share", "first channel", "wrong", "step", "nats")]
+    np.testing.assert_allclose(two.evidence[:, kept], one.evidence[:, kept], atol=1e-3)
 
 
 def test_clusters_along_borders_are_dissolved(planted):
@@ -281,7 +307,8 @@ def test_the_closest_separations_are_those_of_the_pairs(planted):
         (closest,) = closest_separations([candidate], sites, WINDOW)
         assert closest.shape == (2,)
         assert closest[0] == pytest.approx(first, rel=1e-6)
-        assert tree.contrasts[0] == pytest.approx(np.sqrt(tree.n_clusters) * first, rel=1e-6)
+        contrast = tree.evidence[0, EVIDENCE.index("contrast")]
+        assert contrast == pytest.approx(np.log(np.sqrt(tree.n_clusters) * first + 1e-3), rel=1e-6)
         assert closest[1] >= closest[0]
 
 
@@ -299,6 +326,6 @@ def test_an_empty_cluster_and_a_single_one_are_separated_from_nothing(planted):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_number_of_planted_textures_is_found(make_number, n_textures, seed):
     image, truth = make_number(n_textures, (192, 208), seed)
-    model = TextureSegmenter().fit(image)
+    model = TextureSegmenter(k_min=1).fit(image)
     assert model.n_segments_ == model.selection_.chosen == n_textures
     assert (match_labels(model.labels_, truth) == truth).mean() > 0.97

@@ -1,5 +1,6 @@
 """Coarse and fine segmentations of one fit: nested, complete, and with the temperatures of the theory."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +9,10 @@ from site_scenes import regions, sites_of
 from sklearn.exceptions import NotFittedError
 
 from texseg import TextureSegmenter, match_labels
-from texseg.fitting.number import MergeTree
 from texseg.hierarchy import critical_temperatures
 
 K_MAX = 7
+MERGES = ((0, 1), (2, 3), (0, 2))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def fitted(make_number):
 def test_there_are_labels_for_every_number(fitted):
     model, truth = fitted
     hierarchy = model.hierarchy_
-    most = hierarchy.tree.n_clusters
+    most = len(hierarchy.merges) + 1
     assert 3 <= most <= K_MAX  # clusters that only follow borders are dissolved
     assert hierarchy.n_segments.tolist() == list(range(1, most + 1))
     for k in hierarchy.n_segments:
@@ -51,11 +52,20 @@ def test_each_segmentation_is_a_coarsening_of_the_next(fitted):
 
 def test_the_merges_lead_from_the_finest_to_one_segment(fitted):
     hierarchy = fitted[0].hierarchy_
-    assert hierarchy.merges == hierarchy.tree.merges
     absorbed = [pair[1] for pair in hierarchy.merges]
-    assert sorted(absorbed) == list(range(1, hierarchy.tree.n_clusters))
+    assert sorted(absorbed) == list(range(1, len(hierarchy.merges) + 1))
     for step, (kept, _) in enumerate(hierarchy.merges):
         assert kept not in absorbed[:step]
+
+
+@pytest.mark.parametrize("n_segments", [None, 2, 4, 12])
+def test_the_result_is_one_level_pixel_by_pixel(fitted, mosaic, n_segments):
+    model = fitted[0]
+    if n_segments is not None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* segments asked")
+            model = TextureSegmenter(n_segments, k_max=5, min_size=200).fit(mosaic[0])
+    np.testing.assert_array_equal(model.hierarchy_.labels(model.n_segments_), model.labels_)
 
 
 def test_the_planted_textures_are_one_level(fitted):
@@ -97,9 +107,8 @@ def test_other_numbers_are_refused(fitted):
 def test_models_without_a_hierarchy_say_why(tmp_path, mosaic):
     TextureSegmenter(2).fit(mosaic[0][:64]).save(tmp_path / "model.texseg")
     message = "hierarchy_ needs a model fitted in this session"
-    for model in (TextureSegmenter.load(tmp_path / "model.texseg"),):
-        with pytest.raises(AttributeError, match=message):
-            _ = model.hierarchy_
+    with pytest.raises(AttributeError, match=message):
+        _ = TextureSegmenter.load(tmp_path / "model.texseg").hierarchy_
     with pytest.raises(NotFittedError):
         _ = TextureSegmenter(2).hierarchy_
 
@@ -132,8 +141,7 @@ def distance_after_annealing(n, members, beta, n_steps=300):
 def test_segments_fall_in_two_below_their_critical_temperature_and_not_above():
     sites, _ = sites_of(regions(), n_draws=30)
     labels = regions().ravel()
-    tree = MergeTree(labels, ((0, 1), (2, 3), (0, 2)), np.arange(3.0), np.arange(3.0))
-    temperatures = critical_temperatures(tree, sites)
+    temperatures = critical_temperatures(labels, MERGES, sites)
     n = (sites.counts * sites.weights).astype(float) + 1e-9
     parents = [labels >= 0, labels >= 2, labels <= 1]  # coarsest first
     for members, temperature in zip(parents, temperatures, strict=True):
@@ -143,17 +151,18 @@ def test_segments_fall_in_two_below_their_critical_temperature_and_not_above():
 
 def test_critical_temperatures_count_observations():
     sites, _ = sites_of(regions())
-    tree = MergeTree(regions().ravel(), ((0, 1), (2, 3), (0, 2)), np.arange(3.0), np.arange(3.0))
+    labels = regions().ravel()
     double = replace(sites, weights=2 * sites.weights)
     np.testing.assert_allclose(
-        critical_temperatures(tree, double), 2 * critical_temperatures(tree, sites), rtol=1e-3
+        critical_temperatures(labels, MERGES, double),
+        2 * critical_temperatures(labels, MERGES, sites),
+        rtol=1e-3,
     )
 
 
 def test_a_tree_without_merges_has_no_temperatures():
     sites, _ = sites_of(regions())
-    tree = MergeTree(np.zeros(320, int), (), np.empty(0), np.empty(0))
-    assert critical_temperatures(tree, sites).shape == (0,)
+    assert critical_temperatures(np.zeros(320, int), (), sites).shape == (0,)
 
 
 def test_an_image_of_nothing_has_one_level():

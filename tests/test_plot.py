@@ -237,12 +237,13 @@ def test_annealing_shows_the_end_of_each_temperature_and_the_transitions():
     assert left > 4 and right < 0.5  # it cools to the right
 
 
-def test_selection_shows_every_score_and_the_choice(ax):
-    chosen = SimpleNamespace(n_segments=[1, 2, 3], scores=[0.0, 5.0, 2.0], chosen=2)
+def test_selection_shows_every_probability_and_the_choice(ax):
+    chosen = SimpleNamespace(n_segments=[2, 3, 4], probabilities=[0.3, 0.6, 0.1], chosen=3)
     plot.selection(chosen, ax=ax)
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 0], [2, 5], [3, 2]])
-    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[2, 5]])
-    assert ax.texts[0].get_text() == "chosen: 2"
+    bars = {round(bar.get_x() + bar.get_width() / 2): bar for bar in ax.patches}
+    assert {k: bar.get_height() for k, bar in bars.items()} == {2: 0.3, 3: 0.6, 4: 0.1}
+    assert bars[3].get_facecolor() != bars[2].get_facecolor() == bars[4].get_facecolor()
+    assert ax.texts[0].get_text() == "chosen: 3"
 
 
 class Nested:
@@ -367,8 +368,8 @@ def test_shares_of_a_tree_are_the_areas_of_discs_at_its_nodes(ax):
         ),
         (lambda: plot.annealing([record(0, 1.0, 1.0, 1)]), "needs a history with several temperatures"),
         (
-            lambda: plot.selection(SimpleNamespace(n_segments=[1, 2], scores=[1], chosen=1)),
-            r"one score for each number of segments.* got \[1, 2\] with 1 scores",
+            lambda: plot.selection(SimpleNamespace(n_segments=[1, 2], probabilities=[1], chosen=1)),
+            r"one probability for each number of segments.* got \[1, 2\] with 1 probabilities",
         ),
         (
             lambda: plot.hierarchy(Nested(), n_segments=0),

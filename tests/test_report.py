@@ -11,6 +11,7 @@ from PIL import Image
 from report_scene import SHAPE, content_of, picture_bytes, scene, truth_level
 
 from texseg import TextureSegmenter
+from texseg.fitting.number import Selection
 from texseg.report import write_index, write_report
 from texseg.report.pictures import picture_uri
 
@@ -107,17 +108,19 @@ def test_names_and_titles_cannot_break_the_page(fitted, tmp_path):
     assert content_of(tmp_path / "a.html")["levels"][1]["segments"][0]["name"] == "</script><b>"
 
 
-def test_scores_of_a_choice_are_told(fitted, tmp_path):
+def test_probabilities_of_a_choice_are_told_in_numbers_and_words(fitted, tmp_path):
     image, model = fitted
-    model.selection_ = SimpleNamespace(n_segments=[1, 2, 3], scores=[0.0, 2.0, -np.inf], chosen=2)
+    numbers, probabilities, unused = np.array([2, 3]), np.array([0.75, 0.25]), np.zeros(2)
+    model.selection_ = Selection(numbers, probabilities, unused, unused, 2, 0.0)
     try:
         write_report(model, image, tmp_path / "a.html")
     finally:
         del model.selection_
     assert content_of(tmp_path / "a.html")["selection"] == {
-        "n": [1, 2, 3],
-        "scores": [0, 2, None],
+        "n": [2, 3],
+        "probabilities": [0.75, 0.25],
         "chosen": 2,
+        "words": "2 segments (75%), then 3 (25%)",
     }
 
 

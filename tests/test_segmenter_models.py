@@ -110,26 +110,26 @@ def test_the_number_is_chosen_when_none_is_given(three, chosen):
 
 
 @pytest.fixture(scope="module")
-def scores_of_the_default(three):
-    return TextureSegmenter(random_state=1).fit(three[0]).selection_.scores
+def probabilities_of_the_default(three):
+    return TextureSegmenter(random_state=1).fit(three[0]).selection_.probabilities
 
 
 @pytest.mark.parametrize("model", MODELS[1:])
-def test_the_number_is_chosen_for_every_model(three, scores_of_the_default, model):
+def test_the_number_is_chosen_for_every_model(three, probabilities_of_the_default, model):
     fitted = TextureSegmenter(model=model, random_state=1).fit(three[0])  # from 0 the PMM finds two alike
     assert fitted.n_segments_ == K
-    np.testing.assert_array_equal(fitted.selection_.scores, scores_of_the_default)
+    np.testing.assert_array_equal(fitted.selection_.probabilities, probabilities_of_the_default)
     assert accuracy(fitted.labels_, three[1]) > 0.97
 
 
 @pytest.mark.parametrize("k_max", [1, 2, 5])
 def test_no_number_above_k_max_is_considered(three, k_max):
-    model = TextureSegmenter(k_max=k_max).fit(three[0])
+    model = TextureSegmenter(k_min=1, k_max=k_max).fit(three[0])
     assert model.n_segments_ <= k_max
     numbers = model.selection_.n_segments
     assert numbers.tolist() == list(range(1, len(numbers) + 1))
     assert len(numbers) <= k_max
-    assert model.hierarchy_.n_segments.tolist() == numbers.tolist()
+    assert set(numbers.tolist()) <= set(model.hierarchy_.n_segments.tolist())
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,19 @@ def test_k_max_is_checked_before_anything_is_computed(three, k_max, got):
     with pytest.raises(ValueError, match=f"k_max must be a whole number from 1 to 255, got {got}"):
         TextureSegmenter(k_max=k_max, callback=told.append).fit(three[0])
     assert not told
+
+
+def test_k_min_is_at_least_met_or_refused(make_number, three):
+    image = make_number(1, (160, 176))[0]
+    plain = TextureSegmenter(k_min=1).fit(image)
+    assert plain.n_segments_ == 1 and plain.selection_.one_texture > 0.5
+    asked = TextureSegmenter().fit(image)
+    assert asked.n_segments_ >= 2 and asked.selection_.one_texture == plain.selection_.one_texture
+    assert "rather a single texture" in str(asked.selection_)
+    with pytest.raises(ValueError, match=r"k_min must be at most k_max \(4\), got 5; raise k_max"):
+        TextureSegmenter(k_min=5, k_max=4).fit(image)
+    with pytest.raises(ValueError, match="k_min must be a whole number from 1 to 255, got 0"):
+        TextureSegmenter(k_min=0).fit(image)
 
 
 def test_the_callback_is_told_that_the_number_is_looked_for(three):

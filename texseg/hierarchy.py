@@ -1,25 +1,31 @@
-"""Coarse and fine segmentations of one fit, nested in each other."""
+"""Coarse and fine segmentations of one fit, nested in each other and in its result."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites
-from texseg.fitting.number import MergeTree
+from texseg.fitting.number import MergeTree, grouped
 from texseg.models.acm import HistogramClustering, Profiles
 
-__all__ = ["Hierarchy", "critical_temperatures"]
+__all__ = ["Hierarchy", "critical_temperatures", "hierarchy_of"]
+
+_SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
+_OWN = 10.0  # nats that a cell's part in the over-segmentation is ahead with, as much as its neighbours' say
 
 
 class Hierarchy(NamedTuple):
-    """Segmentations into 1 .. K segments, K at most ``k_max``; each is a coarsening of the next."""
+    """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself."""
 
     finest: list[NDArray[np.int32]]
-    """Labels of each image in the over-segmentation, from 1; 0 where there is no data."""
-    tree: MergeTree
+    """Labels of each image in the finest segmentation, from 1; 0 where there is no data."""
+    merges: tuple[tuple[int, int], ...]
+    """Segments of the finest, from 0, that are merged on the way to one (kept, absorbed)."""
     critical_temperatures: NDArray[np.float64]
     """(K - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1);
     for histograms of cells whose channels count as many observations as their weights.
@@ -32,34 +38,167 @@ class Hierarchy(NamedTuple):
     @property
     def n_segments(self) -> NDArray[np.intp]:
         """Numbers of segments there are label images for, 1 .. K."""
-        return np.arange(1, self.tree.n_clusters + 1)
-
-    @property
-    def merges(self) -> tuple[tuple[int, int], ...]:
-        """Clusters (kept, absorbed) that are merged on the way from K segments to one."""
-        return self.tree.merges
+        return np.arange(1, len(self.merges) + 2)
 
     def labels(self, k: int) -> Any:
         """Label image with ``k`` segments: int32 (H, W), 1 .. k, 0 where there is no data; or a list.
+
+        With as many segments as the fit has, these are its ``labels_``.
 
         Raises
         ------
         ValueError
             ``k`` is below 1 or above the number of segments of the finest segmentation.
         """
-        number = np.concatenate([[0], self.tree.groups(k) + 1]).astype(np.int32)
+        number = np.concatenate([[0], grouped(self.merges, k) + 1]).astype(np.int32)
         images = [number[image] for image in self.finest]
         return images if self.is_list else images[0]
 
 
-def critical_temperatures(tree: MergeTree, cells: Sites) -> NDArray[np.float64]:
-    """Temperature at which each merged segment would fall in two, coarsest first, shape (K - 1,)."""
-    if not tree.merges:
+def hierarchy_of(
+    labels: Sequence[NDArray[np.integer]],
+    tree: MergeTree,
+    cells: Sites,
+    cell: int,
+    beta: float,
+    is_list: bool,
+) -> Hierarchy:
+    """Nest a result between coarser and finer segmentations, from the merge tree of its image.
+
+    Each cluster of the tree becomes a part of the segment that it shares most with. The merges are those of
+    the tree, in its order, but first those that stay within a segment.
+
+    Parameters
+    ----------
+    labels : sequence of int arrays of shape (H, W)
+        The result, one an image, from 1; 0 where there is no data.
+    tree : MergeTree
+    cells : Sites
+        Of all images.
+    cell : int
+        Side of a cell in pixels.
+    beta : float
+        Inverse temperature of the cells' log-likelihoods.
+    is_list : bool
+    """
+    K = max(int(image.max()) for image in labels)
+    pairs = zip(labels, cells.grids, strict=True)
+    shares = np.concatenate([_shares(image, K, grid, cell) for image, grid in pairs])
+    overlaps = np.stack([shares[tree.labels == c].sum(axis=0) for c in range(tree.n_clusters)])
+    parts = _nest(tree, overlaps)
+    evidence = _evidence(tree, parts, cells, beta)
+    finest = [
+        _divided(image, parts, piece, cell)
+        for image, piece in zip(labels, cells.pieces(evidence), strict=True)
+    ]
+    used = np.unique(np.concatenate([np.unique(image) for image in finest]))
+    number, merges = _without_unused(parts, np.isin(np.arange(len(parts.owners)), used - 1))
+    new = np.concatenate([[0], number + 1]).astype(np.int32)
+    own = shares.argmax(axis=1)[:, None] == parts.owners
+    of_cells = number[np.where(own, evidence, -np.inf).argmax(axis=1)]
+    temperatures = critical_temperatures(of_cells, merges, cells)
+    return Hierarchy([new[image] for image in finest], merges, temperatures, is_list)
+
+
+class _Parts(NamedTuple):
+    """Parts of the segments, ordered by segment, and the merges of all of them."""
+
+    owners: NDArray[np.intp]
+    """(parts,), segment of each, from 0, ascending."""
+    clusters: NDArray[np.intp]
+    """(parts,), cluster of the tree that each is; -1 for a segment that owns none."""
+    merges: tuple[tuple[int, int], ...]
+
+
+def _shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell: int) -> NDArray[np.float64]:
+    """Pixels of each of K segments in every cell, shape (cells, K)."""
+    H, W = labels.shape
+    index = (np.arange(H) // cell)[:, None] * grid[1] + np.arange(W) // cell
+    table = np.bincount((index * (K + 1) + labels).ravel(), minlength=grid[0] * grid[1] * (K + 1))
+    return table.reshape(-1, K + 1)[:, 1:].astype(np.float64)
+
+
+def _nest(tree: MergeTree, overlaps: NDArray[np.floating]) -> _Parts:
+    """Bend a tree to a segmentation, from the areas (clusters, segments) they share."""
+    owner = overlaps.argmax(axis=1)
+    unknown = np.setdiff1d(np.arange(overlaps.shape[1]), owner)
+    order = np.argsort(np.concatenate([owner, unknown]), kind="stable")
+    owners = np.concatenate([owner, unknown])[order]
+    clusters = np.concatenate([np.arange(len(owner)), np.full(len(unknown), -1)])[order]
+    place = np.argsort(order)  # of each cluster, then of each segment that owns none
+    edges = [(int(place[a]), int(place[b])) for a, b in tree.merges]
+    within = [(a, b) for a, b in edges if owners[a] == owners[b]]
+    within += [(a, a + 1) for a in np.flatnonzero(np.diff(owners) == 0).tolist()]
+    nearest = overlaps[:, unknown].argmax(axis=0)
+    lost = [(int(place[len(owner) + i]), int(place[c])) for i, c in enumerate(nearest)]
+    return _Parts(owners, clusters, _spanning([*within, *lost, *edges], len(owners)))
+
+
+def _spanning(edges: Sequence[tuple[int, int]], n: int) -> tuple[tuple[int, int], ...]:
+    """Keep the edges that join two groups, in their order; each group is named by its smallest member."""
+    group = np.arange(n)
+    kept = []
+    for one, other in edges:
+        a, b = sorted((int(group[one]), int(group[other])))
+        if a != b:
+            group[group == b] = a
+            kept.append((a, b))
+    return tuple(kept)
+
+
+def _without_unused(
+    parts: _Parts, used: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], tuple[tuple[int, int], ...]]:
+    """Join parts without pixels to others of their segment; give new numbers and the merges left."""
+    kept = np.flatnonzero(used)
+    edges = [(p, int(kept[parts.owners[kept] == parts.owners[p]][0])) for p in np.flatnonzero(~used).tolist()]
+    merges = _spanning([*edges, *parts.merges], len(used))
+    number = grouped(merges, len(kept))
+    return number, tuple((int(number[a]), int(number[b])) for a, b in merges[len(edges) :])
+
+
+def _evidence(tree: MergeTree, parts: _Parts, cells: Sites, beta: float) -> NDArray[np.floating]:
+    """How much speaks for each part (cells, parts): tempered log-likelihood, and the over-segmentation."""
+    members = (tree.labels[:, None] == parts.clusters).astype(np.float32)
+    even = Profiles(cells.profiles(members), np.ones(members.shape[1]))
+    scores = HistogramClustering(background=cells.background).scores(cells, even)
+    scores = beta * cells.window_mean(scores, _SMOOTHING)
+    return scores + _OWN * cells.window_mean(members, _SMOOTHING)
+
+
+def _divided(
+    labels: NDArray[np.integer], parts: _Parts, evidence: NDArray[np.floating], cell: int
+) -> NDArray[np.int32]:
+    """Labels (H, W) of the parts, from 1, within the segments of ``labels``; evidence (h, w, parts)."""
+    H, W = labels.shape
+    owned = np.bincount(parts.owners)
+    first = np.cumsum(owned) - owned
+    finest = np.concatenate([[0], first + 1]).astype(np.int32)[labels]
+    size = evidence.shape[1] * cell, evidence.shape[0] * cell
+    for segment in np.flatnonzero(owned > 1):
+        inside = labels == segment + 1
+        best = np.full(labels.shape, -np.inf, np.float32)
+        for part in range(first[segment], first[segment] + owned[segment]):
+            plane = cv2.resize(np.ascontiguousarray(evidence[:, :, part], np.float32), size)[:H, :W]
+            ahead = inside & (plane > best)
+            finest[ahead] = part + 1
+            best[ahead] = plane[ahead]
+    return finest
+
+
+def critical_temperatures(
+    labels: NDArray[np.intp], merges: Sequence[tuple[int, int]], cells: Sites
+) -> NDArray[np.float64]:
+    """Temperature at which each merged segment would fall in two, coarsest first, shape (K - 1,).
+
+    ``labels`` (N,) are those of the clusters that are merged, from 0.
+    """
+    if not merges:
         return np.empty(0)
     parents = []
-    for step, (kept, _) in enumerate(tree.merges):
-        group = tree.groups(tree.n_clusters - step - 1)
-        parents.append(group[tree.labels] == group[kept])
+    for step, (kept, _) in enumerate(merges):
+        group = grouped(merges, len(merges) - step)
+        parents.append(group[labels] == group[kept])
     Q = np.stack(parents[::-1], axis=1).astype(np.float32)
     n = cells.counts * cells.weights
     profiles = cells.profiles(Q) * cells.weights

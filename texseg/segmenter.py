@@ -25,7 +25,7 @@ from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
-from texseg.hierarchy import Hierarchy, critical_temperatures
+from texseg.hierarchy import Hierarchy, hierarchy_of
 from texseg.modelfile import (
     ModelFileError,
     from_plain_data,
@@ -85,7 +85,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_segments : int, optional
-        Number of textures, K; None chooses it, see :mod:`texseg.fitting.number`.
+        Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see
+        :mod:`texseg.fitting.number`.
     model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
         others cluster the histograms of windows as they are, for comparison, and their clusters go to pixels
@@ -109,6 +110,10 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         pixel take its place.
     min_size : int, default=0
         Connected parts with fewer pixels are merged into the neighbour that explains them best.
+    k_min : int, default=2
+        Smallest number that is considered when the number is chosen. With 1 an image may be a single
+        texture: that sorts plain from patterned images. An image without any structure has one segment
+        whatever is asked for.
     k_max : int, default=14
         Largest number that is considered when the number is chosen, and in ``hierarchy_``.
     random_state : int, RandomState or None, default=0
@@ -149,9 +154,11 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
     selection_ : texseg.fitting.number.Selection
-        Scores of all numbers of segments; when the number was chosen.
+        When the number was chosen: the probability of every number from ``k_min`` to ``k_max``, and that of
+        a single texture; print it to read it in words.
     hierarchy_ : texseg.hierarchy.Hierarchy
-        Segmentations into 1 to at most ``k_max`` segments; made when it is first asked for.
+        Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
+        one of them; made when it is first asked for.
     history_ : list of :class:`texseg.clusters.Record`
         Temperatures, free energies and phase transitions of all runs.
 
@@ -180,6 +187,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         crop_bar: bool = False,
         smoothness: float | None = None,
         min_size: int = 0,
+        k_min: int = 2,
         k_max: int = 14,
         random_state: Seed = 0,
         verbose: bool = False,
@@ -202,6 +210,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self.crop_bar = crop_bar
         self.smoothness = smoothness
         self.min_size = min_size
+        self.k_min = k_min
         self.k_max = k_max
         self.random_state = random_state
         self.verbose = verbose
@@ -380,12 +389,17 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         if search is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
-            features = self.textures_.features
-            tree = search.tree(self.k_max)
-            textures = search.textures(search.merged(self.k_max, tree.n_clusters)[0], features)
-            finest = [self._label(scene, textures, min_size=0)[0] for scene in self._fitted]
-            temperatures = critical_temperatures(tree, search.cells)
-            self._hierarchy = Hierarchy(finest, tree, temperatures, isinstance(self.labels_, list))
+            is_list = isinstance(self.labels_, list)
+            labels: Any = self.labels_ if is_list else [self.labels_]
+            settings = search.settings
+            self._hierarchy = hierarchy_of(
+                labels,
+                search.tree(self.k_max),
+                search.cells,
+                cell=settings.cell,
+                beta=settings.potts.beta,
+                is_list=is_list,
+            )
         return self._hierarchy
 
     # ---- the steps of a fit ------------------------------------------------------------------------------
@@ -431,7 +445,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         k = self.n_segments
         if k is not None:
             _check_number("n_segments", k)
+        _check_number("k_min", self.k_min)
         _check_number("k_max", self.k_max)
+        if k is None and self.k_min > self.k_max:
+            raise ValueError(
+                f"k_min must be at most k_max ({self.k_max}), got {self.k_min}; raise k_max"
+            )
         if self.model not in _MODELS:
             raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
         if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:
@@ -521,7 +540,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         n_segments, selection, extra = self.n_segments, None, None
         if n_segments is None:
             tell("number")
-            selection = choose_number(search.tree(self.k_max))
+            selection = choose_number(search.tree(self.k_max), self.k_min)
             n_segments = selection.chosen
             extra = search.merged(self.k_max, n_segments)
         if self.model != "acm":
@@ -546,14 +565,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         self,
         scene: Scene,
         textures: Textures | None = None,
-        min_size: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
         reading = (textures or self.textures_).read(scene, self._smoothness)
         labels = arg_max_over(reading.posteriors)
         if scene.mask is not None:
             labels[~scene.mask] = -1
-        labels = merge_small(labels, reading.scores, int(self.min_size if min_size is None else min_size))
+        labels = merge_small(labels, reading.scores, int(self.min_size))
         confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
         confidence[labels < 0] = 0
         return labels + 1, confidence
@@ -590,7 +608,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.history
-        self._search, self._fitted = fit.search, [replace(scene, planes=None) for scene in scenes]
+        self._search = fit.search
         if fit.selection is not None:
             self.selection_ = fit.selection
         labels, confidence = [r[0] for r in results], [r[1] for r in results]
@@ -653,6 +671,7 @@ def segment(
     crop_bar: bool = False,
     smoothness: float | None = None,
     min_size: int = 0,
+    k_min: int = 2,
     k_max: int = 14,
     random_state: Seed = 0,
     verbose: bool = False,
@@ -672,11 +691,12 @@ def segment(
     ----------
     image : real array of shape (H, W), or with bands along ``channel_axis``
     n_segments : int, optional
-        Number of textures; None chooses it.
+        Number of textures; None chooses it between ``k_min`` and ``k_max``.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
-    model, preset, channel_axis, nodata, log, crop_bar, smoothness, min_size, k_max, random_state, verbose, \
-    callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, learned_borders, cell, n_starts
+    model, preset, channel_axis, nodata, log, crop_bar, smoothness, min_size, k_min, k_max, random_state, \
+    verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, learned_borders, \
+    cell, n_starts
         See :class:`TextureSegmenter`.
 
     Returns
@@ -702,6 +722,7 @@ def segment(
         crop_bar=crop_bar,
         smoothness=smoothness,
         min_size=min_size,
+        k_min=k_min,
         k_max=k_max,
         random_state=random_state,
         verbose=verbose,

@@ -136,6 +136,13 @@ fitting_options = _group(
         help="Number of textures; auto chooses it.",
     ),
     click.option(
+        "--k-min",
+        type=click.IntRange(1, _MOST_SEGMENTS),
+        default=2,
+        show_default=True,
+        help="Smallest number that auto considers; 1 lets an image be a single texture.",
+    ),
+    click.option(
         "--k-max",
         type=click.IntRange(1, _MOST_SEGMENTS),
         default=14,

@@ -36,9 +36,14 @@ def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[
 
 def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     """Pick the parameters of `TextureSegmenter`."""
+    if options["n_segments"] is None and options["k_min"] > options["k_max"]:
+        raise click.UsageError(
+            f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
+        )
     return {
         "n_segments": options["n_segments"],
         "model": options["model"],
+        "k_min": options["k_min"],
         "k_max": options["k_max"],
         "preset": options["preset"],
         "log": options["log"],

@@ -22,6 +22,7 @@ from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.regions import SegmentRow, segment_table
 
 if TYPE_CHECKING:
+    from texseg.fitting.number import Selection
     from texseg.report import ReportEntry
     from texseg.segmenter import TextureSegmenter
 
@@ -60,6 +61,8 @@ class Outcome(NamedTuple):
     rows: tuple[SegmentRow, ...] = ()
     """Segments; of several pages, those of the first."""
     n_segments: int = 0
+    choice: str = ""
+    """How the number was chosen, in words; empty where it was given."""
     outputs: tuple[Path, ...] = ()
     messages: tuple[str, ...] = ()
     """Notes and warnings, in words."""
@@ -224,13 +227,22 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
         messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
+    selection = getattr(model, "selection_", None) if work.model is None else None
     return Outcome(
         item.path,
         "done",
         shape=images[0].pixels.shape[:2],
         rows=tuple(segment_table(*pages[0], work.names)),
         n_segments=n_segments,
+        choice="" if selection is None else _in_words(selection),
         outputs=written.paths,
         messages=messages,
         report=written.report,
     )
+
+
+def _in_words(selection: Selection) -> str:
+    """Say how likely the chosen number is, which others are, and how to get them."""
+    others = selection.others.tolist()
+    hint = f"; -k {others[0]} gives the next" if others else ""
+    return f"number chosen: {selection}{hint}"

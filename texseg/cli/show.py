@@ -102,6 +102,8 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
         size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
         click.echo(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
         if with_table:
+            if outcome.choice:
+                click.echo(outcome.choice)
             _show_table(outcome)
 
 

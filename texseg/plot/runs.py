@@ -75,11 +75,11 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
 
 
 def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
-    """Score of every number of segments, and the one chosen.
+    """Probability of every number of segments, and the one chosen.
 
     Parameters
     ----------
-    selection : object with ``n_segments``, ``scores`` and ``chosen``
+    selection : object with ``n_segments``, ``probabilities`` and ``chosen``
         ``model.selection_``.
     ax : Axes, optional
 
@@ -87,23 +87,19 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    candidates, scores = np.asarray(selection.n_segments), np.asarray(selection.scores, dtype=float)
-    if candidates.shape != scores.shape or selection.chosen not in candidates:
+    numbers = np.asarray(selection.n_segments)
+    probabilities = np.asarray(selection.probabilities, dtype=float)
+    if numbers.shape != probabilities.shape or selection.chosen not in numbers:
         raise ValueError(
-            "a selection needs one score for each number of segments, the chosen one among them; got "
-            f"{candidates.tolist()} with {scores.size} scores, chosen {selection.chosen!r}"
+            "a selection needs one probability for each number of segments, the chosen one among them; got "
+            f"{numbers.tolist()} with {probabilities.size} probabilities, chosen {selection.chosen!r}"
         )
     ax = one_axes(ax, 5.6, 3.0)
-    chosen = scores[candidates == selection.chosen][0]
-    ax.plot(candidates, scores, "o-", color="0.35", markersize=4)
-    ax.plot([selection.chosen], [chosen], "o", markersize=10, color=palette(1)[1] / 255)
-    ax.annotate(
-        f"chosen: {selection.chosen}",
-        (selection.chosen, chosen),
-        xytext=(8, 8),
-        textcoords="offset points",
-    )
-    ax.set(xlabel="number of segments", ylabel="score")
+    own = numbers == selection.chosen
+    ax.bar(numbers[~own], probabilities[~own], color="0.7")
+    bars = ax.bar(numbers[own], probabilities[own], color=palette(1)[1] / 255)
+    ax.bar_label(bars, [f"chosen: {selection.chosen}"], padding=2)
+    ax.set(xlabel="number of segments", ylabel="probability")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.margins(y=0.2)
     return ax

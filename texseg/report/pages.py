@@ -238,12 +238,16 @@ def _segmentation(
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
-    """Scores of the numbers of segments, where the number was chosen."""
+    """Probabilities of the numbers of segments, also in words, where the number was chosen."""
     selection = getattr(model, "selection_", None)
     if selection is None or hierarchy is None:
         return None
-    scores = [float(score) if np.isfinite(score) else None for score in selection.scores]
-    return {"n": [int(n) for n in selection.n_segments], "scores": scores, "chosen": int(selection.chosen)}
+    return {
+        "n": [int(n) for n in selection.n_segments],
+        "probabilities": [round(float(p), 4) for p in selection.probabilities],
+        "chosen": int(selection.chosen),
+        "words": str(selection),
+    }
 
 
 def _terms(facts: Mapping[str, Any]) -> str:

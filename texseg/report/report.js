@@ -382,7 +382,7 @@ function showTable() {
 function showOthers() {
   const chart = content.selection, levels = content.levels.map(level => level.n);
   const ranked = chart
-    ? chart.n.map((n, i) => [n, chart.scores[i]]).filter(([, score]) => score !== null).sort((a, b) => b[1] - a[1]).map(([n]) => n)
+    ? chart.n.map((n, i) => [n, chart.probabilities[i]]).sort((a, b) => b[1] - a[1]).map(([n]) => n)
     : [content.chosen + 1, content.chosen - 1, content.chosen + 2];
   const offered = ranked.filter(n => n !== content.chosen && levels.includes(n)).slice(0, 3).sort((a, b) => a - b);
   at("others").hidden = !offered.length;
@@ -468,23 +468,23 @@ function showSegment() {
   showHistograms(level, segment);
 }
 
-function showScores() {
+function showProbabilities() {
   const chart = content.selection;
-  at("scores").hidden = !chart;
+  at("probabilities").hidden = !chart;
   if (!chart) return;
-  const known = chart.scores.filter(score => score !== null), low = Math.min(...known), high = Math.max(...known), now = content.levels[state.level].n;
-  const x = n => 15 + 270 * (n - chart.n[0]) / Math.max(1, chart.n[chart.n.length - 1] - chart.n[0]), y = s => 58 - 48 * (s - low) / (high - low || 1);
-  const points = chart.n.map((n, i) => [n, chart.scores[i]]).filter(point => point[1] !== null);
-  at("scores").querySelector("svg").innerHTML =
-    `<polyline points="${points.map(([n, s]) => `${x(n)},${y(s)}`).join(" ")}" fill="none" stroke="currentColor" opacity=".5"/>` +
-    points.map(([n, s]) => `<circle cx="${x(n)}" cy="${y(s)}" r="${n === now ? 5 : 2.5}" fill="${n === chart.chosen ? "var(--accent)" : "currentColor"}"/>`).join("") +
+  const high = Math.max(...chart.probabilities), now = content.levels[state.level].n;
+  const x = n => 15 + 270 * (n - chart.n[0]) / Math.max(1, chart.n[chart.n.length - 1] - chart.n[0]), y = p => 58 - 48 * p / high;
+  const points = chart.n.map((n, i) => [n, chart.probabilities[i]]);
+  at("probabilities").querySelector("svg").innerHTML =
+    `<polyline points="${points.map(([n, p]) => `${x(n)},${y(p)}`).join(" ")}" fill="none" stroke="currentColor" opacity=".5"/>` +
+    points.map(([n, p]) => `<circle cx="${x(n)}" cy="${y(p)}" r="${n === now ? 5 : 2.5}" fill="${n === chart.chosen ? "var(--accent)" : "currentColor"}"/>`).join("") +
     chart.n.map(n => `<text x="${x(n)}" y="76">${n}</text>`).join("") +
-    points.map(([n, s]) => `<circle class="hit" data-n="${n}" cx="${x(n)}" cy="${y(s)}" r="9"/>`).join("");
-  for (const hit of at("scores").querySelectorAll(".hit")) {
+    points.map(([n, p]) => `<circle class="hit" data-n="${n}" cx="${x(n)}" cy="${y(p)}" r="9"/>`).join("");
+  for (const hit of at("probabilities").querySelectorAll(".hit")) {
     const index = content.levels.findIndex(level => level.n === Number(hit.dataset.n));
     if (index >= 0) hit.addEventListener("click", () => showLevel(index));
   }
-  at("scores-title").textContent = `How many segments? ${chart.chosen} had the best score`;
+  at("probabilities-title").textContent = `How many segments? ${chart.words}`;
 }
 
 function select(label) {
@@ -500,7 +500,7 @@ function refresh() {
   if (!segmentsNow().some(segment => segment.label === state.segment)) state.segment = 0;
   showTable();
   showSegment();
-  showScores();
+  showProbabilities();
   showOthers();
   showEdits();
   draw(true);

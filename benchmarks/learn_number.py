@@ -1,0 +1,284 @@
+"""Learn to tell one texture from two, and judge the number chosen: python benchmarks/learn_number.py DATA.
+
+Every image of `benchmarks.numbered` is over-segmented and merged down; what is measured of each merge is kept
+in --cache, so that a second run is short. Then the log-odds of two textures are fitted to the probability of
+the whole number (see `texseg/fitting/number.py`), once without each source, to judge the choice on that
+source alone, and once on all, for --write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.datasets import Case
+from benchmarks.measure import Table, limit_threads
+from benchmarks.numbered import Numbered, numbered
+from texseg import TextureSegmenter
+from texseg.fitting.number import MergeTree, choose_number
+from texseg.fitting.pairs import EVIDENCE, PairTable
+
+SHIPPED = Path(__file__).resolve().parents[1] / "texseg" / "fitting" / "pairs.json"
+K_MAX = 14
+OUTER = 0.005  # quantiles that evidence is held between
+N_KNOTS = 2
+SHRINKAGE = 0.02  # on squared slopes; .01 to .05 give the same within .02 nats an image
+DOUBT = 0.05
+SHARPNESS = 1.4
+"""Factor on the log-odds, which shrinkage and soft targets make too small; 1.3 to 1.6 calibrate as well."""
+BY_MAP = 0.5  # share of the target that goes to the levels whose map is best, the rest to the true number
+AS_GOOD = 0.03  # of the adjusted Rand index: levels this close to the best share the target
+MOST_OF_A_KIND = 25  # images of one source that count in full; more of them share this weight
+COLUMNS = [("source", -14), ("images", -13), ("n", 4), ("right", 6), ("+-1", 6), ("ARI", 6), ("number", 7)]
+COLUMNS += [("best", 6), ("one", 5), ("stated", 7), ("error", 6)]
+LEGEND = (
+    "right, +-1: share with the right number, and within one of it. ARI: of the chosen level of the tree on"
+    " cells; number: of the level with the true number; best: of the best level. one: share called a single"
+    " texture. stated: mean probability of the number that was chosen; error: calibration error of it.\n"
+    "Real images, photographs and mosaics of two or more are asked for two at least (the default), images of"
+    " one texture for one."
+)
+
+
+class Measured(NamedTuple):
+    """One image, over-segmented and merged down."""
+
+    source: str
+    kind: str
+    name: str
+    number: int
+    """Of textures."""
+    tree: MergeTree
+    table: NDArray[np.float64]
+    """(clusters, textures), pixels they share."""
+
+    def scores(self) -> NDArray[np.float64]:
+        """Adjusted Rand index of each level of the tree, from one segment on."""
+        levels = range(1, self.tree.n_clusters + 1)
+        return np.array([_rand(self.table, self.tree.groups(k)) for k in levels])
+
+    @property
+    def k_min(self) -> int:
+        return 1 if self.number == 1 else 2
+
+
+class _Found(Exception):
+    pass
+
+
+def merged_down(case: Case) -> MergeTree:
+    """Fit as far as the merge tree that the number is chosen from."""
+
+    def stop(tree: MergeTree, *others: Any) -> None:
+        raise _Found(tree)
+
+    model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis)
+    with patch("texseg.segmenter.choose_number", stop), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(case.image)
+        except _Found as found:
+            return found.args[0]
+    raise AssertionError("the number was not chosen")
+
+
+def shared_pixels(tree: MergeTree, truth: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Count pixels (clusters, textures) of each cluster in each texture; 0 in the truth is not judged."""
+    H, W = truth.shape
+    cell = next(c for c in range(1, 65) if -(-H // c) * -(-W // c) == len(tree.labels))
+    labels = tree.labels.reshape(-(-H // cell), -1).repeat(cell, axis=0)[:H].repeat(cell, axis=1)[:, :W]
+    table = np.zeros((tree.n_clusters, int(truth.max()) + 1))
+    np.add.at(table, (labels, truth), 1)
+    return table[:, 1:]
+
+
+def measured(image: Numbered, cache: Path) -> Measured:
+    """Measure an image, or take it from the cache."""
+    path = cache / f"{image.name.replace(' ', '_')}.npz"
+    if not path.exists():
+        case = image.load()
+        tree = merged_down(case)
+        np.savez(
+            path,
+            labels=tree.labels.astype(np.uint8),
+            areas=tree.areas,
+            merges=np.array(tree.merges, int).reshape(-1, 2),
+            separations=tree.separations,
+            evidence=tree.evidence,
+            table=shared_pixels(tree, case.truth),
+            number=len(np.setdiff1d(case.truth, [0])),
+        )
+    with np.load(path) as saved:
+        merges = tuple((int(a), int(b)) for a, b in saved["merges"])
+        tree = MergeTree(
+            saved["labels"].astype(np.intp), saved["areas"], merges, saved["separations"], saved["evidence"]
+        )
+        return Measured(image.source, image.kind, image.name, int(saved["number"]), tree, saved["table"])
+
+
+def _rand(table: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
+    together = np.zeros((groups.max() + 1, table.shape[1]))
+    np.add.at(together, groups, table)
+    tables = (together, together.sum(axis=1), together.sum(axis=0))
+    cells, rows, columns = ((t * (t - 1)).sum() for t in tables)
+    n = table.sum()
+    expected, most = rows * columns / (n * (n - 1)), (rows + columns) / 2
+    return 1.0 if most <= expected else float((cells - expected) / (most - expected))
+
+
+def target(image: Measured) -> NDArray[np.float64]:
+    """Probabilities of the levels of a tree that the fit aims at."""
+    scores = image.scores()
+    aim = BY_MAP * softmax((scores - scores.max()) / AS_GOOD)
+    aim[min(image.number, len(scores)) - 1] += 1 - BY_MAP
+    return aim
+
+
+def weights(images: Sequence[Measured]) -> NDArray[np.float64]:
+    """Weight of each image, so that no source outweighs the others, nor images of one texture the rest."""
+    kinds = [(image.source, image.number == 1) for image in images]
+    numbers = Counter(kinds)
+    each = np.array([min(1.0, MOST_OF_A_KIND / numbers[kind]) for kind in kinds])
+    return each / each.sum()
+
+
+def fit(images: Sequence[Measured]) -> PairTable:
+    """Fit the log-odds of two textures by maximum likelihood of the number, with shrinkage."""
+    images = [image for image in images if image.tree.merges]
+    evidence = np.concatenate([image.tree.evidence[::-1] for image in images])  # two segments first
+    low, high = np.quantile(evidence, [OUTER, 1 - OUTER], axis=0)
+    held = np.clip(evidence, low, high)
+    mean, spread = held.mean(axis=0), held.std(axis=0) + 1e-6
+    at = np.linspace(0, 1, N_KNOTS + 2)[1:-1]
+    knots = np.quantile((held - mean) / spread, at, axis=0)
+    slopes = np.zeros((N_KNOTS + 1, evidence.shape[1]))
+    start = PairTable(low, high, mean, spread, knots, slopes, 0.0, DOUBT)
+    columns = start.columns(evidence)
+    lengths = np.array([len(image.tree.merges) for image in images])
+    place = np.full((len(images), lengths.max()), -1)
+    aims = np.zeros((len(images), lengths.max() + 1))
+    for i, (image, end) in enumerate(zip(images, np.cumsum(lengths), strict=True)):
+        place[i, : lengths[i]] = np.arange(end - lengths[i], end)
+        aims[i, : lengths[i] + 1] = target(image)
+    there = np.column_stack([np.ones(len(images), bool), place >= 0])
+    each = weights(images)[:, None]
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        steps = np.append(columns @ parameters[:-1] + parameters[-1], 0.0)[place]
+        logits = np.where(there, np.cumsum(np.column_stack([np.zeros(len(steps)), steps]), axis=1), -1e9)
+        logs = log_softmax(logits, axis=1)
+        value = -(each * aims * np.where(aims > 0, logs, 0)).sum()
+        by_level = each * (np.exp(logs) - aims)
+        by_step = by_level[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
+        by_row = np.zeros(len(columns))
+        by_row[place[place >= 0]] = by_step[place >= 0]
+        gradient = np.append(columns.T @ by_row + 2 * SHRINKAGE * parameters[:-1], by_row.sum())
+        return value + SHRINKAGE * (parameters[:-1] ** 2).sum(), gradient
+
+    found = minimize(loss, np.zeros(columns.shape[1] + 1), jac=True, method="L-BFGS-B").x
+    found *= SHARPNESS
+    return replace(start, slopes=found[:-1].reshape(slopes.shape), constant=float(found[-1]))
+
+
+class Judged(NamedTuple):
+    """What was chosen for an image."""
+
+    image: Measured
+    chosen: int
+    probability: float
+    ari: tuple[float, float, float]
+    """Of the chosen level, of that with the true number, and of the best."""
+
+
+def judge(images: Sequence[Measured]) -> Iterator[Judged]:
+    """Choose the number of every image with a table that was fitted without its source."""
+    for source in sorted({image.source for image in images}):
+        table = fit([image for image in images if image.source != source])
+        for image in images:
+            if image.source == source:
+                selection = choose_number(image.tree, image.k_min, table)
+                scores = image.scores()
+                k = selection.chosen
+                true = scores[min(image.number, len(scores)) - 1]
+                yield Judged(image, k, selection.probability(k), (scores[k - 1], true, scores.max()))
+
+
+def calibration_error(judged: Sequence[Judged]) -> float:
+    """Mean distance of what was stated from what was right, in up to five groups of like probability."""
+    stated = np.array([each.probability for each in judged])
+    right = np.array([each.chosen == each.image.number for each in judged])
+    groups = np.array_split(np.argsort(stated), max(1, min(5, len(judged) // 10)))
+    return sum(abs(stated[group].mean() - right[group].mean()) * len(group) for group in groups) / len(judged)
+
+
+def print_judged(judged: Sequence[Judged]) -> None:
+    """Print a row for each kind of images of each source, and one for each source."""
+    rows: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for each in judged:
+        rows[each.image.source, each.image.kind].append(each)
+        rows[each.image.source, "all"].append(each)
+    print(LEGEND + "\n")
+    table = Table(COLUMNS)
+    for (source, kind), group in sorted(rows.items()):
+        off = np.array([abs(each.chosen - each.image.number) for each in group])
+        table.row(
+            source,
+            kind,
+            len(group),
+            float(np.mean(off == 0)),
+            float(np.mean(off <= 1)),
+            *np.mean([each.ari for each in group], axis=0).tolist(),
+            float(np.mean([each.chosen == 1 for each in group])),
+            float(np.mean([each.probability for each in group])),
+            calibration_error(group) if kind == "all" else None,
+        )
+
+
+def written(table: PairTable, n_images: int) -> str:
+    """The table as text, one piece of evidence a line."""
+    columns = {name: getattr(table, name).T for name in ("low", "high", "mean", "spread", "knots", "slopes")}
+    lines = []
+    for i, name in enumerate(EVIDENCE):
+        values = {key: np.round(column[i], 4).tolist() for key, column in columns.items()}
+        lines.append(f"    {json.dumps(name)}: {json.dumps(values)}")
+    about = f"log-odds of two textures, learned by benchmarks/learn_number.py from {n_images} images"
+    head = (
+        f'  "about": {json.dumps(about)},\n  "constant": {table.constant:.4f},\n  "doubt": {table.doubt},\n'
+    )
+    return "{\n" + head + '  "evidence": {\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="folder with textures, brodatz, fabrics, outex, rwtd, real")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
+    parser.add_argument("--mosaics", type=int, default=80, help="from each group of sources of textures")
+    parser.add_argument("--write", action="store_true", help=f"the table of all images to {SHIPPED.name}")
+    options = parser.parse_args(arguments)
+    limit_threads(1)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    images = [measured(image, options.cache) for image in numbered(options.data, options.mosaics)]
+    print_judged(list(judge(images)))
+    if options.write:
+        SHIPPED.write_text(written(fit(images), len(images)))
+
+
+if __name__ == "__main__":
+    main()

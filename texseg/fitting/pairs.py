@@ -1,0 +1,394 @@
+"""Two clusters of an over-segmentation: how far apart they are, and whether they are one texture or two.
+
+The *separation* asks how surely a window of one can be told from a window of the other, against the spread
+inside both::
+
+    separation = d' * sqrt(windows) / (((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 6))
+    d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
+    contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
+
+``L`` is the log-likelihood ratio of the two clusters, averaged over a window's cells of its own cluster, with
+profiles from the other half of a checkerboard of cells (held out). It is the sum over the channels, each
+over the root of its own standard deviation within the two clusters: a channel that varies inside textures has
+less to say than its nats. Parts of one texture differ little against their own spread, whatever the
+likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
+difference that holds over a large area counts for more. And parts of one texture lie side by side, along a
+long common border, while two textures may not touch at all. Where the border is longer than twelve roots of
+the smaller's area, the two are interleaved, as the stripes of one cloth are.
+
+The separation orders the merges. Whether the two are one texture or two is asked of more *evidence*
+(:data:`EVIDENCE`): how the difference is spread over channels and over the two sides; whether it grows in
+larger windows as independent noise lets it, or is itself a slow change; whether it is there at once at the
+common border, as between two textures, or grows away from it, as under changing light; areas and outlines.
+All are ratios, counts of windows or shares, so that they mean the same in small and large, grey and colour
+images, and each is held within the range it was learned in. The log-odds of two textures are a sum of
+functions of one of them each, linear between knots; ``pairs.json`` holds them, and is written by
+``benchmarks/learn_number.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.counts.grid import window_matrix
+from texseg.counts.sites import Sites
+
+__all__ = ["EVIDENCE", "PAIR_EVIDENCE", "Pairs", "PairTable", "along_the_tree", "measure", "shipped_table"]
+
+Floats = NDArray[np.floating]
+
+PAIR_EVIDENCE = (
+    "distance",
+    "separation",
+    "linked separation",
+    "contrast",
+    "smaller",
+    "larger",
+    "share",
+    "windows",
+    "number",
+    "contact",
+    "outline",
+    "common",
+    "first channel",
+    "third channel",
+    "median channel",
+    "mean channel",
+    "channels above 1",
+    "channels above 2",
+    "nats",
+    "weaker side",
+    "stronger side",
+    "in larger windows",
+    "dependence",
+    "wrong",
+    "step",
+    "touching",
+)
+"""What is measured of a pair of clusters; logarithms, but for shares and "step"."""
+_CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
+EVIDENCE = PAIR_EVIDENCE + _CONTEXT
+"""The same, and how the pair compares with those of the other merges of its tree."""
+
+_ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
+_LEAST_SPREAD = 1e-6
+_LEAST_VARIANCE = 1e-9
+_INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
+_CONTACT_POWER = 1 / 3
+_NO_CONTACT = 0.2
+_USUAL_CONTACT = 0.5
+_INTERLEAVED = 6.0  # contact from which on two clusters count as parts of a pattern
+_LEAST_SIDE = -3.0  # standard deviations; how wrong a channel may be on one side
+_FEWEST_NEAR = 4  # cells along the common border that its step is measured on at least
+_FIRST = 0.5  # logarithm of the separation that the first merge is compared with
+_USUAL_STEP = 0.8  # where there is no common border to measure it
+
+
+@dataclass
+class Pairs:
+    """What the separations of clusters are made of; arrays over clusters, or pairs of them."""
+
+    cells: Sites
+    window: float
+    """Side of a window in cells."""
+    labels: NDArray[np.intp]
+    held: Floats
+    """(N, K, C), score of every cell in every cluster, learned without the cell, channel by channel."""
+    areas: NDArray[np.float64]
+    """(K, images), in cells; 0 for a cluster that was merged into another."""
+    borders: NDArray[np.float64]
+    """Lengths of common borders in sides of cells."""
+    means: NDArray[np.float64]
+    """(K, K, C), of the log-likelihood ratios of a to b in windows inside a."""
+    covariances: NDArray[np.float64]
+    """(K, K, C, C), of the same."""
+
+    @classmethod
+    def of(cls, labels: NDArray[np.intp], held: Floats, cells: Sites, window: float) -> Pairs:
+        """Measure all pairs."""
+        _, K, C = held.shape
+        own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
+        areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
+        moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
+        pairs = cls(cells, window, labels, held, areas, _borders(labels, K, cells), *moments)
+        for a in range(K):
+            pairs._look_from(a, np.arange(K))
+        return pairs
+
+    def distances(self) -> NDArray[np.float64]:
+        """``d'`` of every two clusters."""
+        means = self.means + self.means.transpose(1, 0, 2)
+        covariances = (self.covariances + self.covariances.transpose(1, 0, 2, 3)) / 2
+        scales = np.diagonal(covariances, axis1=2, axis2=3) ** 0.25 + _LEAST_SPREAD
+        spread = np.einsum("abcd,abc,abd->ab", covariances, 1 / scales, 1 / scales)
+        return (means / scales).sum(axis=2) / np.sqrt(np.maximum(spread, 0) + _LEAST_SPREAD)
+
+    def separations(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Separation of every two clusters; infinite from itself, and from one that is no more."""
+        sizes, extents = self.areas.sum(axis=1), 2 * np.sqrt(self.areas).sum(axis=1)
+        area = np.minimum(sizes[:, None], sizes)
+        gone = area <= 0
+        np.fill_diagonal(gone, True)
+        contact = self.borders / np.maximum(np.minimum(extents[:, None], extents), 1e-6)
+        touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** _CONTACT_POWER
+        touch *= np.maximum(contact / _INTERLEAVED, 1)
+        return np.where(gone, np.inf, distances * np.sqrt(area) / self.window / touch)
+
+    def merge(self, a: int, b: int) -> None:
+        """Let ``a`` absorb ``b``, and measure it anew."""
+        self.labels = np.where(self.labels == b, a, self.labels)
+        border = self.borders[a] + self.borders[b]
+        self.borders[a] = self.borders[:, a] = border
+        self.borders[a, a] = 0
+        self.areas[a] += self.areas[b]
+        self.areas[b] = 0
+        self.borders[b] = self.borders[:, b] = 0
+        (self.held[:, [a]],) = held_out_scores([(self.labels == a)[:, None]], self.cells)
+        others = np.flatnonzero(self.areas.sum(axis=1) > 0)
+        self._look_from(a, others)
+        for other in others.tolist():
+            self._look_from(other, np.array([a]))
+
+    def evidence(self, a: int, b: int, linkage: float) -> NDArray[np.float64]:
+        """Measure what tells one texture from two in clusters a and b, in the order of :data:`PAIR_EVIDENCE`.
+
+        ``linkage`` is their distance by average linkage of ``d'``.
+        """
+        everything = self.distances()
+        separations = self.separations(everything)
+        n_left = np.count_nonzero(self.areas.sum(axis=1) > 0)
+        windows = np.sort(self.areas[[a, b]].sum(axis=1)) / self.window**2
+        total = self.areas.sum() / self.window**2
+        extents, outlines = 2 * np.sqrt(self.areas).sum(axis=1), self.borders.sum(axis=1)
+        border = self.borders[a, b]
+        linked = self.separations(np.where(np.eye(len(everything)) > 0, 0.0, linkage))[a, b]
+        means, variances = self._moments(a, b)
+        channels = (means.sum(axis=0)) / np.sqrt(variances.mean(axis=0))
+        falling = np.sort(channels)[::-1]
+        sides = np.sort(np.maximum(means / np.sqrt(variances), _LEAST_SIDE).mean(axis=1))
+        values = {
+            "distance": _log(everything[a, b], 1e-3),
+            "separation": _log(separations[a, b], 1e-3),
+            "linked separation": _log(linked, 1e-3),
+            "contrast": _log(np.sqrt(n_left) * separations.min(), 1e-3),
+            "smaller": np.log(windows[0] + 0.05),
+            "larger": np.log(windows[1] + 0.05),
+            "share": np.log(windows[0] / total),
+            "windows": np.log(total),
+            "number": np.log(n_left),
+            "contact": np.log(border / min(extents[a], extents[b]) + 0.05),
+            "outline": np.log(max(outlines[a] / extents[a], outlines[b] / extents[b]) + 0.05),
+            "common": border / max(min(outlines[a], outlines[b]), 1.0),
+            "first channel": _log(falling[0]),
+            "third channel": _log(falling[min(2, len(falling) - 1)]),
+            "median channel": _log(np.median(channels)),
+            "mean channel": _log(channels.mean()),
+            "channels above 1": np.mean(channels > 1),
+            "channels above 2": np.mean(channels > 2),
+            "nats": _log(means.sum() / len(channels), 0.01),
+            "weaker side": _log(sides[0]),
+            "stronger side": _log(sides[1]),
+            **self._scales_of_difference(a, b, variances.mean(axis=0)),
+        }
+        return np.array([values[name] for name in PAIR_EVIDENCE])
+
+    def _moments(self, a: int, b: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means and variances (2, C) of the ratios, in windows of a and in windows of b."""
+        means = np.stack([self.means[a, b], self.means[b, a]])
+        variances = np.stack([np.diagonal(self.covariances[i, j]) for i, j in ((a, b), (b, a))])
+        return means, variances + _LEAST_VARIANCE
+
+    def _scales_of_difference(
+        self, a: int, b: int, variances: NDArray[np.float64]
+    ) -> dict[str, float | np.floating]:
+        """How the difference behaves in larger windows, in single cells, and towards the common border."""
+        weights = variances**-0.25
+        means, spreads, wrong, steps = np.zeros(3), np.zeros(3), 0.0, np.zeros(2)
+        touching = True
+        for one, other in ((a, b), (b, a)):
+            own = (self.labels == one) * self.cells.sizes
+            ratio = (((self.held[:, one] - self.held[:, other]) * weights).sum(axis=1)).astype(np.float32)
+            both = np.stack([ratio, np.zeros_like(ratio)], axis=1)[:, :, None]
+            samples = [
+                _inner_ratios(own, both, 0, np.array([1]), self.cells, side)[:, 0, 0]
+                for side in (self.window, 2 * self.window)
+            ]
+            samples.append(ratio[own > 0])
+            means += [sample.mean() for sample in samples]
+            spreads += [sample.var() + _LEAST_VARIANCE for sample in samples]
+            wrong = max(wrong, float(np.mean(samples[0] < 0)))
+            near = ratio[self._near(one, other) & (own > 0)]
+            touching &= len(near) >= _FEWEST_NEAR
+            steps += [near.mean() if len(near) else 0.0, samples[2].mean()]
+        d_prime = np.maximum(means / np.sqrt(spreads / 2), 0.05)
+        step = np.clip(steps[0] / max(steps[1], 1e-3), -1, 2) if touching else _USUAL_STEP
+        return {
+            "in larger windows": np.log(d_prime[1] / d_prime[0]),
+            "dependence": np.log(spreads[0] / spreads[2]),
+            "wrong": wrong,
+            "step": step,
+            "touching": float(touching),
+        }
+
+    def _near(self, one: int, other: int) -> NDArray[np.bool_]:
+        """Cells of ``one`` that lie two or three cells from ``other``."""
+        near = []
+        masks = (self.cells.pieces((self.labels == k).astype(np.uint8)) for k in (one, other))
+        for own, foreign in zip(*masks, strict=True):
+            reach, touch = (cv2.dilate(foreign, np.ones((side, side), np.uint8)) for side in (7, 3))
+            near.append(((own & reach) > touch).ravel())
+        return np.concatenate(near)
+
+    def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
+        """Measure the ratios of ``a`` to others on the windows of ``a``."""
+        own = (self.labels == a) * self.cells.sizes
+        ratios = _inner_ratios(own, self.held, a, others, self.cells, self.window)
+        means = ratios.mean(axis=0)
+        ratios -= means
+        self.means[a, others] = means
+        self.covariances[a, others] = np.einsum("nkc,nkd->kcd", ratios, ratios, optimize=True) / len(ratios)
+
+
+def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add how each pair compares with others to the evidence (merges, PAIR_EVIDENCE) of all merges, in order.
+
+    Returns
+    -------
+    array of shape (merges, len(EVIDENCE))
+    """
+    separation = evidence[:, PAIR_EVIDENCE.index("separation")]
+    linked = evidence[:, PAIR_EVIDENCE.index("linked separation")]
+    contrast = evidence[:, PAIR_EVIDENCE.index("contrast")]
+    later = np.append(separation[1:], separation[-1:])
+    context = [
+        np.clip(separation - _largest_before(separation), -2, 3),
+        np.clip(linked - _largest_before(linked), -2, 3),
+        np.clip(separation - later, -3, 3),
+        np.full(len(contrast), contrast.max(initial=0.0)),
+    ]
+    return np.column_stack([evidence, *context])
+
+
+def _largest_before(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the largest of all values before each."""
+    return np.append(_FIRST, np.maximum.accumulate(values))[: len(values)]
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """Learned log-odds of two textures: a sum of functions of one piece of evidence, linear between knots."""
+
+    low: NDArray[np.float64]
+    """(E,), least value of each piece of evidence that was learned from; lower ones count as this."""
+    high: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    knots: NDArray[np.float64]
+    """(knots, E), where the slopes change; in units of ``spread`` from ``mean``."""
+    slopes: NDArray[np.float64]
+    """(knots + 1, E), the first slope and its changes."""
+    constant: float
+    doubt: float
+    """Share of the probability that is spread evenly over all numbers."""
+
+    def columns(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give what the slopes (flattened) are multiplied with, shape (n, (knots + 1) * E)."""
+        values = (np.clip(evidence, self.low, self.high) - self.mean) / self.spread
+        return np.concatenate([values, *(np.maximum(values - knot, 0) for knot in self.knots)], axis=1)
+
+    def log_odds(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log-odds (n,) of two textures against one, from evidence (n, E)."""
+        return self.columns(evidence) @ self.slopes.ravel() + self.constant
+
+
+@lru_cache(maxsize=1)
+def shipped_table() -> PairTable:
+    """Read the table that was learned from all images."""
+    values = json.loads(files("texseg.fitting").joinpath("pairs.json").read_text("utf-8"))
+    by_name = values["evidence"]
+    columns = {
+        key: np.array([by_name[name][key] for name in EVIDENCE]).T
+        for key in ("low", "high", "mean", "spread", "knots", "slopes")
+    }
+    return PairTable(**columns, constant=values["constant"], doubt=values["doubt"])
+
+
+def measure(
+    partitions: Sequence[NDArray[np.intp]], n_clusters: int, cells: Sites, window: float
+) -> Iterator[Pairs]:
+    """Measure the pairs of some partitions."""
+    members = [labels[:, None] == np.arange(n_clusters) for labels in partitions]
+    if not members:
+        return
+    for labels, held in zip(partitions, held_out_scores(members, cells), strict=True):
+        yield Pairs.of(labels, held, cells, window)
+
+
+def _log(value: float | np.floating, least: float = 0.1) -> float:
+    """Logarithm of a value that may be small or negative by chance."""
+    return float(np.log(max(value, 0.0) + least))
+
+
+def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
+    """Sides of cells along which every two clusters touch, shape (K, K); cells without data do not."""
+    table = np.zeros((n_clusters, n_clusters))
+    named = np.where(cells.sizes > 0, labels, n_clusters)
+    for grid in cells.pieces(named):
+        for one, other in ((grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:])):
+            there = (one < n_clusters) & (other < n_clusters) & (one != other)
+            np.add.at(table, (one[there], other[there]), 1)
+    return table + table.T
+
+
+def _inner_ratios(
+    own: Floats, held: Floats, a: int, others: NDArray[np.intp], cells: Sites, window: float
+) -> NDArray[np.float64]:
+    """Log-likelihood ratios (n, others, C) of ``a`` to others: means over the ``own`` (N,) cells of windows.
+
+    Windows lie round own cells, and hold the share :data:`_INSIDE` of them; if there are few, the best.
+    """
+    shares, means = [], []
+    step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
+    for inside, piece in zip(cells.pieces(own), cells.pieces(held), strict=True):
+        if not inside.any():
+            continue
+        ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
+        box = tuple(slice(first, last + 1) for first, last in ends)
+        down, across = (window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
+        inside, scores = inside[box], piece[box]
+        down, across, mine = down[::step], across[::step], inside[::step, ::step] > 0
+        shares.append((down @ inside @ across.T)[mine])
+        ratios = (scores[:, :, [a]] - scores[:, :, others]) * inside[:, :, None, None]
+        rows = (down @ ratios.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
+        means.append(np.matmul(across, rows)[mine])
+    share = np.concatenate(shares)
+    whole = share >= min(_INSIDE, float(np.quantile(share, 0.7)))
+    inner = np.concatenate(means)[whole] / share[whole, None]
+    return inner.reshape(len(inner), len(others), -1).astype(np.float64)
+
+
+def held_out_scores(members: Sequence[NDArray[np.bool_]], cells: Sites) -> Iterator[Floats]:
+    """Scores (N, K, C) of full cells in the clusters of one-hot members (N, K), learned without the cell.
+
+    All profiles are made at once, the scores one partition after the other.
+    """
+    fold = np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in cells.grids])
+    together = np.concatenate(members, axis=1)
+    halves = [(together & (fold == half)[:, None]).astype(np.float32) for half in (1, 0)]
+    profiles = [cells.profiles(half) for half in halves]
+    rows = [np.flatnonzero(fold == half) for half in (0, 1)]
+    end = 0
+    for own in members:
+        start, end = end, end + own.shape[1]
+        held = np.empty((*own.shape, cells.n_channels), np.float32)
+        for mine, learned in zip(rows, profiles, strict=True):
+            held[mine] = cells.channel_scores(mine, learned[start:end])
+        yield held / np.maximum(cells.sizes, 1e-6)[:, None, None]
