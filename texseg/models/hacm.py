@@ -505,6 +505,20 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             profiles, weights = profiles[order][places], weights[order][places]
         return tree, profiles, weights, run.history
 
+    def _search(
+        self, model: Any, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
+    ) -> Run:
+        """Best flat clustering; where held-out data judge, random starts compete with those that are grown.
+
+        Grown clusters are the better tree, but on sparse counts they may know the fitted ones too well.
+        """
+        best = super()._search(model, n, validation, rng)
+        if validation is None:
+            return best
+        starts = [model.initial(n, self.n_clusters, rng, spread=0.5) for _ in range(self.n_init)]
+        rivals = [self._tempered(model, n, start, validation, rng) for start in starts]
+        return max([best, *rivals], key=lambda run: run.state.heldout)
+
     def _annealed(
         self, flat: HistogramClustering, n: CountMatrix, rng: np.random.RandomState
     ) -> tuple[State, Tree]:
