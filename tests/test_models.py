@@ -24,14 +24,23 @@ NON_NEGATIVE = "draws negative data, and counts must be at least 0"
 FOR_CLASSIFIERS = "expects the probabilities of the classes of y; the formats are tested below"
 
 
+RANDOM_STARTS = "starts at random numbers, one a row, so that a row twice and one of weight 2 start apart"
+
+
 def exempted(estimator):
     checks = {
         "check_estimator_sparse_array": FOR_CLASSIFIERS,
         "check_estimator_sparse_matrix": FOR_CLASSIFIERS,
     }
+    if isinstance(estimator, (SMM, PMM, SCM)) or getattr(estimator, "mixing", None) == "object":
+        checks |= {
+            "check_sample_weight_equivalence_on_dense_data": RANDOM_STARTS,
+            "check_sample_weight_equivalence_on_sparse_data": RANDOM_STARTS,
+        }
     return checks if isinstance(estimator, (SMM, PMM)) else checks | {"check_clustering": NON_NEGATIVE}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [ACM(), ACM(assignment="hard"), SMM(), SMM(predictive=True), PMM(), SCM(), HACM(), HACM(mixing="object")],
     expected_failed_checks=exempted,
@@ -57,7 +66,6 @@ LAWS = {
     "pmm": lambda **k: PMM(3, 4, random_state=0, **k),
     "acm": lambda **k: ACM(3, random_state=0, **k),
     "acm-hard": lambda **k: ACM(3, "hard", random_state=0, **k),
-    "acm-growth": lambda **k: ACM(3, init="growth", random_state=0, **k),
     "acm-predictive": lambda **k: ACM(3, predictive=True, random_state=0, **k),
     "scm": lambda **k: SCM(3, 4, random_state=0, **k),
     "scm-hard": lambda **k: SCM(3, 4, "hard", random_state=0, **k),
@@ -157,6 +165,7 @@ def test_one_cluster_is_the_marginal(name):
     assert model.perplexity(n) == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @each_model
 def test_empty_rows_columns_and_fractions_are_allowed(name):
     n, truth = planted()
@@ -202,7 +211,6 @@ def test_perplexity_by_hand_and_with_fold_in(name):
     unigram = LAWS["acm"]().set_params(n_clusters=1).fit(train).perplexity(test)
     assert model.perplexity(test, fold_in=train) < 0.9 * unigram
     assert model.perplexity(test, fold_in=train) == pytest.approx(model.perplexity(test), rel=0.02)
-    assert model.score(train) == pytest.approx(-np.log(model.perplexity(train, fold_in=train)))
 
 
 @pytest.mark.parametrize("name", [n for n in SOFT if "annealing" not in n and "constant" not in n])
@@ -231,6 +239,7 @@ def test_early_stopping_at_a_given_temperature():
     assert np.argmax(heldout) < len(heldout) - 1
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_predictive_em_generalises_better_than_plain_em():
     """[1] Fig. 8, at beta = 1 and with more aspects than the data support."""
     n, _ = planted(occurrences=15, M=40, seed=3)
@@ -450,7 +459,6 @@ def test_other_rows_need_fold_in():
         (ACM(assignment="fuzzy"), 'assignment "soft" or "hard"'),
         (SCM(assignment="hard", beta="auto"), "has no temperature"),
         (ACM(assignment="hard", predictive=True), "only with assignment='soft'"),
-        (ACM(init="zero"), 'init "annealing" or "growth"'),
         (HACM(mixing="row"), "needs mixing as one of"),
         (HACM(tree="oak"), "needs tree as"),
         (HACM(3, tree=Tree.balanced(4)), "tree with 4 leaves for n_clusters=3"),
@@ -467,9 +475,13 @@ def test_validation_of_another_shape_is_refused():
         SMM(3).fit(n, validation=n[:4])
 
 
-def test_fractions_cannot_be_dealt_out():
-    with pytest.raises(ValueError, match="whole numbers"):
-        SMM(3, beta="auto").fit(planted()[0] / 7)
+def test_fractions_are_held_out_as_a_whole():
+    n, _ = planted()
+    for table in (n / 40, n + 0.25 * (n > 0)):
+        parts = split_counts(table, [0.7, 0.3], 0)
+        np.testing.assert_allclose((parts[0] + parts[1]).toarray(), table)
+        assert (parts[1].toarray() >= 0).all()
+        assert parts[1].sum() == pytest.approx(0.3 * table.sum(), rel=0.15)
 
 
 def test_names_must_fit_the_columns():

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 import texseg
@@ -23,6 +22,7 @@ from texseg.channels.notes import notes_on
 from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
+from texseg.counts.random import random_state_of
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, hierarchy_of
@@ -246,7 +246,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         several times the CPU time waiting for each other.
         """
         settings, images, bank = self._prepare(X, mask)
-        rng = check_random_state(self.random_state)
+        rng = random_state_of(self.random_state)
         with ProgressBar(hidden=not self.verbose) as bar:
             tell = Phases([bar, self.callback], self._costs(settings))
             features, bins = learn_features(

@@ -14,7 +14,8 @@ import cv2
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
+
+from texseg.counts.random import random_state_of
 
 __all__ = [
     "Aggregate",
@@ -377,9 +378,7 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
     sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
     if is_implicit(n):
         return Aggregate(_AggregatedCounts(n, parent.astype(np.intp), rows), sizes)
-    restrict = sp.csr_array(
-        (np.ones(len(inside)), (parent[inside], inside)), shape=(rows, n.shape[0])
-    )
+    restrict = sp.csr_array((np.ones(len(inside)), (parent[inside], inside)), shape=(rows, n.shape[0]))
     return Aggregate(restrict @ n, sizes)
 
 
@@ -453,7 +452,7 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     if stored is not None:
         n = stored = sp.csr_array(stored)
     if rows is None:
-        per_row = stored.nnz / max(1, n.shape[0]) if stored is not None else n.shape[1]
+        per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / max(1, n.shape[0])
         rows = max(1, int(_BLOCK_ENTRIES / max(1.0, per_row)))
     for start in range(0, n.shape[0], rows):
         block = slice(start, min(start + rows, n.shape[0]))
@@ -513,27 +512,32 @@ def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> C
 
 
 def split_counts(
-    n: CountMatrix, fractions: Sequence[float], random_state: int | np.random.RandomState | None = None
-) -> list[sp.csr_array]:
+    n: CountMatrix,
+    fractions: Sequence[float],
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> list[CountMatrix]:
     """Deal the occurrences (not the cells) of ``n`` out at random, for example 80 / 10 / 10 per cent.
 
     Parameters
     ----------
-    n : array or sparse matrix of shape (N, M)
-        Whole non-negative numbers.
+    n : array or sparse matrix of shape (N, M), or `BlockCounts`
+        Non-negative numbers. What an entry has beyond a whole number goes to one part as a whole, so that
+        shares and weights between 0 and 1 are dealt out entry by entry.
     fractions : sequence of floats
         Shares of the parts; positive, with sum one.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Returns
     -------
-    list of CSR arrays of shape (N, M)
+    list of CSR arrays of shape (N, M), or of `BlockCounts`
         They sum to ``n``.
 
     Raises
     ------
     ValueError
-        Fractional counts, or fractions that are not positive or do not sum to one.
+        Fractions that are not positive or do not sum to one.
+    TypeError
+        The windows of an image, whose occurrences overlap.
 
     Examples
     --------
@@ -544,15 +548,25 @@ def split_counts(
     shares = np.asarray(fractions, dtype=float)
     if shares.ndim != 1 or not len(shares) or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-9:
         raise ValueError(f"fractions must be positive numbers with sum 1, got {list(fractions)}")
+    rng = random_state_of(random_state)
+    if hasattr(n, "deal"):
+        return n.deal(list(shares), rng.randint(2**31))
+    if is_implicit(n):
+        raise TypeError(
+            "split_counts deals out single occurrences, which overlapping windows of an image do not have; "
+            "write the table out, or give held-out data as validation"
+        )
     matrix = sp.coo_array(check_counts(n, owner="split_counts", name="n"))
-    if not np.array_equal(matrix.data, np.rint(matrix.data)):
-        raise ValueError("split_counts deals out single occurrences and needs whole numbers, got fractions")
-    rng = check_random_state(random_state)
-    entry = rng.permutation(np.repeat(np.arange(matrix.nnz), matrix.data.astype(np.intp)))
+    whole = np.floor(matrix.data)
+    entry = rng.permutation(np.repeat(np.arange(matrix.nnz), whole.astype(np.intp)))
     cuts = np.rint(np.cumsum(shares)[:-1] * len(entry)).astype(np.intp)
+    beyond = matrix.data - whole
+    owner = np.searchsorted(np.cumsum(shares)[:-1], rng.random_sample(matrix.nnz)) if beyond.any() else None
     tables = []
-    for part in np.split(entry, cuts):
+    for index, part in enumerate(np.split(entry, cuts)):
         dealt = np.bincount(part, minlength=matrix.nnz).astype(float)
+        if owner is not None:
+            dealt += np.where(owner == index, beyond, 0)
         table = sp.csr_array((dealt, matrix.coords), matrix.shape)
         table.eliminate_zeros()
         tables.append(table)

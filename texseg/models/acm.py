@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.counts.sites import mix_background
-from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, grow, last_of
+from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
 from texseg.models.base import (
     FLOOR,
@@ -36,14 +37,17 @@ from texseg.models.base import (
     entry_rows,
     extrapolate,
     group_sums,
+    heaviest_first,
     log_floored,
     normalise,
     normalise_profiles,
     per_site,
-    sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, check_assignment
+from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment
+
+_NUMBERS_AT_ONCE = 2**20
+"""Numbers (entries x K) of a block of rows of which each is left out."""
 
 COLDER = 4.0
 """How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
@@ -143,6 +147,22 @@ class HistogramClustering(ClusteringModel):
     def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
         return posteriors, params.profiles
+
+    def by_weight(self, params: Profiles, posteriors: Floats) -> tuple[Profiles, Floats]:
+        """Return parameters and posteriors (N, K) with the heaviest cluster first."""
+        order = heaviest_first(params.weights)
+        return Profiles(params.profiles[order], params.weights[order]), posteriors[:, order]
+
+    def with_empty(
+        self, params: Profiles, posteriors: Floats, n_clusters: int, groups: NDArray[np.intp]
+    ) -> tuple[Profiles, Floats]:
+        """Add clusters without members, of the mean profile, until there are ``n_clusters``."""
+        missing = n_clusters - len(params.weights)
+        mean = normalise_profiles(params.weights[None] @ params.profiles, groups)
+        return Profiles(
+            np.concatenate([params.profiles, np.repeat(mean, missing, axis=0)]),
+            np.concatenate([params.weights, np.zeros(missing)]),
+        ), np.pad(posteriors, ((0, 0), (0, missing)))
 
     def instabilities(
         self,
@@ -248,18 +268,22 @@ class PredictiveHistogramClustering(HistogramClustering):
 
     def _left_out_scores(self, n: CountMatrix, Q: Floats, stats: Stats) -> Floats:
         """``sum_j n_ij log q_jk`` with ``q`` from all rows but i, shape (N, K)."""
-        groups, S = groups_of(n), stats.counts
+        groups, S, K = groups_of(n), stats.counts, Q.shape[1]
         indicator = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)
-        cluster_totals = S @ indicator
+        columns, cluster_totals = S.T.astype(np.float32), S @ indicator
         out = np.empty(Q.shape)
-        for rows, block in row_blocks(n):
-            index, q = entry_rows(block), Q[rows].astype(np.float64)
-            left = S.T[block.indices] - q[index] * block.data[:, None]
-            totals = (cluster_totals - q[:, :, None] * (block @ indicator)[:, None, :]).transpose(0, 2, 1)
-            totals = totals[index, groups[block.indices]]
+        per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0]
+        for rows, block in row_blocks(n, max(1, int(_NUMBERS_AT_ONCE / (K * max(1, per_row))))):
+            index, q, data = entry_rows(block), Q[rows].astype(np.float32), block.data.astype(np.float32)
+            left = q[index]
+            left *= -data[:, None]
+            left += columns[block.indices]
             # a column that only this row has is impossible for all clusters alike
-            ratio = left / np.where(totals > FLOOR, totals, 1.0)
-            out[rows] = sum_runs(block.data[:, None] * log_floored(ratio), block.indptr)
+            np.log(np.maximum(left, np.float32(FLOOR), out=left), out=left)
+            weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
+            totals = block @ indicator
+            rest = np.maximum(cluster_totals - Q[rows][:, :, None] * totals[:, None, :], FLOOR)
+            out[rows] = weigh @ left - np.einsum("ng,nkg->nk", totals, np.log(rest))
         return out
 
 
@@ -269,21 +293,21 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
     cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
 
+    Fitting cools from the first phase transition, where all rows are one cluster, splits clusters beyond
+    their own transition, and splits one and merges two others as long as that lowers the free energy ([1]_
+    section 5.1).
+
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, K; at most the number of rows. Fewer are found when the rows do not differ enough.
     assignment : {"soft", "hard"}, default="soft"
-        Posterior probabilities with mixing proportions, or the most probable cluster. Hard clusterings are
-        grown by splits and merges, and have no temperature.
+        Posterior probabilities with mixing proportions, or the most probable cluster, without a temperature.
     beta : float or "auto", default=1.0
         Inverse temperature at the end of the annealing; "auto" chooses it, and the moment to stop, on
         held-out occurrences. Only for soft assignments.
     predictive : bool, default=False
         Leave every row out of the profiles that judge it ([1]_ section 5.2). Only for soft assignments.
-    init : {"annealing", "growth"}, default="annealing"
-        Where soft clusterings at a given temperature begin: cooled from the first phase transition, or with
-        the profiles of the grown hard clustering, which costs more but seldom misses a cluster.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
         See `SMM`.
 
@@ -324,7 +348,6 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         *,
         beta: float | str = 1.0,
         predictive: bool = False,
-        init: str = "annealing",
         validation_fraction: float = 0.1,
         n_init: int = 1,
         max_iter: int = 100,
@@ -336,7 +359,6 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         self.assignment = assignment
         self.beta = beta
         self.predictive = predictive
-        self.init = init
         self.validation_fraction = validation_fraction
         self.n_init = n_init
         self.max_iter = max_iter
@@ -347,8 +369,6 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
         check_assignment(owner, self.assignment, self.beta)
-        if self.init not in ("annealing", "growth"):
-            raise ValueError(f'{owner} needs init "annealing" or "growth", got {self.init!r}')
         if self.assignment == "hard" and self.predictive:
             raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
 
@@ -357,50 +377,41 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
             return PredictiveHistogramClustering()
         return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
-    def _start(self, model: HistogramClustering, n: CountMatrix, rng: np.random.RandomState) -> Profiles:
-        if self.assignment == "hard" or self.init == "growth":
-            return grown(n, self.n_clusters, rng)
+    def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
+        if self.assignment == "hard":
+            return grown(data.counts, self.n_clusters, rng, data.weights)
         if self.beta == "auto":
-            return model.initial(n, self.n_clusters, rng, spread=0.5)
-        return model.initial(n, self.n_clusters, rng)
+            return model.initial(data.counts, self.n_clusters, rng, data.weights, spread=0.5)
+        return None
 
-    def _schedule(
-        self, model: HistogramClustering, n: CountMatrix, beta: float, rng: np.random.RandomState
-    ) -> list[float]:
-        """Cool from the first phase transition, unless held-out data choose the temperature."""
-        if self.assignment == "hard" or self.init == "growth" or self.beta == "auto":
-            return [beta]
-        return geometric_schedule(min(beta, 0.8 * critical_beta(model, n, rng)), beta)
-
-    def _publish(self, model: HistogramClustering, n: CountMatrix, state: State) -> None:
-        self.weights_ = state.params.weights
+    def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
+        self.weights_ = params.weights
 
 
 def _rank(state: State) -> tuple[int, float]:
     return len(state.params.weights), -state.free_energy
 
 
-def grown(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Profiles:
+def grown(
+    n: CountMatrix, n_clusters: int, rng: np.random.RandomState, row_weights: Floats | None = None
+) -> Profiles:
     """Profiles of the best hard partition into ``n_clusters`` on the way up and down (see `grow`).
 
-    Fewer differ if the rows do not support as many; the others then repeat the marginal.
+    Fewer have members if the rows do not support as many.
     """
     model, best = HistogramClustering(ArgMax()), None
-    for state in grow(model, n, n_clusters, rng=rng):
+    for state in grow(model, n, n_clusters, rng=rng, row_weights=row_weights):
         if len(state.params.weights) > n_clusters:
             continue
         if best is None or _rank(state) > _rank(best):
             best = state
     assert best is not None
-    missing = n_clusters - len(best.params.weights)
-    marginal = model.initial(n, 1, rng).profiles
-    return Profiles(
-        np.concatenate([best.params.profiles, np.repeat(marginal, missing, axis=0)]),
-        np.concatenate([best.params.weights, np.zeros(missing)]),
-    )
+    return model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
 
 
-def one_sided(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Floats:
+def one_sided(
+    n: CountMatrix, n_clusters: int, rng: np.random.RandomState, row_weights: Floats | None = None
+) -> Floats:
     """Start of a two-sided model: a short soft clustering of the rows, well below the phase transition.
 
     Parameters
@@ -408,15 +419,26 @@ def one_sided(n: CountMatrix, n_clusters: int, rng: np.random.RandomState) -> Fl
     n : count matrix of shape (N, M), or the transpose of one
     n_clusters : int
     rng : RandomState
+    row_weights : array of shape (N,), optional
+        Sites each row stands for.
 
     Returns
     -------
     array of shape (N, K), rows sum to one
     """
     model = HistogramClustering()
-    beta = COLDER * critical_beta(model, n, rng)
+    beta = COLDER * critical_beta(model, n, rng, row_weights)
     if not np.isfinite(beta):
         return np.full((n.shape[0], n_clusters), 1.0 / n_clusters)
     start = model.initial(n, n_clusters, rng, spread=0.5)
-    run = anneal(model, n, [beta], start=start, rng=rng, perturbation=0.0, max_steps=ONE_SIDED_STEPS)
+    run = anneal(
+        model,
+        n,
+        [beta],
+        row_weights=row_weights,
+        start=start,
+        rng=rng,
+        perturbation=0.0,
+        max_steps=ONE_SIDED_STEPS,
+    )
     return last_of(run).posteriors

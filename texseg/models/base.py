@@ -187,6 +187,17 @@ def soften(posteriors: Floats) -> Floats:
     return 0.9 * posteriors + 0.1 / posteriors.shape[1]
 
 
+def heaviest_first(weights: Floats) -> NDArray[np.intp]:
+    """Order of the weights (K,), largest first; equal ones stay in their order.
+
+    Examples
+    --------
+    >>> heaviest_first(np.array([0.2, 0.5, 0.3]))
+    array([1, 2, 0])
+    """
+    return np.argsort(-weights, kind="stable")
+
+
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
 
@@ -235,6 +246,10 @@ class ClusteringModel:
 
     def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
         """Return the over-relaxed parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
+        raise NotImplementedError  # pragma: no cover - interface
+
+    def by_weight(self, params: Any, posteriors: Floats) -> tuple[Any, Floats]:
+        """Return parameters and posteriors (N, K) with the heaviest cluster first."""
         raise NotImplementedError  # pragma: no cover - interface
 
     def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:

@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from texseg.counts.random import random_state_of
 from texseg.models.estimator import PREDICTION_FLOOR, CooccurrenceEstimator, heldout_log_likelihood
 from texseg.models.smm import SMM
 
@@ -37,7 +37,7 @@ class Committee(BaseEstimator):
     n_members : int, default=8
         Members; perplexities of the SMM fell by 1 to 6 % with 2, 3 to 9 % with 4 and 4 to 11 % with 8
         (`benchmarks/dyadic.py`), at as many times the cost.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Committee(BaseEstimator):
             raise TypeError(
                 f"Committee needs an estimator of texseg.models, got {type(self.estimator).__name__}"
             )
-        rng = check_random_state(self.random_state)
+        rng = random_state_of(self.random_state)
         self.members_ = [
             clone(estimator).set_params(random_state=rng.randint(2**31)).fit(X, validation=validation)
             for _ in range(self.n_members)

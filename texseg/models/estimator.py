@@ -11,17 +11,29 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blocks, split_counts
-from texseg.fitting.anneal import State, anneal
+from texseg.counts.blocks import scale_rows
+from texseg.counts.matrix import (
+    CountMatrix,
+    check_counts,
+    groups_of,
+    is_implicit,
+    row_blocks,
+    row_totals,
+    split_counts,
+)
+from texseg.counts.random import random_state_of
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
 from texseg.models.base import entry_rows, products_at
 
@@ -30,6 +42,14 @@ PREDICTION_FLOOR = 0.01
 
 PATIENCE = 5
 """Steps without a better held-out likelihood after which a temperature is left."""
+
+HOTTER = 0.8
+"""Cooling begins at this fraction of the first phase transition's inverse temperature, where there is but
+one profile."""
+
+COOLING = 0.6
+"""Factor from one temperature to the next while clusters grow; with .8 and .9 the same planted clusters are
+found (K to 20, all sets exact), in more time."""
 
 MAX_WORSE = 2
 """Temperatures without a better held-out likelihood after which the search ends."""
@@ -42,6 +62,17 @@ class Record(NamedTuple):
     free_energy: float
     heldout: float
     step: int
+
+
+class Data(NamedTuple):
+    """What a model is fitted to."""
+
+    counts: CountMatrix
+    """(N, M), every row as often as its weight says."""
+    weights: NDArray[np.float64] | None
+    """(N,), ``sample_weight``; None where all are one."""
+    validation: CountMatrix | None
+    """Held-out occurrences of the same rows."""
 
 
 class Run(NamedTuple):
@@ -77,16 +108,24 @@ def heldout_log_likelihood(
     >>> bool(np.isclose(value, np.log(0.5)))
     True
     """
+    logs, occurrences = 0.0, 0.0
+    for _, block, log_p in _log_predictions(mixing, profiles, n, floor):
+        logs += float(block.data @ log_p)
+        occurrences += float(block.data.sum())
+    return logs / occurrences if occurrences else np.nan
+
+
+def _log_predictions(
+    mixing: Floats, profiles: Floats, n: CountMatrix, floor: float
+) -> Iterator[tuple[slice, sp.csr_array, Floats]]:
+    """Blocks of rows of ``n`` as CSR, with the log-probability of every entry."""
     columns = np.ascontiguousarray(profiles.T)
-    total, occurrences = 0.0, 0.0
     for rows, block in row_blocks(n):
         p = products_at(np.ascontiguousarray(mixing[rows]), columns, entry_rows(block), block.indices)
-        total += float(block.data @ np.log((1 - floor) * p + floor / n.shape[1]))
-        occurrences += float(block.data.sum())
-    return total / occurrences if occurrences else np.nan
+        yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
-class CooccurrenceEstimator(BaseEstimator):
+class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the estimators; subclasses say which model, where it starts, and what it is called."""
 
     _size_parameters: ClassVar[tuple[str, ...]] = ("n_clusters",)
@@ -108,93 +147,86 @@ class CooccurrenceEstimator(BaseEstimator):
         """Return the model as the driver sees it."""
         raise NotImplementedError  # pragma: no cover - interface
 
-    def _start(self, model: Any, n: CountMatrix, rng: np.random.RandomState) -> Any:
-        """Return random parameters to begin with."""
+    def _start(self, model: Any, data: Data, rng: np.random.RandomState) -> Any:
+        """Return parameters to begin with, at one temperature; None to cool and grow from one cluster."""
         raise NotImplementedError  # pragma: no cover - interface
 
-    def _schedule(self, model: Any, n: CountMatrix, beta: float, rng: np.random.RandomState) -> list[float]:
-        """Inverse temperatures on the way to ``beta``."""
-        return [beta]
-
-    def _publish(self, model: Any, n: CountMatrix, state: State) -> None:
+    def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
         """Set the attributes that only this model has."""
 
-    def _row_posteriors(self, model: Any, state: State) -> Floats:
+    def _row_posteriors(self, model: Any, params: Any, posteriors: Any) -> Floats:
         """Probabilities (N, K) of the clusters (aspects) of the fitted rows."""
         return self.mixing_
 
     # ---- fitting
 
-    def fit(self, X: Any, y: None = None, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: None = None, validation: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model to counts.
 
         Parameters
         ----------
         X : count matrix of shape (N, M)
-            Non-negative; fractional counts, empty rows and empty columns are allowed.
+            Non-negative; fractional counts, empty rows and empty columns are allowed. A data frame gives its
+            names of columns; a table larger than memory can be given as `BlockCounts`.
         y : None
             Ignored.
         validation : count matrix of shape (N, M), optional
             Held-out occurrences of the same rows, on which to stop early and, with ``beta="auto"``, to choose
             the inverse temperature; instead of a random ``validation_fraction`` of ``X``.
+        sample_weight : array of shape (N,), optional
+            How often each row counts: 2 is the row twice, 0 leaves it out of the fit.
 
         Returns
         -------
         self
         """
-        n, validation = self._check_fit(X, validation)
-        rng = check_random_state(self.random_state)
+        n, validation, weights = self._check_fit(X, validation, sample_weight)
+        rng, owner = random_state_of(self.random_state), type(self).__name__
         if self.beta == "auto" and validation is None:
             n, validation = split_counts(n, [1 - self.validation_fraction, self.validation_fraction], rng)
-        model, run = self._fit_run(n, validation, rng)
-        self._keep(model, n, run)
+        data = Data(n, None, validation)
+        if weights is not None:
+            held = None if validation is None else scale_rows(validation, weights)
+            data = Data(scale_rows(n, weights), weights, held)
+        model, run = self._fit_run(data, rng)
+        self._keep(model, run)
+        if weights is not None and not weights.all():
+            self._keep_unweighted(n, weights == 0)
+        if not self.converged_:
+            warnings.warn(
+                f"{owner} stopped after max_iter={self.max_iter} steps at beta={self.beta_:.3g} before it "
+                "had converged; pass a larger max_iter, or a larger tol to be content with this",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
-    def _fit_run(
-        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
-    ) -> tuple[Any, Run]:
+    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         model = self._model()
-        return model, self._search(model, n, validation, rng)
+        return model, self._search(model, data, rng)
 
-    def _search(
-        self, model: Any, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
-    ) -> Run:
+    def _search(self, model: Any, data: Data, rng: np.random.RandomState) -> Run:
         """Best of ``n_init`` starts: by held-out likelihood if there is any, else by free energy."""
-        runs = [
-            self._tempered(model, n, self._start(model, n, rng), validation, rng) for _ in range(self.n_init)
-        ]
-        if validation is None:
+        runs = [self._tempered(model, data, self._start(model, data, rng), rng) for _ in range(self.n_init)]
+        if data.validation is None:
             return min(runs, key=lambda run: run.state.free_energy)
         return max(runs, key=lambda run: run.state.heldout)
 
     def _tempered(
-        self,
-        model: Any,
-        n: CountMatrix,
-        start: Any,
-        validation: CountMatrix | None,
-        rng: np.random.RandomState,
-        coldest: float | None = None,
+        self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
     ) -> Run:
-        """One run from ``start`` at the temperature asked for, or at the best one not below ``coldest``."""
-        judge = None if validation is None else _judge(model, validation)
-        if judge is not None and self.beta == "auto":
-            return self._choose_beta(model, n, start, judge, rng, coldest or self._first_beta)
-        return self._descend(model, n, start, float(self.beta), judge, rng)
+        """One run from ``start`` at the temperature asked for, or at the best one on held-out data."""
+        if self.beta == "auto":
+            return self._choose_beta(model, data, start, rng, coldest or self._first_beta)
+        return self._descend(model, data, start, float(self.beta), rng)
 
     def _choose_beta(
-        self,
-        model: Any,
-        n: CountMatrix,
-        start: Any,
-        judge: Callable,
-        rng: np.random.RandomState,
-        beta: float,
+        self, model: Any, data: Data, start: Any, rng: np.random.RandomState, beta: float
     ) -> Run:
         """Heat up from ``beta``, the coldest, as long as held-out data gain; then look closer."""
         best, history, worse = None, [], 0
         while worse < MAX_WORSE:
-            run = self._descend(model, n, start, beta, judge, rng)
+            run = self._descend(model, data, start, beta, rng)
             history += run.history
             better = best is None or run.state.heldout > best.heldout
             worse = 0 if better else worse + 1
@@ -205,27 +237,28 @@ class CooccurrenceEstimator(BaseEstimator):
         assert best is not None
         for factor in () if self._warm else (self._beta_factor**0.5, self._beta_factor**0.25):
             for near in (best.beta * factor, min(best.beta / factor, 1.0)):
-                run = self._descend(model, n, start, near, judge, rng)
+                run = self._descend(model, data, start, near, rng)
                 history += run.history
                 best = max(best, run.state, key=lambda state: state.heldout)
         return Run(best, history)
 
-    def _descend(
-        self,
-        model: Any,
-        n: CountMatrix,
-        start: Any,
-        beta: float,
-        judge: Callable | None,
-        rng: np.random.RandomState,
-    ) -> Run:
-        """EM steps at one temperature; the state kept is the best on held-out data, or the last."""
-        kept, history = None, []
+    def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
+        """EM down to one temperature; the state kept is the best on held-out data, or the last."""
+        judge = None if data.validation is None else _judge(model, data.validation)
+        schedule, growth, n_clusters = [beta], None, 1
+        if start is None:
+            growth, n_clusters = "split-merge", getattr(self, self._size_parameters[0])
+            first = critical_beta(model, data.counts, rng, data.weights)
+            schedule = geometric_schedule(min(beta, HOTTER * first), beta, COOLING)
+        kept, history, steps = None, [], 0
         for state in anneal(
             model,
-            n,
-            self._schedule(model, n, beta, rng),
+            data.counts,
+            schedule,
+            row_weights=data.weights,
             start=start,
+            growth=growth,
+            n_clusters=n_clusters,
             rng=rng,
             validation=judge,
             patience=None if judge is None else PATIENCE,
@@ -237,26 +270,49 @@ class CooccurrenceEstimator(BaseEstimator):
             history.append(Record(state.beta, state.free_energy, state.heldout, state.step))
             if kept is None or judge is None or state.heldout > kept.heldout:
                 kept = state
+            steps = steps + 1
+            if state.converged:
+                converged, steps = steps < self.max_iter, 0
         assert kept is not None
-        return Run(kept._replace(step=state.step, converged=state.step < self.max_iter), history)
+        if start is None:
+            params, posteriors = model.with_empty(
+                kept.params, kept.posteriors, n_clusters, groups_of(data.counts)
+            )
+            kept = kept._replace(params=params, posteriors=posteriors)
+        return Run(kept._replace(step=state.step, converged=converged), history)
 
-    def _keep(self, model: Any, n: CountMatrix, run: Run) -> None:
-        state = run.state
-        self._fitted_model, self._params = model, state.params
-        self.mixing_, self.components_ = model.prediction(state.params, state.posteriors)
-        self.row_posteriors_ = self._row_posteriors(model, state)
+    def _keep(self, model: Any, run: Run) -> None:
+        model, params, posteriors = self._in_order(model, run.state.params, run.state.posteriors)
+        self._fitted_model, self._params = model, params
+        self.mixing_, self.components_ = model.prediction(params, posteriors)
+        self.row_posteriors_ = self._row_posteriors(model, params, posteriors)
         self.labels_ = self.row_posteriors_.argmax(axis=1)
-        self.beta_ = state.beta
-        self.free_energy_ = state.free_energy
-        self.n_iter_ = max(1, state.step)
-        self.converged_ = state.converged
+        self.beta_ = run.state.beta
+        self.free_energy_ = run.state.free_energy
+        self.n_iter_ = max(1, run.state.step)
+        self.converged_ = run.state.converged
         self.history_ = run.history
-        self._publish(model, n, state)
+        self._publish(model, params, posteriors)
+
+    def _in_order(self, model: Any, params: Any, posteriors: Any) -> tuple[Any, Any, Any]:
+        """Clusters (aspects) by weight, the heaviest first."""
+        return model, *model.by_weight(params, posteriors)
+
+    def _keep_unweighted(self, n: CountMatrix, left_out: NDArray[np.bool_]) -> None:
+        """Fold in the rows that had no part in the fit."""
+        rest = scale_rows(n, left_out.astype(float))
+        self.mixing_ = np.where(left_out[:, None], self._predictive_mixing(rest), self.mixing_)
+        folded = self._fitted_model.fold_in(rest, self._params, self.beta_)
+        self.row_posteriors_ = np.where(left_out[:, None], folded, self.row_posteriors_)
+        self.labels_ = self.row_posteriors_.argmax(axis=1)
 
     # ---- using
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (N, K) of the clusters (aspects) of new rows, which are folded in at ``beta_``.
+
+        Folding in means that the profiles stay as they are and only the row's own probabilities are found:
+        by one E-step where a row belongs to one cluster, by EM steps where it has shares in several aspects.
 
         Parameters
         ----------
@@ -282,20 +338,91 @@ class CooccurrenceEstimator(BaseEstimator):
         """
         return self.predict_proba(X).argmax(axis=1)
 
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-likelihood of an occurrence in ``X``, in nats, its rows folded in on ``X`` itself.
+    def transform(self, X: Any) -> Floats:
+        """Describe rows by their shares in ``components_``: ``transform(X) @ components_`` is ``p(j | i)``.
+
+        For the SMM these are the probabilities of its aspects in each row, for clusterings those of the
+        clusters; rows are folded in, see `predict_proba`.
+
+        Parameters
+        ----------
+        X : count matrix of shape (N, M)
+
+        Returns
+        -------
+        array of shape (N, R), rows sum to one
+        """
+        return self._predictive_mixing(self._check_new(X))
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Turn shares in the components into the expected shares of the columns, ``p(j | i)``.
+
+        Parameters
+        ----------
+        X : array of shape (N, R)
+            As `transform` gives it.
+
+        Returns
+        -------
+        array of shape (N, M), rows sum to one (of images: in each channel)
+        """
+        check_is_fitted(self)
+        shares = np.asarray(X, dtype=float)
+        if shares.ndim != 2 or shares.shape[1] != len(self.components_):
+            raise ValueError(
+                f"{type(self).__name__} needs shares in its {len(self.components_)} components, one a "
+                f"column, got shape {shares.shape}"
+            )
+        return shares @ self.components_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Log-likelihood of every row of ``X``, in nats, each half of a row predicted from its other half.
+
+        A row's occurrences go to the two halves by turns, in the order of the columns, so that no occurrence
+        has a part in finding the shares by which it is judged.
+
+        Parameters
+        ----------
+        X : count matrix of shape (N, M)
+
+        Returns
+        -------
+        array of shape (N,)
+            Sums over the occurrences; 0 for a row without any.
+        """
+        total = []
+        for _, block in row_blocks(self._check_new(X)):
+            logs = np.zeros(block.shape[0])
+            halves = _halves(block)
+            for known, new in (halves, halves[::-1]):
+                mixing = self._predictive_mixing(known)
+                for rows, part, log_p in _log_predictions(mixing, self.components_, new, PREDICTION_FLOOR):
+                    logs[rows] += np.bincount(entry_rows(part), part.data * log_p, part.shape[0])
+            total.append(logs)
+        return np.concatenate(total)
+
+    def score(self, X: Any, y: None = None, sample_weight: Any = None) -> float:
+        """Mean log-likelihood of an occurrence in ``X``, in nats; see `score_samples`.
 
         Parameters
         ----------
         X : count matrix of shape (N, M)
         y : None
             Ignored.
+        sample_weight : array of shape (N,), optional
+            How often each row counts.
 
         Returns
         -------
         float
         """
-        return -float(np.log(self.perplexity(X, fold_in=X)))
+        logs, totals = self.score_samples(X), row_totals(self._check_new(X))
+        weights = np.ones(len(logs)) if sample_weight is None else _check_sample_weight(sample_weight, logs)
+        return float((weights @ logs) / (weights @ totals))
 
     def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
         """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
@@ -330,7 +457,9 @@ class CooccurrenceEstimator(BaseEstimator):
 
     # ---- checks
 
-    def _check_fit(self, X: Any, validation: Any) -> tuple[CountMatrix, CountMatrix | None]:
+    def _check_fit(
+        self, X: Any, validation: Any, sample_weight: Any
+    ) -> tuple[CountMatrix, CountMatrix | None, NDArray[np.float64] | None]:
         owner = type(self).__name__
         self._check_settings(owner)
         n = self._checked(X, "X", reset=True)
@@ -347,7 +476,14 @@ class CooccurrenceEstimator(BaseEstimator):
                     f"{owner} needs validation with the rows and columns of X, {n.shape}, "
                     f"got {validation.shape}"
                 )
-        return n, validation
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, np.empty((n.shape[0], 1)), ensure_non_negative=True
+            ).astype(float)
+            if not (weights * row_totals(n)).any():
+                raise ValueError(f"{owner} got sample_weight of zero for every row with occurrences")
+        return n, validation, weights
 
     def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
         owner = type(self).__name__
@@ -393,6 +529,22 @@ class CooccurrenceEstimator(BaseEstimator):
         return tags
 
 
+def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Deal out the occurrences of each row by turns; what is beyond a whole number counts as one of them."""
+    whole = np.floor(n.data)
+    beyond = n.data - whole
+    ends = np.cumsum(whole + (beyond > 0))
+    starts = ends - whole - (beyond > 0)
+    first_of_row = np.append(starts, 0)[n.indptr[:-1]]
+    within = np.stack([starts, ends]) - first_of_row[entry_rows(n)]
+    number = np.diff(np.ceil(within / 2), axis=0)[0]  # those with even places
+    last_is_even = (within[1] - 1) % 2 == 0
+    taken = np.where((beyond > 0) & last_is_even, number - 1 + beyond, number)
+    one = sp.csr_array((taken, n.indices, n.indptr), n.shape)
+    other = sp.csr_array((n.data - taken, n.indices, n.indptr), n.shape)
+    return one, other
+
+
 def check_assignment(owner: str, assignment: str, beta: float | str) -> None:
     """Refuse unknown assignments, and hard ones with a temperature to be chosen."""
     if assignment not in ("soft", "hard"):
@@ -424,7 +576,7 @@ def cross_validate(
     X : array or sparse matrix of shape (N, M)
         Whole numbers.
     n_folds : int, default=10
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Returns
     -------

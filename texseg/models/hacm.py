@@ -25,7 +25,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ from texseg.models.base import (
     count_distinct,
     entry_rows,
     extrapolate,
+    heaviest_first,
     log_floored,
     normalise,
     normalise_profiles,
@@ -52,7 +53,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Record, Run
+from texseg.models.estimator import CooccurrenceEstimator, Data, Record, Run
 from texseg.models.smm import FOLD_IN_STEPS
 
 STAGES = ("constant", "cluster", "object")
@@ -233,6 +234,13 @@ class HierarchicalClustering(ClusteringModel):
             normalise(extrapolate(old.vertical, new.vertical, eta)),
             normalise_profiles(extrapolate(old.nodes, new.nodes, eta), groups),
         )
+
+    def by_weight(self, params: Hierarchy, posteriors: Floats) -> Any:
+        """Return model, parameters and posteriors (N, K) with the heaviest leaf first; the nodes stay."""
+        order = heaviest_first(params.weights)
+        model = replace(self, tree=Tree(self.tree.parents, self.tree.leaves[order]))
+        moved = params._replace(weights=params.weights[order], vertical=params.vertical[..., order, :])
+        return model, moved, posteriors[:, order]
 
     def n_distinct(self, params: Hierarchy) -> int:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
@@ -471,35 +479,33 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     def _model(self) -> HistogramClustering:
         return HistogramClustering()
 
-    def _fit_run(
-        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
-    ) -> tuple[Any, Run]:
+    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         """Flat clusters, the tree, and the stages of the vertical mixing one after the other."""
-        tree, profiles, weights, history = self._flat_start(n, validation, rng)
+        tree, profiles, weights, history = self._flat_start(data, rng)
         model, coldest = HierarchicalClustering(tree=tree, learn_vertical=False), self._first_beta
-        params = model.start_from(profiles, weights, groups_of(n))
+        params = model.start_from(profiles, weights, groups_of(data.counts))
         for stage in STAGES[: STAGES.index(self.mixing) + 1]:
             if stage == "cluster":
                 model = HierarchicalClustering(tree=tree)
             elif stage == "object":
                 model = ObjectHierarchy(tree=tree)
-                params = model.refine(params, n.shape[0])
-            run = self._tempered(model, n, params, validation, rng, coldest)
+                params = model.refine(params, data.counts.shape[0])
+            run = self._tempered(model, data, params, rng, coldest)
             params, history = run.state.params, history + run.history
             coldest = min(coldest, 2 * run.state.beta)
         return model, Run(run.state, history)
 
     def _flat_start(
-        self, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
+        self, data: Data, rng: np.random.RandomState
     ) -> tuple[Tree, Floats, Floats, list[Record]]:
         """Tree, and the profiles (K, M) and weights (K,) of its clusters."""
         flat = HistogramClustering()
         if self.tree == "annealing":
-            state, tree = self._annealed(flat, n, rng)
+            state, tree = self._annealed(flat, data, rng)
             return tree, state.params.profiles, state.params.weights, []
-        run = self._search(flat, n, validation, rng)
+        run = self._search(flat, data, rng)
         profiles, weights = run.state.params
-        tree, order = merging_tree(flat.stats(n, run.state.posteriors).counts)
+        tree, order = merging_tree(flat.stats(data.counts, run.state.posteriors).counts)
         if isinstance(self.tree, Tree):
             tree, places = self.tree, np.argsort(_left_to_right(self.tree))
             profiles, weights = profiles[order][places], weights[order][places]
@@ -520,29 +526,45 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         return max([best, *rivals], key=lambda run: run.state.heldout)
 
     def _annealed(
-        self, flat: HistogramClustering, n: CountMatrix, rng: np.random.RandomState
+        self, flat: HistogramClustering, data: Data, rng: np.random.RandomState
     ) -> tuple[State, Tree]:
         """Cool from the first phase transition until there are enough clusters."""
-        first = critical_beta(flat, n, rng)
+        first = critical_beta(flat, data.counts, rng, data.weights)
         coldest = 1.0 if self.beta == "auto" else float(self.beta)
         schedule = geometric_schedule(min(first, coldest), coldest, 0.9)
-        for state in anneal(flat, n, schedule, n_clusters=self.n_clusters, growth="split", rng=rng):
+        for state in anneal(
+            flat,
+            data.counts,
+            schedule,
+            row_weights=data.weights,
+            n_clusters=self.n_clusters,
+            growth="split",
+            rng=rng,
+        ):
             if len(state.params.weights) == self.n_clusters:
                 break
         return state, Tree.from_transitions(state.transitions, len(state.params.weights))
 
-    def _start(self, model: HistogramClustering, n: CountMatrix, rng: np.random.RandomState) -> Profiles:
+    def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
         """Grown, since a cluster that the flat clustering misses is missing in the tree too."""
-        return grown(n, self.n_clusters, rng)
+        if self.beta == "auto":
+            return grown(data.counts, self.n_clusters, rng, data.weights)
+        return None
 
-    def _publish(self, model: HierarchicalClustering, n: CountMatrix, state: State) -> None:
+    def _in_order(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> Any:
+        """Clusters by weight, unless the tree was given and says which is which."""
+        if isinstance(self.tree, Tree):
+            return model, params, posteriors
+        return model.by_weight(params, posteriors)
+
+    def _publish(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> None:
         self.tree_ = model.tree
-        self.nodes_ = state.params.nodes
-        self.vertical_ = state.params.vertical
-        self.weights_ = state.params.weights
+        self.nodes_ = params.nodes
+        self.vertical_ = params.vertical
+        self.weights_ = params.weights
 
-    def _row_posteriors(self, model: HierarchicalClustering, state: State) -> Floats:
-        return state.posteriors
+    def _row_posteriors(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> Floats:
+        return posteriors
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         if self.mixing == "object":
@@ -557,7 +579,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         Parameters
         ----------
         names : sequence of M strings, optional
-            Names of the columns; their numbers by default.
+            Names of the columns; by default those of the data frame that was fitted, or their numbers.
         n_words : int, default=5
 
         Returns
@@ -566,9 +588,10 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         """
         check_is_fitted(self)
         M = self.nodes_.shape[1]
+        names = getattr(self, "feature_names_in_", None) if names is None else names
         if names is not None and len(names) != M:
             raise ValueError(f"HACM needs names for its {M} columns, got {len(names)}")
-        labels = [str(j) for j in range(M)] if names is None else list(names)
+        labels = [str(j) for j in range(M)] if names is None else [str(name) for name in names]
         best = np.argsort(-self.nodes_, axis=1, kind="stable")[:, :n_words]
         return [
             [(labels[j], float(node[j])) for j in row] for node, row in zip(self.nodes_, best, strict=True)

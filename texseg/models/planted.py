@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
+from texseg.counts.random import random_state_of
 from texseg.models.hacm import Tree
 
 __all__ = ["PlantedTree", "planted_tree"]
@@ -50,7 +50,7 @@ def planted_tree(
     row_total : float, default=80
         Mean number of words of a row (Poisson).
     background : float in 0 ... 1, default=0.1
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Returns
     -------
@@ -62,7 +62,7 @@ def planted_tree(
     >>> planted.counts.shape, planted.tree.leaves.tolist(), planted.clusters.tolist()
     ((12, 56), [3, 4, 5, 6], [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
     """
-    rng = check_random_state(random_state)
+    rng = random_state_of(random_state)
     tree = Tree.balanced(2**depth)
     owners = np.repeat(np.arange(len(tree.parents)), words_per_node)
     nodes = np.full((len(tree.parents), len(owners)), background / len(owners))

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
-from texseg.fitting.anneal import State
 from texseg.fitting.assignment import Floats
 from texseg.models.acm import one_sided
 from texseg.models.base import (
@@ -34,12 +33,13 @@ from texseg.models.base import (
     count_distinct,
     entry_rows,
     extrapolate,
+    heaviest_first,
     normalise,
     products_at,
     soften,
     tempered,
 )
-from texseg.models.estimator import CooccurrenceEstimator
+from texseg.models.estimator import CooccurrenceEstimator, Data
 from texseg.models.smm import FOLD_IN_STEPS
 
 
@@ -107,6 +107,14 @@ class ProductAspectModel:
     def n_distinct(self, params: ProductAspects) -> int:
         """Count the column groups with weight that differ (by more than 1 % total variation)."""
         return count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
+
+    def by_weight(self, params: ProductAspects, posteriors: Any) -> tuple[ProductAspects, Any]:
+        """Return the parameters with the heaviest groups of rows and of columns first."""
+        rows = heaviest_first(params.mixing.sum(axis=1))
+        columns = heaviest_first(params.mixing.sum(axis=0))
+        return ProductAspects(
+            params.mixing[rows][:, columns], params.rows[rows], params.columns[columns]
+        ), None
 
     def row_posteriors(self, params: ProductAspects) -> Floats:
         """``p(k | i)`` (N, K); the overall weights for rows never seen."""
@@ -214,17 +222,18 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     def _model(self) -> ProductAspectModel:
         return ProductAspectModel()
 
-    def _start(self, model: ProductAspectModel, n: CountMatrix, rng: np.random.RandomState) -> ProductAspects:
-        rows = one_sided(n, self.n_row_components, rng)
+    def _start(self, model: ProductAspectModel, data: Data, rng: np.random.RandomState) -> ProductAspects:
+        n = data.counts
+        rows = one_sided(n, self.n_row_components, rng, data.weights)
         columns = one_sided(n.T, self.n_column_components, rng)
         return model.start_from(n, soften(rows), soften(columns))
 
-    def _publish(self, model: ProductAspectModel, n: CountMatrix, state: State) -> None:
-        self.weights_ = state.params.mixing
-        self.row_components_ = state.params.rows
+    def _publish(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> None:
+        self.weights_ = params.mixing
+        self.row_components_ = params.rows
 
-    def _row_posteriors(self, model: ProductAspectModel, state: State) -> Floats:
-        return model.row_posteriors(state.params)
+    def _row_posteriors(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> Floats:
+        return model.row_posteriors(params)
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         return self._fitted_model.spread(self._params, super()._predictive_mixing(n))

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals
-from texseg.fitting.anneal import State
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models.acm import one_sided
 from texseg.models.base import (
@@ -38,13 +37,14 @@ from texseg.models.base import (
     Step,
     count_distinct,
     extrapolate,
+    heaviest_first,
     log_floored,
     normalise,
     per_site,
     soften,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, check_assignment
+from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment
 
 
 class Blocks(NamedTuple):
@@ -142,6 +142,17 @@ class TwoSidedClustering:
     def n_distinct(self, params: Blocks) -> int:
         """Count the row clusters with weight that differ in what they join (by more than 1 %)."""
         return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
+
+    def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
+        """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""
+        rows, columns = heaviest_first(params.row_weights), heaviest_first(params.column_weights)
+        return Blocks(
+            params.joint[rows][:, columns],
+            params.row_weights[rows],
+            params.column_weights[columns],
+            params.columns[:, columns],
+            params.margins,
+        ), Sides(posteriors.rows[:, rows], posteriors.columns[:, columns])
 
     def fold_in(self, n: CountMatrix, params: Blocks, beta: float) -> Floats:
         """Assign other rows, ``I`` (N, K); the columns and the association stay."""
@@ -250,16 +261,17 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     def _model(self) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
-    def _start(self, model: TwoSidedClustering, n: CountMatrix, rng: np.random.RandomState) -> Blocks:
-        rows = one_sided(n, self.n_row_clusters, rng)
+    def _start(self, model: TwoSidedClustering, data: Data, rng: np.random.RandomState) -> Blocks:
+        n = data.counts
+        rows = one_sided(n, self.n_row_clusters, rng, data.weights)
         columns = one_sided(n.T, self.n_column_clusters, rng)
-        return model.start_from(n, soften(rows), soften(columns))
+        return model.start_from(n, soften(rows), soften(columns), data.weights)
 
-    def _publish(self, model: TwoSidedClustering, n: CountMatrix, state: State) -> None:
+    def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
         self.row_labels_ = self.labels_
-        self.column_mixing_ = state.posteriors.columns
+        self.column_mixing_ = posteriors.columns
         self.column_labels_ = self.column_mixing_.argmax(axis=1)
-        self.weights_ = state.params.row_weights
-        self.joint_ = state.params.joint
-        self.association_ = association(state.params)
+        self.weights_ = params.row_weights
+        self.joint_ = params.joint
+        self.association_ = association(params)
         self.mutual_information_ = mutual_information(self.joint_)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from texseg.counts.matrix import CountMatrix
+from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import critical_beta
 from texseg.fitting.assignment import Floats
 from texseg.models.acm import ACM, HistogramClustering
@@ -55,7 +55,7 @@ def site_labels(
         Inverse temperature of the models that assign whole sites softly ("acm", "hacm"); by default 30 times
         that of the first phase transition, since neighbouring pixels are no independent observations and
         their number says nothing.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Returns
     -------
@@ -69,11 +69,11 @@ def site_labels(
     True
     """
     if beta is None:
-        first = critical_beta(HistogramClustering(), n, check_random_state(random_state))
+        first = critical_beta(HistogramClustering(), n, random_state_of(random_state))
         beta = BEYOND_TRANSITION * first if np.isfinite(first) else 1.0
     columns = min(COLUMN_GROUPS_A_CLUSTER * n_clusters, n.shape[1])
     makers: dict[str, Callable[[], CooccurrenceEstimator]] = {
-        "acm": lambda: ACM(n_clusters, beta=beta, init="growth", random_state=random_state),
+        "acm": lambda: ACM(n_clusters, beta=beta, random_state=random_state),
         "acm-hard": lambda: ACM(n_clusters, "hard", random_state=random_state),
         "smm": lambda: SMM(n_clusters, random_state=random_state),
         "pmm": lambda: PMM(n_clusters, columns, random_state=random_state),

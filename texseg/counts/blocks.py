@@ -1,0 +1,152 @@
+"""Tables that are larger than memory, and rows that count more than once, as count matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from texseg.counts.matrix import CountMatrix, CountOperator, check_counts, is_implicit, split_counts
+
+__all__ = ["BlockCounts", "scale_rows"]
+
+
+class BlockCounts(CountOperator):
+    """A table in blocks of rows, of which one at a time is in memory.
+
+    Every model of the family can be fitted to it: each EM step reads every block once or twice.
+
+    Parameters
+    ----------
+    blocks : sequence of paths, functions or matrices
+        Each an ``.npz`` file of `scipy.sparse.save_npz`, an ``.npy`` file, a function without arguments that
+        returns an array or sparse matrix, or such a matrix itself. All have the same M columns.
+
+    Raises
+    ------
+    ValueError
+        No block, blocks with different numbers of columns, or entries that are no counts.
+
+    Examples
+    --------
+    >>> n = BlockCounts([np.eye(2, 3), lambda: np.ones((1, 3))])
+    >>> n.shape, n @ np.ones(3)
+    ((3, 3), array([1., 1., 3.]))
+    """
+
+    def __init__(self, blocks: Sequence[str | Path | CountMatrix | Callable[[], Any]]) -> None:
+        if not len(blocks):
+            raise ValueError("BlockCounts needs at least one block of rows, got none")
+        self._blocks = list(blocks)
+        self._held: tuple[int, sp.csr_array | None] = (-1, None)
+        sizes, widths, self.nnz = [], set(), 0
+        for index in range(len(self._blocks)):
+            block = self._read(index)
+            sizes.append(block.shape[0])
+            widths.add(block.shape[1])
+            self.nnz += block.nnz
+        if len(widths) > 1:
+            raise ValueError(
+                f"BlockCounts needs blocks with equally many columns, got {sorted(widths)}; "
+                "write them with the same vocabulary"
+            )
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.shape = (int(self._starts[-1]), widths.pop())
+        self.groups = np.zeros(self.shape[1], np.intp)
+
+    def deal(self, fractions: Sequence[float], seed: int) -> list[BlockCounts]:
+        """Deal the occurrences out, see `split_counts`, again each time a block is read."""
+
+        def part(which: int, index: int) -> CountMatrix:
+            return split_counts(self._read(index), fractions, seed + index)[which]
+
+        blocks = range(len(self._blocks))
+        return [
+            BlockCounts([partial(part, which, index) for index in blocks]) for which in range(len(fractions))
+        ]
+
+    def _read(self, index: int) -> sp.csr_array:
+        if self._held[0] == index and self._held[1] is not None:
+            return self._held[1]
+        source = self._blocks[index]
+        if callable(source):
+            table = source()
+        elif isinstance(source, (str, Path)):
+            table = sp.load_npz(source) if str(source).endswith(".npz") else np.load(source)
+        else:
+            table = source
+        if table.shape[0] and table.sum() > 0:
+            table = check_counts(table, owner="BlockCounts", name=f"block {index}")
+        block = sp.csr_array(table)
+        self._held = (index, block)
+        return block
+
+    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([self._read(index) @ A for index in range(len(self._blocks))])
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((self.shape[1], B.shape[1]))
+        for index, start in enumerate(self._starts[:-1]):
+            block = self._read(index)
+            out += block.T @ B[start : start + block.shape[0]]
+        return out
+
+    def _rows(self, wanted: range) -> sp.csr_array:
+        parts = []
+        for index, start in enumerate(self._starts[:-1]):
+            inside = [row - start for row in wanted if start <= row < self._starts[index + 1]]
+            if inside:
+                parts.append(self._read(index)[inside])
+        return sp.csr_array(sp.vstack(parts))
+
+
+class _ScaledRows(CountOperator):
+    """An implicit matrix whose rows are multiplied by numbers."""
+
+    def __init__(self, n: CountOperator, weights: NDArray[np.float64]) -> None:
+        self.n = n
+        self.weights = weights
+        self.shape = n.shape
+        self.groups = n.groups
+        self.nnz = getattr(n, "nnz", n.shape[0] * n.shape[1])
+
+    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
+        product = self.n @ A
+        return product * self.weights[:, None].astype(product.dtype)
+
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
+        return self.n.T @ (B * self.weights[:, None].astype(B.dtype))
+
+    def _rows(self, wanted: range) -> sp.csr_array:
+        block = self.n[wanted.start : wanted.stop : wanted.step]
+        return sp.csr_array(sp.diags_array(self.weights[wanted]) @ block)
+
+
+def scale_rows(n: CountMatrix, weights: NDArray[np.float64]) -> CountMatrix:
+    """Multiply the rows of a count matrix by numbers; an implicit one stays implicit.
+
+    Parameters
+    ----------
+    n : count matrix of shape (N, M)
+    weights : array of shape (N,), non-negative
+
+    Returns
+    -------
+    count matrix of shape (N, M)
+
+    Examples
+    --------
+    >>> scale_rows(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([2.0, 0.0]))
+    array([[2., 4.],
+           [0., 0.]])
+    """
+    if is_implicit(n):
+        return _ScaledRows(n, weights)
+    if sp.issparse(n):
+        return sp.csr_array(sp.diags_array(weights) @ n)
+    return n * weights[:, None].astype(n.dtype)

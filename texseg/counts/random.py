@@ -1,0 +1,39 @@
+"""One source of random numbers, whatever kind of seed was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+__all__ = ["random_state_of"]
+
+
+def random_state_of(seed: Any) -> np.random.RandomState:
+    """Turn any of NumPy's seeds and generators into a `numpy.random.RandomState`.
+
+    Parameters
+    ----------
+    seed : int, RandomState, numpy.random.Generator or None
+        Of a Generator the same stream goes on: what is drawn here is not drawn there again.
+
+    Returns
+    -------
+    numpy.random.RandomState
+
+    Raises
+    ------
+    ValueError
+        Anything else.
+
+    Examples
+    --------
+    >>> random_state_of(3).randint(100) == random_state_of(3).randint(100)
+    True
+    >>> random_state_of(np.random.default_rng(3)).rand() == np.random.default_rng(3).random()
+    True
+    """
+    if isinstance(seed, np.random.Generator):
+        return np.random.RandomState(seed.bit_generator)
+    return check_random_state(seed)
