@@ -421,6 +421,6 @@ def test_fractions_must_be_positive_and_sum_to_one(fractions):
         split_counts(np.ones((2, 2)), fractions)
 
 
-def test_single_occurrences_must_be_whole():
-    with pytest.raises(ValueError, match="split_counts deals out single occurrences and needs whole numbers"):
-        split_counts(np.full((2, 2), 0.5), [0.5, 0.5])
+def test_occurrences_in_overlapping_windows_cannot_be_dealt_out():
+    with pytest.raises(TypeError, match="overlapping windows of an image do not have"):
+        split_counts(WindowedCounts(np.zeros((1, 4, 4), np.uint8)), [0.5, 0.5])

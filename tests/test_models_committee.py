@@ -15,6 +15,7 @@ def parts():
     return [part.toarray().astype(float) for part in split_counts(counts, [0.6, 0.2, 0.2], 0)]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", [SMM(6), ACM(6, beta=0.2), HACM(4, "object", max_iter=5)], ids=repr)
 def test_it_predicts_the_mean_of_what_its_members_predict(parts, model):
     train, _, test = parts

@@ -540,8 +540,11 @@ def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     number = np.diff(np.ceil(within / 2), axis=0)[0]  # those with even places
     last_is_even = (within[1] - 1) % 2 == 0
     taken = np.where((beyond > 0) & last_is_even, number - 1 + beyond, number)
-    one = sp.csr_array((taken, n.indices, n.indptr), n.shape)
-    other = sp.csr_array((n.data - taken, n.indices, n.indptr), n.shape)
+    one, other = (
+        sp.csr_array((part, n.indices, n.indptr), n.shape, copy=True) for part in (taken, n.data - taken)
+    )
+    one.eliminate_zeros()
+    other.eliminate_zeros()
     return one, other
 
 

@@ -1,0 +1,205 @@
+"""What people expect of estimators: pipelines, weights, names, scores, tables in blocks, convergence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from texseg.counts.blocks import BlockCounts, scale_rows
+from texseg.counts.matrix import WindowedCounts, split_counts
+from texseg.models import ACM, HACM, PMM, SCM, SMM
+
+
+def planted(K, seed, per_cluster=12, occurrences=90, M=30):
+    rng = np.random.RandomState(seed)
+    profiles = rng.dirichlet(np.full(M, 0.4), size=K)
+    truth = np.repeat(np.arange(K), per_cluster)
+    return np.array([rng.multinomial(occurrences, profiles[k]) for k in truth], dtype=float), truth
+
+
+MODELS = {
+    "smm": SMM(3, random_state=0),
+    "pmm": PMM(3, 4, random_state=0),
+    "acm": ACM(3, random_state=0),
+    "scm": SCM(3, 4, random_state=0),
+    "hacm": HACM(3, random_state=0),
+    "hacm-object": HACM(3, "object", random_state=0, max_iter=300),
+}
+each_model = pytest.mark.parametrize("model", list(MODELS.values()), ids=list(MODELS))
+
+
+@pytest.mark.parametrize("model", [ACM, HACM])
+@pytest.mark.parametrize("K", [3, 6, 10, 20])
+def test_growth_finds_every_planted_cluster(model, K):
+    for seed in range(2):
+        n, truth = planted(K, seed)
+        assert adjusted_rand_score(truth, model(K, random_state=seed).fit(n).labels_) == 1
+
+
+@each_model
+def test_shares_times_components_are_the_predictions(model):
+    n, _ = planted(3, 0)
+    fitted = model.fit(n)
+    shares = fitted.transform(n[::2])
+    assert shares.shape == (len(n) // 2, len(fitted.components_)) == (18, len(fitted.get_feature_names_out()))
+    expected = np.clip(fitted.inverse_transform(shares), 1e-300, None)
+    by_hand = np.exp(-(n[::2] * np.log(0.99 * expected + 0.01 / 30)).sum() / n[::2].sum())
+    assert fitted.perplexity(n[::2], fold_in=n[::2]) == pytest.approx(by_hand)
+    with pytest.raises(ValueError, match="needs shares in its"):
+        fitted.inverse_transform(shares[:, 1:])
+
+
+def unequal(seed=0):
+    """Three clusters of 6, 20 and 11 rows; heaviest first they are 2, 0 and 1."""
+    n, truth = planted(3, seed, per_cluster=20)
+    kept = np.concatenate([np.arange(6), np.arange(20, 40), np.arange(40, 51)])
+    return n[kept], np.array([2, 0, 1])[truth[kept]]
+
+
+@each_model
+def test_the_heaviest_components_come_first_with_all_that_belongs_to_them(model):
+    n, expected = unequal()
+    fitted = model.fit(n)
+    weights = fitted.weights_.sum(axis=1) if isinstance(fitted, PMM) else fitted.weights_
+    assert (np.diff(weights) <= 1e-12).all()
+    np.testing.assert_array_equal(fitted.labels_, expected)
+    np.testing.assert_array_equal(fitted.predict(n), expected)
+    own = fitted.inverse_transform(fitted.transform(n))
+    np.testing.assert_allclose(fitted.mixing_ @ fitted.components_, own, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "model", [ACM(3, random_state=0), ACM(3, "hard", random_state=0), HACM(3, random_state=0)]
+)
+def test_a_weight_of_two_is_the_row_twice_and_zero_is_no_row(model):
+    n, _ = planted(3, 1, per_cluster=5)
+    weights = np.arange(len(n)) % 3
+    weighted = model.fit(n, sample_weight=weights)
+    components, labels = weighted.components_, weighted.labels_
+    repeated = model.fit(np.repeat(n, weights, axis=0))
+    np.testing.assert_allclose(components, repeated.components_, atol=1e-6)
+    np.testing.assert_array_equal(labels, repeated.predict(n))
+
+
+def test_weights_of_mixtures_scale_the_counts_of_rows():
+    n, _ = planted(3, 1)
+    weights = np.where(np.arange(len(n)) < 12, 3.0, 1.0)
+    assert SMM(3, random_state=0).fit(n, sample_weight=weights).weights_.max() == pytest.approx(0.6, abs=0.02)
+
+
+def test_weights_must_leave_something():
+    with pytest.raises(ValueError, match="sample_weight of zero for every row with occurrences"):
+        ACM(2).fit(np.diag([1.0, 1.0, 0.0]), sample_weight=[0, 0, 1])
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        ACM(2).fit(np.eye(3), sample_weight=[1, 1, -1])
+
+
+def test_image_counts_are_weighted_without_being_written_out():
+    n = WindowedCounts(np.random.default_rng(0).integers(0, 4, (2, 6, 7), np.uint8), window=3, n_bins=4)
+    weights = np.random.default_rng(1).random(42)
+    scaled, A = scale_rows(n, weights), np.random.default_rng(2).random((8, 3))
+    written = weights[:, None] * n[:].toarray()
+    np.testing.assert_allclose(scaled @ A, written @ A, rtol=1e-5)
+    np.testing.assert_allclose(scaled.T @ (n @ A), written.T @ (n @ A), rtol=1e-5)
+    np.testing.assert_allclose(scaled[5:9].toarray(), written[5:9], rtol=1e-6)
+
+
+def test_cross_validation_chooses_the_planted_number():
+    n, _ = planted(3, 2, per_cluster=20)
+    n = n[np.random.RandomState(0).permutation(60)]
+    assert GridSearchCV(ACM(random_state=0), {"n_clusters": [2, 3, 12]}, cv=3).fit(n).best_params_ == {
+        "n_clusters": 3
+    }
+
+
+@each_model
+def test_a_row_is_not_judged_by_occurrences_that_it_was_folded_in_on(model):
+    """What one half of a row says about the other is worse than what the row says about itself."""
+    n, _ = planted(3, 3)
+    fitted = model.fit(n)
+    logs = fitted.score_samples(n)
+    assert fitted.score(n) == pytest.approx(logs.sum() / n.sum())
+    assert fitted.score(n, sample_weight=np.arange(36.0)) == pytest.approx(
+        (logs * np.arange(36)).sum() / (n.sum(axis=1) * np.arange(36)).sum()
+    )
+    np.testing.assert_allclose(fitted.score_samples(n[5:8]), logs[5:8])
+    if len(fitted.components_) == len(np.ravel(fitted.weights_)):  # weights are those of the components
+        once = np.zeros((1, 30))
+        once[0, 7] = 1
+        alone = np.log(0.99 * (fitted.weights_ @ fitted.components_)[7] + 0.01 / 30)
+        assert fitted.score_samples(once)[0] == pytest.approx(alone, abs=1e-4)
+
+
+def test_names_of_a_data_frame_go_in_and_come_out():
+    n, _ = planted(3, 0)
+    frame = pd.DataFrame(n, columns=[f"word {j}" for j in range(30)])
+    model = HACM(3, random_state=0).set_output(transform="pandas").fit(frame)
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    assert list(model.transform(frame).columns) == ["hacm0", "hacm1", "hacm2"]
+    assert model.top_features(n_words=1)[0][0][0].startswith("word ")
+    steps = make_pipeline(FunctionTransformer(np.sqrt), SMM(3, random_state=0))
+    assert steps.fit_transform(n).shape == (36, 3)
+
+
+@each_model
+def test_a_table_in_blocks_gives_the_same_as_in_one_piece(model, tmp_path):
+    n, _ = unequal(4)
+    np.save(tmp_path / "a.npy", n[:10])
+    sp.save_npz(tmp_path / "b.npz", sp.csr_array(n[10:25]))
+    blocks = BlockCounts([tmp_path / "a.npy", str(tmp_path / "b.npz"), lambda: n[25:]])
+    expected = model.fit(sp.csr_array(n)).components_
+    np.testing.assert_allclose(model.fit(blocks).components_, expected, atol=1e-4)
+
+
+def test_occurrences_of_blocks_are_dealt_out_again_in_the_same_way():
+    n, truth = planted(3, 4)
+    blocks = BlockCounts([n[:10], n[10:]])
+    train, test = split_counts(blocks, [0.8, 0.2], 0)
+    np.testing.assert_array_equal((train[:] + test[:]).toarray(), n)
+    np.testing.assert_array_equal(train[:].toarray(), train[:].toarray())
+    assert adjusted_rand_score(truth, ACM(3, beta="auto", random_state=0).fit(blocks).labels_) == 1
+
+
+def test_bad_blocks_are_refused():
+    with pytest.raises(ValueError, match="at least one block"):
+        BlockCounts([])
+    with pytest.raises(ValueError, match="equally many columns"):
+        BlockCounts([np.eye(2), np.eye(3)])
+    with pytest.raises(ValueError, match="counts in block 0 must be at least 0"):
+        BlockCounts([np.array([[3.0, -1.0]])])
+
+
+@pytest.mark.parametrize("scale", [1 / 90, 0.7])
+def test_the_temperature_is_chosen_for_fractions_too(scale):
+    n, truth = planted(3, 5)
+    model = SMM(3, beta="auto", random_state=0).fit(scale * n)
+    assert adjusted_rand_score(truth, model.labels_) == 1
+
+
+@pytest.mark.parametrize("model", [ACM, SMM])
+def test_any_generator_is_a_seed(model):
+    n, _ = planted(3, 6)
+    first, second = (model(3, random_state=np.random.default_rng(4)).fit(n).components_ for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        model(3, random_state="four").fit(n)
+
+
+def test_steps_of_all_temperatures_together_may_exceed_the_limit_of_one():
+    n, _ = planted(6, 0)
+    model = ACM(6, random_state=0, max_iter=15).fit(n)
+    assert len(model.history_) > 15 and model.converged_
+
+
+@pytest.mark.parametrize("model", [SMM(4, random_state=0), PMM(4, 4, random_state=0)])
+def test_an_early_end_is_said(model):
+    n, _ = planted(6, 0)
+    with pytest.warns(
+        ConvergenceWarning, match="stopped after max_iter=3 steps at beta=1 before it had conv"
+    ):
+        assert not model.set_params(max_iter=3).fit(n).converged_
