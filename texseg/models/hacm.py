@@ -433,8 +433,8 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     >>> model = HACM(n_clusters=2, random_state=0).fit(X)
     >>> print(model.tree_text(["common", "left", "right"], n_words=1))
     root: common 1.00
-      cluster 1 (2 rows): left 1.00
-      cluster 0 (2 rows): right 0.92
+      cluster 1 (2 rows): right 0.92
+      cluster 0 (2 rows): left 1.00
     """
 
     _first_beta = 0.5
@@ -511,18 +511,19 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             profiles, weights = profiles[order][places], weights[order][places]
         return tree, profiles, weights, run.history
 
-    def _search(
-        self, model: Any, n: CountMatrix, validation: CountMatrix | None, rng: np.random.RandomState
-    ) -> Run:
-        """Best flat clustering; where held-out data judge, random starts compete with those that are grown.
+    def _search(self, model: Any, data: Data, rng: np.random.RandomState) -> Run:
+        """Best flat clustering; where the temperature is chosen, random starts compete with grown ones.
 
         Grown clusters are the better tree, but on sparse counts they may know the fitted ones too well.
         """
-        best = super()._search(model, n, validation, rng)
-        if validation is None:
+        best = super()._search(model, data, rng)
+        if self.beta != "auto":
             return best
-        starts = [model.initial(n, self.n_clusters, rng, spread=0.5) for _ in range(self.n_init)]
-        rivals = [self._tempered(model, n, start, validation, rng) for start in starts]
+        starts = [
+            model.initial(data.counts, self.n_clusters, rng, data.weights, spread=0.5)
+            for _ in range(self.n_init)
+        ]
+        rivals = [self._tempered(model, data, start, rng) for start in starts]
         return max([best, *rivals], key=lambda run: run.state.heldout)
 
     def _annealed(
