@@ -18,7 +18,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    segmenter tiles modelfile clusters hierarchy textures settings
+    segmenter lazy tiles modelfile clusters hierarchy textures settings
     pixels
     m3 models fitting counts
     channels

@@ -26,6 +26,7 @@ from texseg.counts.random import random_state_of
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, hierarchy_of
+from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.modelfile import (
     ModelFileError,
     from_plain_data,
@@ -46,6 +47,7 @@ from texseg.textures import (
     window_sides,
 )
 from texseg.threads import one_blas_thread
+from texseg.tiles import Asked
 
 __all__ = ["Record", "TextureSegmenter", "segment"]
 
@@ -244,7 +246,13 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         -----
         BLAS is held to one thread meanwhile: its products are small here, so that more threads would spend
         several times the CPU time waiting for each other.
+
+        Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from, evenly spread
+        (:func:`texseg.tiles.sample_windows`); ``labels_`` is then a lazy array of the whole, and
+        ``confidence_`` and ``hierarchy_`` are those of the crops.
         """
+        if is_lazy(X):
+            return self._fit_lazily(X, mask)
         settings, images, bank = self._prepare(X, mask)
         rng = random_state_of(self.random_state)
         with ProgressBar(hidden=not self.verbose) as bar:
@@ -285,7 +293,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         ----------
         X : image of shape (H, W), or with bands along ``channel_axis``; or a list of images
             As many bands as were learned from. The intensities are taken as they are: what was black when
-            the model was fitted is black here.
+            the model was fitted is black here. A dask or zarr array, or an xarray.DataArray on dask, gives
+            a lazy array of the labels of the whole, see :mod:`texseg.lazy`.
         mask : array of shape (H, W), or a list of them, optional
         unknown : bool, default=False
             Give the label ``n_segments_ + 1`` to what no learned texture explains.
@@ -297,6 +306,12 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         -------
         int32 array of shape (H, W), or a list of them
         """
+        if is_lazy(X):
+            check_is_fitted(self)
+            if rescale:
+                raise ValueError("rescale=True needs images in memory, got a lazy array")
+            asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
+            return lazy_labels(X, self.textures_, asked, self.channel_axis, mask)
         results = []
         for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
@@ -401,6 +416,15 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
                 is_list=is_list,
             )
         return self._hierarchy
+
+    def _fit_lazily(self, X: Any, mask: Any) -> Self:
+        """Learn from crops of an array that is larger than memory."""
+        self._check_parameters()
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
+        crops, masks = crops_of(X, self.channel_axis, mask, int(seed))
+        self.fit(crops, mask=masks)
+        self.labels_ = self.predict(X, mask=mask)
+        return self
 
     # ---- the steps of a fit ------------------------------------------------------------------------------
 
@@ -702,7 +726,8 @@ def segment(
     Returns
     -------
     int32 array of shape (H, W)
-        1 .. ``n_segments``, ordered by texture energy; 0 only where there is no data.
+        1 .. ``n_segments``, ordered by texture energy; 0 only where there is no data. A lazy array where
+        the image is one, see :meth:`TextureSegmenter.fit`.
 
     Examples
     --------
@@ -736,6 +761,5 @@ def segment(
         cell=cell,
         n_starts=n_starts,
     )
-    labels = segmenter.fit(image, mask=mask).labels_
-    assert isinstance(labels, np.ndarray)  # of one image
+    labels: Any = segmenter.fit(image, mask=mask).labels_
     return labels

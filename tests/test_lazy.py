@@ -1,0 +1,81 @@
+"""Lazy arrays are labelled lazily, with the labels of the whole, also when a worker is lost."""
+
+import numpy as np
+import pytest
+
+from tests.test_tiles import scene
+from texseg import TextureSegmenter, segment
+from texseg.lazy import lazy_labels
+from texseg.tiles import Asked, plan_blocks
+
+da = pytest.importorskip("dask.array")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def image():
+    return scene(320, 500)
+
+
+@pytest.fixture(scope="module")
+def model(image):
+    return TextureSegmenter(2).fit(image)
+
+
+def by_blocks(image, model, **options):
+    blocks = plan_blocks(model.labels_.shape, model.textures_, side=128)
+    return lazy_labels(image, model.textures_, Asked(), blocks=blocks, **options)
+
+
+def test_dask_arrays_have_the_labels_of_the_whole(image, model):
+    lazy = by_blocks(da.from_array(image, chunks=(90, 110)), model)
+    assert isinstance(lazy, da.Array) and lazy.dtype == np.int32 and lazy.shape == image.shape
+    found = lazy.compute(scheduler="threads")
+    assert np.mean(found == model.labels_) > 0.9999
+
+
+def test_bands_and_masks_are_lazy_too(image):
+    colour = np.stack([image, image[::-1], image])
+    mask = np.ones(image.shape, bool)
+    mask[50:200, 100:300] = False
+    model = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
+    lazy = by_blocks(da.from_array(colour), model, channel_axis=0, mask=da.from_array(mask))
+    found = lazy.compute(scheduler="sync")
+    np.testing.assert_array_equal(found == 0, ~mask)
+    assert np.mean(found == model.labels_) > 0.999
+
+
+def test_zarr_arrays_and_xarray(image, model, tmp_path):
+    zarr, xarray = pytest.importorskip("zarr"), pytest.importorskip("xarray")
+    array = zarr.create_array(tmp_path / "image.zarr", shape=image.shape, dtype="f8", chunks=(100, 100))
+    array[:] = image
+    np.testing.assert_array_equal(model.predict(array).compute(scheduler="sync"), model.predict(image))
+    frame = xarray.DataArray(da.from_array(image), dims=("y", "x"), coords={"y": np.arange(320) / 2})
+    labels = model.predict(frame)
+    assert labels.dims == ("y", "x") and labels.name == "labels" and labels.chunks is not None
+    np.testing.assert_array_equal(labels.coords["y"], frame.coords["y"])
+    np.testing.assert_array_equal(labels.to_numpy(), model.predict(image))
+
+
+def test_fit_and_segment_learn_from_crops(image):
+    lazy = da.from_array(image, chunks=200)
+    labels = segment(lazy, 2)
+    assert isinstance(labels, da.Array)
+    agree = np.mean(labels.compute(scheduler="sync") == segment(image, 2))
+    assert agree > 0.99
+    with pytest.raises(ValueError, match="rescale=True needs images in memory"):
+        TextureSegmenter(2).fit(image).predict(lazy, rescale=True)
+    with pytest.raises(ValueError, match="image must have 2 axes with channel_axis=None, got shape"):
+        segment(da.zeros((3, 300, 300)), 2)
+
+
+def test_a_worker_that_is_killed_loses_nothing(image, model):
+    distributed = pytest.importorskip("distributed")
+    lazy = by_blocks(da.from_array(image, chunks=(160, 250)), model)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        future = client.compute(lazy)
+        list(cluster.workers.values())[0].process.process._process.kill()
+        found = future.result(timeout=240)
+    assert np.mean(found == model.labels_) > 0.9999
