@@ -18,11 +18,11 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    segmenter lazy tiles modelfile clusters hierarchy textures settings
+    segmenter editing lazy tiles modelfile merged clusters hierarchy textures settings
     pixels
     m3 models fitting counts
     channels
-    metrics synth io regions forecast progress threads
+    edits metrics synth io regions forecast progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

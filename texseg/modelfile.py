@@ -17,6 +17,7 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity, responses
 from texseg.io.archive import ModelFileError, load_model, save_model
+from texseg.merged import MergedTextures
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 from texseg.settings import PottsSettings, Settings
 from texseg.textures import Textures
@@ -45,9 +46,10 @@ _ROUNDING = 1e-3
 _MOST_AXES = 32  # of an array
 _SMOOTHEST = 1e4  # nothing changes long before; far beyond, probabilities are no longer numbers
 _LARGEST_IMAGE = 2**53  # pixels
+_SMALLEST_SHARE = 1e-9  # of a texture in its segment
 
 
-def to_plain_data(textures: Textures) -> dict[str, Any]:
+def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands.
 
     Raises
@@ -55,6 +57,9 @@ def to_plain_data(textures: Textures) -> dict[str, Any]:
     ValueError
         A value is larger than a model file may hold.
     """
+    if isinstance(textures, MergedTextures):
+        merged = {"classes": textures.classes, "class_shares": textures.shares}
+        return to_plain_data(textures.parts) | merged
     f = textures.features
     values: dict[str, Any] = {
         "kind": textures.kind,
@@ -91,7 +96,7 @@ def to_plain_data(textures: Textures) -> dict[str, Any]:
     return values
 
 
-def from_plain_data(values: Mapping[str, Any]) -> Textures:
+def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     """Textures from the mapping that :func:`to_plain_data` made.
 
     Raises
@@ -117,7 +122,7 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures:
     confusion = _check("confusion", values["confusion"], _Numbers((K, K), 0, 1 + _ROUNDING, np.float32))
     _check_sums("confusion", confusion)
     windows = _check("windows", values["windows"], _Numbers((2,), 1, 2**15))
-    return Textures(
+    textures = Textures(
         features,
         profiles,
         _shares("background", values, (C * n_bins,), n_bins),
@@ -129,6 +134,17 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures:
         confusion,
         _borders(values, features, K),
     )
+    return _with_classes(values, textures) if "classes" in values else textures
+
+
+def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextures:
+    """Merge what was merged when the file was written."""
+    P = len(textures.profiles)
+    classes = _check("classes", values["classes"], _Numbers((P,), 0, P - 1, int))
+    if len(np.unique(classes)) <= classes.max():
+        raise ValueError(f"classes must be numbered without gaps, got {classes.tolist()}")
+    shares = _check("class_shares", values["class_shares"], _Numbers((P,), _SMALLEST_SHARE, _LARGEST_IMAGE))
+    return MergedTextures(textures, classes, shares)
 
 
 def _lacking_in_windows(background: NDArray[np.floating], n_textures: int) -> dict[str, Any]:
@@ -155,7 +171,7 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
     """
     if "profiles" not in values:
         raise ModelFileError("holds no texture model: 'profiles' is missing")
-    n_textures = len(values["profiles"])
+    n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
     names = values.get("class_names") or [""] * n_textures
     if not isinstance(names, list) or len(names) != n_textures:
         raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")

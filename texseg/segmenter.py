@@ -23,12 +23,14 @@ from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
+from texseg.editing import Editable
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, hierarchy_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.modelfile import (
     ModelFileError,
+    class_names_in,
     from_plain_data,
     load_model,
     parameters_in,
@@ -78,7 +80,7 @@ class _Fit(NamedTuple):
     selection: Selection | None = None
 
 
-class TextureSegmenter(ClusterMixin, BaseEstimator):
+class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     """Divide images by their textures.
 
     Gabor responses become local histograms, the asymmetric clustering model is fitted to them ([1]_), and its
@@ -150,6 +152,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         the seed; 0 only where there is no data.
     n_segments_ : int
         Segments found; below ``n_segments`` when the image does not hold so many, with a warning.
+    names_ : tuple of ``n_segments_`` strings
+        Names that were given to the segments (:meth:`rename`), empty where there is none.
     profiles_ : float array of shape (n_segments_, C, n_bins)
         Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
     channel_names_ : tuple of C strings
@@ -371,7 +375,8 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
-        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_)})
+        named = {"class_names": list(self.names_)} if any(self.names_) else {}
+        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_), **named})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -391,7 +396,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
             raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
         except (TypeError, ValueError) as error:
             raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
-        model.textures_ = textures
+        model.textures_, model.names_ = textures, tuple(class_names_in(values))
         model._describe()
         return model
 
@@ -628,7 +633,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         is_list: bool,
     ) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
-        for old in ("selection_", "_hierarchy"):
+        for old in ("selection_", "_hierarchy", "names_"):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.history
@@ -648,6 +653,7 @@ class TextureSegmenter(ClusterMixin, BaseEstimator):
         features = self.textures_.features
         K = len(self.textures_.profiles)
         self.n_segments_ = K
+        self.names_ = getattr(self, "names_", ("",) * K)
         self.profiles_ = self.textures_.profiles.reshape(K, -1, features.n_bins)
         self.channel_names_ = features.names
 

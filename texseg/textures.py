@@ -175,7 +175,7 @@ class Textures:
         probabilities.reshape(K, -1)[:, learned] = kept
         soft_max_over(probabilities.reshape(K, -1))
         _confuse(probabilities.reshape(K, -1), self.confusion)
-        _agree(probabilities.reshape(K, -1), arg_max_over(posteriors).ravel())
+        agree(probabilities.reshape(K, -1), arg_max_over(posteriors).ravel())
         return Reading(posteriors, probabilities, scores)
 
     def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
@@ -260,7 +260,7 @@ def _confuse(probabilities: NDArray[np.floating], confusion: NDArray[np.floating
         strip[:] = confusion.T @ strip
 
 
-def _agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:
+def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:
     """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place.
 
     Where several are the largest, the label's becomes larger by the least there is.

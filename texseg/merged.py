@@ -1,0 +1,146 @@
+"""Textures some of which are looks of the same segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.encode import Features
+from texseg.textures import Reading, Scene, Textures, agree
+
+__all__ = ["MergedTextures", "halved", "merged", "separated"]
+
+@dataclass(frozen=True)
+class MergedTextures:
+    """Textures some of which are looks of the same segment: a gland is lumen and epithelium."""
+
+    kind: ClassVar[str] = "merged"
+    parts: Textures
+    """As they were learned, P of them."""
+    classes: NDArray[np.intp]
+    """(P,), segment of each, 0 .. K - 1."""
+    shares: NDArray[np.floating]
+    """(P,), weight of each in the histograms of its segment, such as pixels."""
+
+    @property
+    def features(self) -> Features:
+        """Channels, and how they are encoded."""
+        return self.parts.features
+
+    @property
+    def profiles(self) -> NDArray[np.floating]:
+        """Histograms of the segments, (K, M), each channel with sum one."""
+        members = self.members * self.shares
+        members /= members.sum(axis=1, keepdims=True)
+        return (members @ self.parts.profiles).astype(self.parts.profiles.dtype)
+
+    def take(self, order: NDArray[np.intp]) -> MergedTextures:
+        """Keep some of the segments, in this order."""
+        kept = np.concatenate([np.flatnonzero(self.classes == k) for k in order])
+        classes = np.repeat(np.arange(len(order)), [np.count_nonzero(self.classes == k) for k in order])
+        return MergedTextures(self.parts.take(kept), classes, self.shares[kept])
+
+    @property
+    def cell(self) -> int:
+        """Side of the cells in pixels."""
+        return self.parts.cell
+
+    @property
+    def reach(self) -> int:
+        """Pixels beyond which nothing tells what a pixel is."""
+        return self.parts.reach
+
+    def speck_area(self, smoothness: float) -> float:
+        """Pixels; parts below it show too little of a texture to be told from a flaw."""
+        return self.parts.speck_area(smoothness)
+
+    def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
+        """Tell the segments apart at every pixel of a scene; ``specks`` keeps parts that are too small.
+
+        A pixel belongs to the segment of its texture, so that a merge moves no border; its probability is
+        that of all textures of the segment.
+        """
+        read = self.parts.read(scene, smoothness, specks=specks)
+        groups = [np.flatnonzero(members) for members in self.members]
+        posteriors = np.stack([read.posteriors[group].max(axis=0) for group in groups])
+        scores = np.stack([read.scores[group].max(axis=0) for group in groups])
+        probabilities = np.stack([read.probabilities[group].sum(axis=0) for group in groups])
+        K = len(groups)
+        agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
+        return Reading(posteriors, probabilities, scores)
+
+    def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
+        """Pixels, (H, W), that none of the textures explains."""
+        return self.parts.unfamiliar(scene)
+
+    @property
+    def members(self) -> NDArray[np.floating]:
+        """(K, P), 1 where a texture belongs to a segment."""
+        return (np.arange(self.classes.max() + 1)[:, None] == self.classes).astype(np.float64)
+
+
+def _parted(textures: Textures | MergedTextures) -> MergedTextures:
+    """Textures each of which is a segment, in the form that can be merged."""
+    if isinstance(textures, MergedTextures):
+        return textures
+    K = len(textures.profiles)
+    return MergedTextures(textures, np.arange(K), np.ones(K))
+
+
+def merged(
+    textures: Textures | MergedTextures, classes: NDArray[np.intp], sizes: NDArray[np.floating]
+) -> MergedTextures:
+    """Merge segments.
+
+    Parameters
+    ----------
+    textures : Textures or MergedTextures
+        Of K segments.
+    classes : int array of shape (K,)
+        New segment of each, 0 .. n - 1.
+    sizes : float array of shape (K,)
+        Such as their pixels.
+    """
+    before = _parted(textures)
+    within = before.shares / (before.members @ before.shares)[before.classes]
+    return MergedTextures(before.parts, classes[before.classes], within * sizes[before.classes])
+
+
+def separated(textures: MergedTextures, segment: int) -> MergedTextures:
+    """Undo the merges of a segment (from 0): its first texture keeps the number, the others come last."""
+    classes = textures.classes.copy()
+    others = np.flatnonzero(classes == segment)[1:]
+    classes[others] = classes.max() + 1 + np.arange(len(others))
+    return replace(textures, classes=classes)
+
+
+def halved(
+    textures: Textures | MergedTextures,
+    segment: int,
+    profiles: NDArray[np.floating],
+    sizes: NDArray[np.floating],
+) -> MergedTextures:
+    """Put two textures in the place of one, the only one of its segment (from 0).
+
+    The first keeps the number, the second comes last; of borders both know what the one knew.
+
+    Parameters
+    ----------
+    textures : Textures or MergedTextures
+    segment : int
+    profiles : float array of shape (2, M)
+    sizes : float array of shape (2,)
+        Their areas.
+    """
+    before = _parted(textures)
+    P, K = len(before.classes), int(before.classes.max()) + 1
+    old = int(np.flatnonzero(before.classes == segment)[0])
+    parts = before.parts.take(np.array([*range(P), old]))
+    table = parts.profiles.copy()
+    table[[old, P]] = profiles
+    shares = np.append(before.shares, before.shares[old])
+    shares[[old, P]] *= sizes / sizes.sum()
+    return MergedTextures(replace(parts, profiles=table), np.append(before.classes, K), shares)
