@@ -293,6 +293,56 @@ class TestFitApplyName:
         assert failed.stderr == f"texseg: cannot write to the folder {tmp_path / 'file'}: it is a file\n"
 
 
+class TestEdits:
+    """Segments that are merged and named on the command line, by words or by a file."""
+
+    def test_merges_and_names_are_those_of_all_results(self, scene_file, tmp_path):
+        run("segment", scene_file, "-k", 4, "-o", tmp_path / "a", "-q")
+        merges = ["--merge", "2+4=gland", "--merge", "3=stroma"]
+        run("segment", scene_file, "-k", 4, *merges, "--polygons", "-o", tmp_path / "b", "-q")
+        four, three = (read_labels(tmp_path / folder / "scene_labels.png") for folder in "ab")
+        np.testing.assert_array_equal(three, np.array([0, 1, 2, 3, 2])[four])
+        with (tmp_path / "b" / "scene_segments.csv").open() as file:
+            assert [row["name"] for row in csv.DictReader(file)] == ["", "gland", "stroma"]
+        features = json.loads((tmp_path / "b" / "scene_polygons.geojson").read_text())["features"]
+        assert {f["properties"]["name"] for f in features} == {"texture 1", "gland", "stroma"}
+
+    def test_the_file_that_a_report_saves_does_the_same(self, scene_file, tmp_path):
+        edits = tmp_path / "edits.json"
+        edits.write_text('{"merge": [[2, 4]], "names": {"2": "gland", "3": "stroma"}}')
+        merges = ["--merge", "2+4=gland", "--merge", "3=stroma"]
+        run("segment", scene_file, "-k", 4, *merges, "-o", tmp_path / "a")
+        run("segment", scene_file, "-k", 4, "--edits", edits, "-o", tmp_path / "b")
+        for name in ("scene_labels.png", "scene_segments.csv"):
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+    def test_models_are_edited_when_they_are_learned_or_applied(self, scene_file, tmp_path):
+        run("fit", scene_file, "-k", 4, "-o", tmp_path / "four.texseg", "-q")
+        run("fit", scene_file, "-k", 4, "--merge", "2+4=gland", "-o", tmp_path / "three.texseg", "-q")
+        assert class_names(tmp_path / "three.texseg") == ("", "gland", "")
+        run("apply", tmp_path / "three.texseg", scene_file, "-o", tmp_path / "a", "-q")
+        merge = ["--merge", "2+4=gland"]
+        run("apply", tmp_path / "four.texseg", scene_file, *merge, "-o", tmp_path / "b", "-q")
+        for name in ("scene_labels.png", "scene_segments.csv"):
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+    @pytest.mark.parametrize(
+        ("options", "exit_code", "message"),
+        [
+            (["--merge", "2"], 2, "'2' is not of the form 2+5=gland, 2+5 or 3=stroma"),
+            (["--merge", "a+b"], 2, "'a+b' is not of the form"),
+            (["--merge", "2+9"], 1, "label 9 is not one of the segments, which are 1 to 2"),
+            (["--edits", "none.json"], 2, "none.json: No such file or directory"),
+            (["--edits", "wrong.json"], 2, "wrong.json: no file of edits"),
+        ],
+    )
+    def test_mistakes(self, scene_file, tmp_path, monkeypatch, options, exit_code, message):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "wrong.json").write_text("[1]")
+        refused = run("segment", scene_file, "-k", 2, *options, "-o", "out", exit_code=exit_code)
+        assert message in refused.stderr
+
+
 class TestReport:
     def test_page_of_one_image(self, scene_file, tmp_path):
         run("report", scene_file, "-k", 4, "-o", tmp_path)

@@ -16,6 +16,7 @@ import texseg
 from texseg.cli.options import (
     SegmentCount,
     batch_options,
+    edit_options,
     fitting_options,
     folder_option,
     paths_argument,
@@ -179,6 +180,7 @@ def fit(**options: Any) -> None:
     help="Bring the values of each image to the range that the model learned: for scenes stored otherwise.",
 )
 @click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out.")
+@edit_options
 @reading_options
 @writing_options
 @batch_options
@@ -187,8 +189,7 @@ def apply(**options: Any) -> None:
 
     Options and results are those of `texseg segment`.
     """
-    from texseg.cli.names import class_names
-    from texseg.cli.prepare import collect, fail, kinds_of, reading_of, writing_of
+    from texseg.cli.prepare import collect, edits_of, fail, kinds_of, reading_of, writing_of
     from texseg.cli.process import Work
     from texseg.cli.show import run_and_show
     from texseg.segmenter import TextureSegmenter
@@ -196,11 +197,11 @@ def apply(**options: Any) -> None:
     items = collect(options["paths"], options["recursive"], options["output"])
     writing = writing_of(options, items, kinds_of(options))
     try:
-        model = TextureSegmenter.load(options["model"])
+        model = TextureSegmenter.load(options["model"]).edit(edits_of(options))
         model.crop_bar |= options["crop_bar"]
-        names = class_names(options["model"])
-    except OSError as error:
+    except (OSError, ValueError) as error:
         fail(str(error))
+    names = model.names_
     work = Work(
         reading_of(options),
         writing,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from texseg.edits import Edits
 
 _PRESETS = ("default", "plain")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
@@ -101,6 +104,25 @@ class FormatList(click.ParamType):
         return formats
 
 
+def _read_merges(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Edits:
+    from texseg.edits import parse_merges
+
+    try:
+        return parse_merges(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _read_edits(ctx: click.Context, param: click.Parameter, value: Path | None) -> Edits:
+    from texseg.edits import Edits, read_edits
+
+    try:
+        return Edits() if value is None else read_edits(value)
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.strerror else str(error)
+        raise click.BadParameter(reason) from error
+
+
 def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def decorate(command: Any) -> Any:
         for decorator in reversed(decorators):
@@ -123,6 +145,23 @@ preset_option = click.option(
     default="default",
     show_default=True,
     help="plain leaves out what was added to the method of the paper.",
+)
+
+edit_options = _group(
+    click.option(
+        "--merge",
+        multiple=True,
+        metavar="2+5=NAME",
+        callback=_read_merges,
+        help="Make one segment of several and name it, or (3=NAME) name one; numbers are those before.",
+    ),
+    click.option(
+        "--edits",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        callback=_read_edits,
+        help="Merges and names in a JSON file, as a report saves them.",
+    ),
 )
 
 fitting_options = _group(
@@ -178,6 +217,7 @@ fitting_options = _group(
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random starts."
     ),
+    edit_options,
 )
 
 reading_options = _group(

@@ -13,6 +13,7 @@ import click
 from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.cli.outputs import Writing, inputs_in_danger
 from texseg.cli.reading import Reading
+from texseg.edits import Edits
 
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 
@@ -35,7 +36,7 @@ def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[
 
 
 def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Pick the parameters of `TextureSegmenter`."""
+    """Pick the parameters of `TextureSegmenter`, and the edits of what it finds."""
     if options["n_segments"] is None and options["k_min"] > options["k_max"]:
         raise click.UsageError(
             f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
@@ -51,7 +52,13 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         "smoothness": options["smoothness"],
         "min_size": options["min_size"],
         "random_state": options["seed"],
+        "edits": edits_of(options),
     }
+
+
+def edits_of(options: dict[str, Any]) -> Edits:
+    """Pick what is changed about the segments."""
+    return options["edits"] + options["merge"]
 
 
 def reading_of(options: dict[str, Any]) -> Reading:

@@ -34,7 +34,7 @@ class Work:
     reading: Reading
     writing: Writing
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Of `TextureSegmenter`; unused with a model."""
+    """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
     model: TextureSegmenter | None = None
     """Textures to be found again; None: every image has its own."""
     names: tuple[str, ...] = ()
@@ -169,13 +169,17 @@ def _confidence(
 
 
 def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any = None) -> TextureSegmenter:
-    """Fit one model to an image, or to several in common."""
+    """Fit one model to an image, or to several in common, and edit its segments."""
     from texseg.segmenter import TextureSegmenter
 
-    model = TextureSegmenter(**parameters, channel_axis=images[0].channel_axis, callback=callback)
+    edits = parameters.get("edits")
+    given = {name: value for name, value in parameters.items() if name != "edits"}
+    model = TextureSegmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
-        return model.fit(images[0].pixels, mask=images[0].mask)
-    return model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+        model.fit(images[0].pixels, mask=images[0].mask)
+    else:
+        model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+    return model.edit(edits) if edits else model
 
 
 def is_complete(item: Input, work: Work) -> bool:
@@ -222,7 +226,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         return Outcome(item.path, "skipped", "its outputs exist")
     images = read_scene(item.path, work.reading)
     pages, model = label_scene(images, work, callback)
-    written = write_outputs(item, images, pages, work.writing, model=model, names=work.names)
+    names = work.names or (() if model is None else model.names_)
+    written = write_outputs(item, images, pages, work.writing, model=model, names=names)
     n_segments = max(int(page.labels.max()) for page in pages)
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
@@ -232,7 +237,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         item.path,
         "done",
         shape=images[0].pixels.shape[:2],
-        rows=tuple(segment_table(*pages[0], work.names)),
+        rows=tuple(segment_table(*pages[0], names)),
         n_segments=n_segments,
         choice="" if selection is None else _in_words(selection),
         outputs=written.paths,
