@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from report_scene import SHAPE, scene, truth_level
 
-from texseg import read_labels
+from texseg import TextureSegmenter, read_labels
 from texseg.report import write_index, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
@@ -360,8 +360,35 @@ def test_a_segment_is_named_without_a_merge(page):
     click_on(page, 100, 50)
     rename(page, "waves")
     assert [row.split()[0] for row in rows(page)] == ["rows", "waves"]
-    assert text(page, "edits-command").endswith("--merge 2=waves")
-    assert page.execute_script("return editsNow()") == {"merge": [], "names": {"2": "waves"}}
+    assert text(page, "edits-command").endswith("--merge 1=rows --merge 2=waves")
+    assert page.execute_script("return editsNow()") == {"merge": [], "names": {"1": "rows", "2": "waves"}}
+
+
+def test_edits_of_edited_results_are_those_of_the_fit(browser, tmp_path):
+    image = scene()[0]
+    model = TextureSegmenter(n_segments=3).fit(image).edit({"merge": [[1, 3]], "names": {"1": "old"}})
+    command = ["texseg", "segment", "a.png", "--merge", "1+3=old", "-k", "3", "--edits=e.json"]
+    write_report(model, image, tmp_path / "a.html", command=command)
+    browser.get((tmp_path / "a.html").as_uri())
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    assert rows(browser)[0].startswith("old")
+    click_on(browser, *np.argwhere(model.labels_ == 2)[0, ::-1].tolist())
+    rename(browser, "new")
+    command = ["texseg", "segment", "a.png", "-k", "3"]
+    assert shlex.split(text(browser, "edits-command")) == [*command, "--merge", "1+3=old", "--merge", "2=new"]
+    tick(browser, 0, 1)
+    click(browser, "merge")
+    assert shlex.split(text(browser, "edits-command")) == [*command, "--merge", "1+2+3=old"]
+
+
+def test_without_a_command_the_edits_are_told_in_python(browser, tmp_path):
+    image, model = scene()
+    write_report(model, image, tmp_path / "a.html")
+    browser.get((tmp_path / "a.html").as_uri())
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    tick(browser, 0, 1)
+    click(browser, "merge")
+    assert text(browser, "edits-command") == 'model.edit({"merge":[[1,2]],"names":{}})'
 
 
 def test_the_command_of_another_number_is_offered(page):

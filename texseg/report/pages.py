@@ -21,6 +21,7 @@ from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.io.palette import palette
+from texseg.merged import MergedTextures
 from texseg.report.content import level_content, palette_of, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
@@ -92,7 +93,7 @@ def write_report(
     confidence : float array of shape (H, W), optional
         Of these labels.
     names : sequence of strings, optional
-        Name of label 1, label 2 and so on.
+        Name of label 1, label 2 and so on; by default those of the model.
     title : str, optional
         Heading; by default the name of the file without its suffix.
     source : str or path-like, optional
@@ -126,6 +127,7 @@ def write_report(
     planes = split_planes(pixels, channel_axis=model.channel_axis, mask=valid, nodata=model.nodata)
     if model.channel_axis is not None:
         pixels = np.moveaxis(pixels, model.channel_axis, -1)
+    names = names or model.names_
     own, sure, hierarchy = _segmentation(model, labels, confidence, pixels.shape[:2])
     title = path.stem if title is None else title
     shown = shown_shape(own.shape)
@@ -156,6 +158,7 @@ def write_report(
         "selection": _selection(model, hierarchy),
         "title": title,
         "command": list(command),
+        "members": _members(model, levels[0]["segments"]),
         "crop": CROP_SIDE,
     }
     heading = {
@@ -235,6 +238,15 @@ def _segmentation(
             f"a report shows labels from 1 to {_MOST_SEGMENTS}, got at most {own.max(initial=0)}"
         )
     return own, sure, hierarchy
+
+
+def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Give the labels of the fit that each label of the page was merged from."""
+    textures = model.textures_
+    if not isinstance(textures, MergedTextures):
+        return {str(segment["label"]): [segment["label"]] for segment in segments}
+    numbers = [segment["label"] for segment in segments]
+    return {str(k): (np.flatnonzero(textures.classes == k - 1) + 1).tolist() for k in numbers}
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:

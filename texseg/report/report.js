@@ -110,9 +110,12 @@ function rename() {
   showEdits();
 }
 
-function editsNow() {
-  const groups = segmentsNow().filter(segment => segment.members.length > 1).map(segment => segment.members);
-  return { merge: groups, names: Object.fromEntries([...edits.names].sort((a, b) => a[0] - b[0])) };
+function editsNow() {      // a command is run again, and edits the labels of the fit; in Python the model is at hand as it is
+  const again = content.command.length > 0, shown = segmentsNow();
+  const fitted = labels => labels.flatMap(label => again ? content.members[label] : [label]).sort((a, b) => a - b);
+  const groups = shown.map(segment => fitted(segment.members)), names = {};
+  shown.forEach((segment, i) => { if (segment.name) names[groups[i][0]] = segment.name; });
+  return { merge: groups.filter(group => group.length > 1), names };
 }
 
 const quoted = word => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
@@ -128,7 +131,7 @@ function commandWith(options, without = []) {
 }
 
 function showEdits() {
-  const { merge, names } = editsNow(), hasEdits = merge.length > 0 || Object.keys(names).length > 0;
+  const { merge, names } = editsNow(), hasEdits = edits.into.size > 0 || edits.names.size > 0;
   at("undo").hidden = !hasEdits;
   at("merge").disabled = edits.ticked.size < 2;
   at("editing").hidden = !isOwn();
@@ -143,7 +146,7 @@ function showEdits() {
   }
   const inGroups = new Set(merge.map(group => group[0]));
   const words = [...merge.map(group => group.join("+") + (names[group[0]] ? `=${names[group[0]]}` : "")), ...Object.entries(names).filter(([label]) => !inGroups.has(Number(label))).map(([label, name]) => `${label}=${name}`)];
-  at("edits-command").textContent = content.command.length ? commandWith(words.flatMap(word => ["--merge", word])) : `model.edit(${JSON.stringify({ merge, names })})`;
+  at("edits-command").textContent = content.command.length ? commandWith(words.flatMap(word => ["--merge", word]), ["--merge", "--edits"]) : `model.edit(${JSON.stringify({ merge, names })})`;
 }
 
 // ---- saving -------------------------------------------------------------------------------------------------
