@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ with warnings.catch_warnings():
     widgets = pytest.importorskip(
         "qtpy.QtWidgets", reason="Qt misses libraries of the system", exc_type=ImportError
     )
+    from texseg import TextureSegmenter
     from texseg.napari.widget import SegmentWidget
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -74,7 +76,6 @@ def test_it_offers_the_images_there_are(viewer, widget):
 
 
 def test_labels_become_a_layer_in_place_and_in_the_colours_of_the_palette(application, viewer, widget):
-    from texseg import TextureSegmenter
     from texseg.io.palette import palette
 
     viewer.add_image(IMAGE, name="scene", scale=(2, 2), translate=(5, 7))
@@ -275,7 +276,6 @@ def test_parameters_reach_the_model(application, viewer, widget):
     press_and_wait(application, widget)
     given = widget.model.get_params()
     assert (given["k_max"], given["smoothness"], given["min_size"], given["preset"]) == (5, 0.5, 300, "plain")
-    assert not widget.slider.isEnabled()  # the plain path has no hierarchy
 
 
 def test_a_model_is_saved_loaded_and_applied(application, viewer, widget, tmp_path):
@@ -291,6 +291,76 @@ def test_a_model_is_saved_loaded_and_applied(application, viewer, widget, tmp_pa
     wait(application, other)
     found = viewer.layers["mirrored textures"].data
     assert (found == labels.data[:, ::-1]).mean() > 0.95
+
+
+def click_on(layer, position, moves=0):
+    """A click of the mouse on a layer, as napari tells its callbacks."""
+    event = SimpleNamespace(type="mouse_press", position=position)
+    for callback in layer.mouse_drag_callbacks:
+        steps = callback(layer, event)
+        next(steps, None)
+        for _ in range(moves):
+            event.type = "mouse_move"
+            next(steps, None)
+        event.type = "mouse_release"
+        next(steps, None)
+
+
+def rows(widget):
+    return [widget.segments.rows.item(k).text() for k in range(widget.segments.rows.count())]
+
+
+def test_segments_are_merged_by_clicks_and_split_again(application, viewer, widget):
+    image, labels = segmented(application, viewer, widget, scale=(2, 2))
+    before = labels.data.copy()
+    assert rows(widget) == ["segment 1", "segment 2"] and not widget.segments.merge.isEnabled()
+    click_on(labels, (100, 20))
+    click_on(labels, (100, 220), moves=3)  # a drag is no click
+    assert widget.segments.ticked() == [labels.data[50, 10]]
+    click_on(labels, (100, 220))
+    widget.segments.merge.click()
+    assert np.unique(labels.data).tolist() == [1] and widget.model.n_segments_ == 1
+    assert rows(widget) == ["segment 1"] and widget.shown.text() == "1 segment"
+    click_on(labels, (100, 20))
+    widget.segments.split.click()
+    wait(application, widget)
+    np.testing.assert_array_equal(labels.data, before)
+    assert viewer.layers[-1] is labels and widget.slider.isEnabled()
+
+
+def test_merges_hold_on_all_planes_of_a_stack(application, viewer, widget, monkeypatch):
+    monkeypatch.setattr("texseg.napari.work.MOST_FITTED", 2)
+    viewer.add_image(np.stack([IMAGE, IMAGE[:, ::-1], IMAGE]), name="scene")
+    widget.planes.setCurrentIndex(1)
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    before = viewer.layers["scene textures"].data.copy()
+    widget.merge([1, 2])
+    assert np.unique(viewer.layers["scene textures"].data).tolist() == [1]
+    widget.split(1)
+    wait(application, widget)
+    np.testing.assert_array_equal(viewer.layers["scene textures"].data, before)
+
+
+def test_names_are_given_in_the_list_and_kept_in_model_files(application, viewer, widget, tmp_path):
+    from napari.utils.notifications import notification_manager
+
+    segmented(application, viewer, widget)
+    widget.segments.rows.item(1).setText("weave")
+    assert widget.model.names_ == ("", "weave") and rows(widget) == ["segment 1", "weave"]
+    widget.segments.rows.item(0).setText("weave")
+    assert "each name may be given once" in notification_manager.records[-1].message
+    assert rows(widget) == ["segment 1", "weave"]
+    widget.save_model(tmp_path / "m.texseg")
+    assert TextureSegmenter.load(tmp_path / "m.texseg").names_ == ("", "weave")
+
+
+def test_only_the_segments_of_the_model_can_be_edited(application, viewer, widget):
+    segmented(application, viewer, widget)
+    widget.slider.setValue(0)
+    assert rows(widget) == []
+    widget.slider.setValue(1)
+    assert len(rows(widget)) == 2
 
 
 def test_what_cannot_be_done_is_said(application, viewer, widget, tmp_path):

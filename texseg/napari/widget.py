@@ -28,7 +28,8 @@ from qtpy.QtWidgets import (
 )
 
 from texseg.io.palette import palette
-from texseg.napari.source import Source, placement
+from texseg.napari.segments import SegmentList
+from texseg.napari.source import Index, Source, placement
 from texseg.napari.work import Found, Job, Stopped
 from texseg.segmenter import TextureSegmenter
 from texseg.settings import PRESETS
@@ -43,6 +44,8 @@ class _Result(NamedTuple):
     """What was found in an image layer, and how it is shown."""
 
     found: Found
+    indices: list[Index]
+    """Planes that have labels."""
     number: int
     """Segments that are shown."""
     layer: Labels
@@ -78,6 +81,9 @@ class SegmentWidget(QWidget):
         self.button.clicked.connect(self.segment)
         self.cancel.clicked.connect(self.stop)
         self.slider.valueChanged.connect(self._show_level)
+        self.segments.merge_asked.connect(self.merge)
+        self.segments.split_asked.connect(self.split)
+        self.segments.named.connect(self.rename)
         self.apply.clicked.connect(self.apply_model)
         self.load.clicked.connect(self._ask_and_load)
         self.save.clicked.connect(self._ask_and_save)
@@ -107,6 +113,7 @@ class SegmentWidget(QWidget):
         self.progress.setRange(0, 100)
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.shown = QLabel("")
+        self.segments = SegmentList()
         self.apply, self.load, self.save = QPushButton("Apply"), QPushButton("Load"), QPushButton("Save")
         self._form = form = QFormLayout(self)
         rows: list[tuple[str, QWidget, str]] = [
@@ -126,6 +133,7 @@ class SegmentWidget(QWidget):
         form.addRow(self.progress)
         form.addRow("fewer, more", self.slider)
         form.addRow(self.shown)
+        form.addRow(self.segments)
         form.addRow("model", _side_by_side(self.apply, self.load, self.save))
         self.apply.setToolTip("Find the textures of the last or the loaded model in the image")
         self.load.setToolTip("Read a model file, from here or from the command line")
@@ -134,6 +142,7 @@ class SegmentWidget(QWidget):
     def _show_state(self) -> None:
         """Enable what can be done now."""
         working = self._job is not None
+        self.segments.setEnabled(not working)
         self.button.setEnabled(not working)
         self.cancel.setEnabled(working)
         self.progress.setVisible(working)
@@ -183,7 +192,13 @@ class SegmentWidget(QWidget):
         self.slider.blockSignals(False)
         if self._job is None:
             self.shown.setText("" if result is None else _count(result.number))
+        self._show_segments(result)
         self._show_state()
+
+    def _show_segments(self, result: _Result | None) -> None:
+        """List the segments of the model, where these are shown; others cannot be edited."""
+        own = result is not None and result.number == result.found.model.n_segments_
+        self.segments.show_segments(result.found.model.names_ if result is not None and own else ())
 
     # ---- work --------------------------------------------------------------------------------------------
 
@@ -198,6 +213,33 @@ class SegmentWidget(QWidget):
         )
         self._work(lambda job: job.fit(model))
 
+    def merge(self, labels: list[int]) -> None:
+        """Make one segment of several, in the image that is chosen."""
+        image = self._image_layer()
+        result = self._results.get(image)
+        if image is not None and result is not None:
+            found = result.found.merged([labels])
+            self._put(found, found.model.n_segments_, image, result.indices)
+            self._choose_image()
+
+    def split(self, label: int) -> None:
+        """Divide a segment in two, in the background."""
+        result = self._results.get(self._image_layer())
+        if result is not None:
+            model, fitted = result.found.model, result.found.fitted
+            self._work(lambda job: job.split(model, label, fitted), result.indices)
+
+    def rename(self, label: int, name: str) -> None:
+        """Name a segment; model files keep the name."""
+        result = self._results.get(self._image_layer())
+        if result is None:
+            return
+        try:
+            result.found.model.rename({label: name})
+        except ValueError as error:
+            show_error(f"texseg: {error}")
+        self._show_segments(result)
+
     def apply_model(self) -> None:
         """Find the textures of the model again, in the image that is chosen."""
         model = self.model
@@ -210,8 +252,8 @@ class SegmentWidget(QWidget):
             self._job[0].stop()
             self.shown.setText("stopping ...")
 
-    def _work(self, task: Any) -> None:
-        """Start a task of a new job on the chosen image."""
+    def _work(self, task: Any, indices: list[Index] | None = None) -> None:
+        """Start a task of a new job on planes of the chosen image, by default those that are asked for."""
         layer = self._image_layer()
         if layer is None:
             show_error("texseg: open an image first, there is no image layer")
@@ -221,18 +263,19 @@ class SegmentWidget(QWidget):
         except ValueError as error:
             show_error(f"texseg: {error}")
             return
-        job = Job(source, self._indices(layer, source), self._told.emit)
+        indices = self._indices(layer, source) if indices is None else indices
+        job = Job(source, indices, self._told.emit)
         self._job = job, layer
         self.destroyed.connect(job.stop)
         self._show_progress("reading", 0)
         self._show_state()
         worker = create_worker(_steps, task(job), _start_thread=False, _ignore_errors=True)
-        worker.yielded.connect(lambda found: self._show(found, layer))
+        worker.yielded.connect(lambda found: self._show(found, layer, indices))
         worker.errored.connect(self._fail)
         worker.finished.connect(self._finish)
         worker.start()
 
-    def _indices(self, layer: Image, source: Source) -> list[tuple[int, ...]]:
+    def _indices(self, layer: Image, source: Source) -> list[Index]:
         """Places of the planes that are to be labelled."""
         if layer.ndim == 2 or self.planes.currentIndex() == 1:
             return source.indices
@@ -250,29 +293,43 @@ class SegmentWidget(QWidget):
 
     # ---- results -----------------------------------------------------------------------------------------
 
-    def _show(self, found: Found, image: Image) -> None:
+    def _show(self, found: Found, image: Image, indices: list[Index]) -> None:
         """Show new labels of an image, in the layer of the earlier ones if there is one."""
         if image not in self._viewer.layers:
             return
         self.model = found.model
-        self._put(found, found.model.n_segments_, image)
+        self._put(found, found.model.n_segments_, image, indices)
         self._choose_image()
 
-    def _put(self, found: Found, number: int, image: Image) -> None:
+    def _put(self, found: Found, number: int, image: Image, indices: list[Index]) -> None:
         """Fill the layer of an image with labels; one that was painted on is left, and a new one added."""
         old = self._results.get(image)
         labels = found.labels_at(number)
         if old is not None and np.array_equal(old.layer.data, old.shown):
             layer = old.layer
             layer.data = labels.copy()
-            self._results[image] = _Result(found, number, layer, labels)
+            self._results[image] = _Result(found, indices, number, layer, labels)
         elif old is not None and np.array_equal(labels, old.shown):
-            self._results[image] = old._replace(found=found, number=number)
+            self._results[image] = old._replace(found=found, indices=indices, number=number)
         else:
             colours, name = _colours(_MOST_SEGMENTS), f"{image.name} textures"
             layer = Labels(labels.copy(), name=name, colormap=colours, **placement(image))
-            self._results[image] = _Result(found, number, layer, labels)
+            self._results[image] = _Result(found, indices, number, layer, labels)
+            layer.mouse_drag_callbacks.append(self._tick_where_clicked)
             self._viewer.add_layer(layer)
+
+    def _tick_where_clicked(self, layer: Labels, event: Any) -> Iterator[None]:
+        """Tick the segment under a click, which is no drag, and not one that paints."""
+        result = self._results.get(self._image_layer())
+        if layer.mode != "pan_zoom" or result is None or result.layer is not layer:
+            return
+        moved = False
+        yield
+        while event.type == "mouse_move":
+            moved = True
+            yield
+        if not moved:
+            self.segments.toggle(int(layer.get_value(event.position, world=True) or 0))
 
     def _show_level(self, place: int) -> None:
         """Show the segmentation at a place of the slider."""
@@ -281,7 +338,8 @@ class SegmentWidget(QWidget):
         if image is None or result is None:
             return
         number = result.found.levels[place]
-        self._put(result.found, number, image)
+        self._put(result.found, number, image, result.indices)
+        self._show_segments(self._results[image])
         self.shown.setText(_count(number))
 
     # ---- model files -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.edits import Edits
 from texseg.napari.source import Index, Plane, Source
 from texseg.progress import Progress
 from texseg.segmenter import TextureSegmenter
@@ -47,6 +48,14 @@ class Found(NamedTuple):
         for index, image in zip(self.fitted, images, strict=True):
             out[index] = image
         return out
+
+    def merged(self, groups: Sequence[Sequence[int]]) -> Found:
+        """Merge segments of the model and of all labels."""
+        K = self.model.n_segments_
+        label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1]).astype(np.int32)
+        self.model.merge(groups)
+        levels = sorted({*(_levels(self.model) if self.fitted else []), self.model.n_segments_})
+        return self._replace(labels=label_of[self.labels], levels=tuple(levels))
 
 
 class Job:
@@ -86,13 +95,22 @@ class Job:
         else:
             model.fit([plane.pixels for plane in sample], mask=[_whole(plane) for plane in sample])
         model.set_params(callback=None)
-        fitted = tuple(plane.place for plane in sample)
-        own = model.labels_ if isinstance(model.labels_, list) else [model.labels_]
-        labels = self._predicted(model, dict(zip(fitted, own, strict=True)))
-        found = Found(model, labels, (model.n_segments_,), fitted)
+        yield from self._all_found(model, tuple(plane.place for plane in sample))
+
+    def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Found]:
+        """Split a segment of a model that was fitted to some planes, and yield as :meth:`fit` does."""
+        self._note("splitting", 0.0)
+        model.split(label)
+        yield from self._all_found(model, fitted)
+
+    def _all_found(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Found]:
+        labels = getattr(model, "labels_", [])
+        own = labels if isinstance(labels, list) else [labels]
+        everywhere = self._predicted(model, dict(zip(fitted, own, strict=True)))
+        found = Found(model, everywhere, (model.n_segments_,), fitted)
         yield found
         self._note("coarse and fine", _FIT)
-        if len(self._indices) <= MOST_FITTED:  # else planes are left that the hierarchy does not know
+        if fitted and len(self._indices) <= MOST_FITTED:  # else there are planes that the hierarchy lacks
             numbers = _levels(model)
             self._note("coarse and fine", 1.0)
             yield found._replace(levels=tuple(sorted({*numbers, model.n_segments_})))
