@@ -64,6 +64,16 @@ def test_textures_are_learned_from_crops(place, tmp_path):
     assert (labels[:, :150] == 1).mean() > 0.8 or (labels[:, :150] == 2).mean() > 0.8
 
 
+@pytest.mark.parametrize("verb", ["segment", "apply"])
+def test_segments_are_merged_and_named(place, tmp_path, verb):
+    model = [place / "model.texseg"] if verb == "apply" else []
+    options = ["-k", 2] if verb == "segment" else []
+    result = run(verb, *model, place / "image.tif", *options, "--merge", "1+2=all", *LITTLE, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert np.unique(read_labels(tmp_path / "image_labels.tif")).tolist() == [1]
+    assert (tmp_path / "image_segments.csv").read_text().splitlines()[1].startswith("1,all,208000,")
+
+
 class Killed(BaseException):
     """Stands for what no handler sees."""
 

@@ -18,6 +18,7 @@ from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing
 from texseg.cli.parts import PartsFolder, digest_of, stamp_of
 from texseg.cli.reading import Reading, mask_for
+from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
 from texseg.io.atomic import atomic_write
 from texseg.io.blockwise import write_label_rows
@@ -154,7 +155,7 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
         if pictures.confidence is not None:
             written.append(folder / f"{name}_confidence.tif")
             write_confidence(written[-1], pictures.confidence)
-        rows = tuple(tally.rows(task.names))
+        rows = tuple(tally.rows(task.names or model.names_))
         if "segments" in writing.kinds:
             written.append(folder / f"{name}_segments.csv")
             atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
@@ -247,10 +248,13 @@ def _fit(source: _MaskedWindows, reading: Reading, task: Task, callback: Any) ->
         if callback is not None:
             callback(progress._replace(share=_SHARE_OF_FIT * progress.share))
 
-    model = TextureSegmenter(**task.parameters, channel_axis=source.channel_axis, callback=show)
+    edits = task.parameters.get("edits") or Edits()
+    given = {name: value for name, value in task.parameters.items() if name != "edits"}
+    model = TextureSegmenter(**given, channel_axis=source.channel_axis, callback=show)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
-        return model.fit([crop.pixels for crop in crops], mask=[crop.mask for crop in crops])
+        model.fit([crop.pixels for crop in crops], mask=[crop.mask for crop in crops])
+    return model.edit(edits)
 
 
 def _progress(done: int, total: int) -> Progress:
