@@ -48,14 +48,6 @@ def test_predictions_follow_a_merge():
     assert (merged.argmax(axis=-1) + 1 == model.predict(IMAGE)).all()
 
 
-def test_the_confidence_of_a_merged_segment_can_only_grow():
-    model = fitted()
-    before, old = model.confidence_.copy(), model.labels_.copy()
-    model.merge([(2, 3)])
-    assert (model.confidence_ >= before - 1e-6).all()
-    np.testing.assert_array_equal(model.confidence_[old == 1], before[old == 1])
-
-
 def test_profiles_of_a_merged_segment_are_those_of_all_its_pixels():
     model = fitted()
     sizes = np.bincount(model.labels_.ravel())[1:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from texseg.edits import Edits, check_labels, checked_edits, checked_groups, read_edits
-from texseg.fitting.number import grouped
+from texseg.hierarchy import cell_shares
 from texseg.merged import MergedTextures, halved, merged, separated
-from texseg.textures import Scene
 
 __all__ = ["Editable"]
 
@@ -24,24 +22,20 @@ _SMALLEST_PART = 0.05  # of a segment that is split; smaller parts are specks, a
 class Editable:
     """Merging, splitting and naming the segments of a fitted or loaded segmenter, without a new fit."""
 
-    k_max: int
     textures_: Any
     labels_: Any
-    confidence_: Any
+    hierarchy_: Any
     names_: tuple[str, ...]
-    _fitted: list[Scene]
+    _search: Any
+    _parts: list[NDArray[np.int32]]
     _describe: Any
-
-    @property
-    @abstractmethod
-    def _smoothness(self) -> float:
-        """Strength of the prior on the map."""
 
     def merge(self, groups: Iterable[Sequence[int]]) -> Self:
         """Make one segment of several, of each group of labels.
 
-        The segment keeps the smallest of their numbers, and higher numbers move up. No border moves; its
-        probability is the sum of theirs, and images that are predicted later are labelled in the same way.
+        The segment keeps the smallest of their numbers, and higher numbers move up. No border moves. Images
+        that are predicted later are labelled in the same way; the probability of the segment is the sum of
+        theirs, of which ``confidence_`` keeps the largest.
 
         Parameters
         ----------
@@ -101,12 +95,8 @@ class Editable:
         K = len(self.names_)
         classes, names = checked.classes(K), checked.names_of(self.names_)
         if checked.merge:
-            images = self._images()
-            sizes = [np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images]
-            textures = merged(self.textures_, classes, np.sum(sizes, axis=0) if images else np.ones(K))
-            label_of = np.concatenate([[0], classes + 1]).astype(np.int32)
-            grown = np.flatnonzero(np.bincount(classes) > 1) + 1
-            self._take_over(textures, [label_of[image] for image in images], grown, np.maximum)
+            sizes = [np.bincount(image.ravel(), minlength=K + 1)[1:] for image in self._images()]
+            self._take_over(merged(self.textures_, classes, np.sum(sizes, axis=0) if sizes else np.ones(K)))
         self.names_ = names
         return self
 
@@ -134,18 +124,17 @@ class Editable:
         check_is_fitted(self, "textures_")
         K = len(self.names_)
         check_labels((segment,), K)
-        textures, images = self.textures_, self._images()
+        textures, parts = self.textures_, None
         if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == segment - 1) > 1:
             textures = separated(textures, segment - 1)
         else:
-            textures = halved(textures, segment - 1, *self._halves(segment))
-        parts = np.array([segment - 1, *range(K, len(textures.profiles))])
-        new = []
-        for scene, image in zip(self._fitted if images else (), images, strict=True):
-            part = textures.take(parts).read(scene, self._smoothness).posteriors.argmax(axis=0)
-            new.append(np.where(image == segment, parts[part] + 1, image).astype(np.int32))
-        self._take_over(textures, new, parts + 1, lambda before, now: now)
-        self.names_ = (*self.names_, *[""] * (len(parts) - 1))
+            halves = self._halves(segment)
+            textures = halved(textures, segment - 1, *self._profiles_of(halves))
+            last = len(textures.classes)
+            pairs = zip(halves, self._part_images(), strict=True)
+            parts = [np.where(half == 2, last, image).astype(np.int32) for half, image in pairs]
+        self._take_over(textures, parts)
+        self.names_ = (*self.names_, *[""] * (len(textures.profiles) - K))
         return self
 
     def _images(self) -> list[NDArray[np.int32]]:
@@ -153,56 +142,42 @@ class Editable:
         labels = getattr(self, "labels_", [])
         return list(labels) if isinstance(labels, list) else [labels]
 
-    def _halves(self, segment: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Profiles (2, M) and areas (2,) of the parts in which the hierarchy first divides a segment."""
-        search = getattr(self, "_search", None)
-        if search is None:
+    def _part_images(self) -> list[NDArray[np.int32]]:
+        """Labels of these images before segments were merged, from 1."""
+        return self._parts if isinstance(self.textures_, MergedTextures) else self._images()
+
+    def _halves(self, segment: int) -> list[NDArray[np.int32]]:
+        """Images of 1 and 2 where the hierarchy first divides a segment, the larger part first; else 0."""
+        if getattr(self, "_search", None) is None:
             raise ValueError(
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
             )
-        n_bins, cell = self.textures_.features.n_bins, search.settings.cell
-        pairs = zip(self._fitted, self._images(), strict=True)
-        inside = np.concatenate([_cells_inside(scene, i == segment, cell, n_bins) for scene, i in pairs])
-        tree = search.tree(self.k_max)
-        for k in range(2, tree.n_clusters + 1):
-            groups = grouped(tree.merges, k)[tree.labels]
-            sizes = np.bincount(groups[inside], minlength=k)
+        hierarchy, images = self.hierarchy_, self._images()
+        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
+            level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
+            inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]
+            sizes = np.sum([np.bincount(image.ravel(), minlength=k + 1)[1:] for image in inside], axis=0)
             two = np.argsort(sizes, kind="stable")[:-3:-1]
             if sizes[two[1]] >= max(1, _SMALLEST_PART * sizes.sum()):
-                halves = inside[:, None] & (groups[:, None] == two)
-                return search.cells.profiles(halves.astype(np.float32)), sizes[two].astype(float)
+                return [np.where(i == two[1] + 1, 2, np.minimum(i, 1)).astype(np.int32) for i in inside]
         raise ValueError(f"segment {segment} cannot be split: no two textures are told apart in it")
 
-    def _take_over(
-        self,
-        textures: MergedTextures,
-        images: list[NDArray[np.int32]],
-        changed: NDArray[np.intp],
-        confidence: Any,
-    ) -> None:
-        """Publish edited textures, and the labels of the images that were fitted.
+    def _profiles_of(
+        self, halves: list[NDArray[np.int32]]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Profiles (2, M) and areas (2,) of the parts 1 and 2."""
+        cells, cell = self._search.cells, self._search.settings.cell
+        pairs = zip(halves, cells.grids, strict=True)
+        shares = np.concatenate([cell_shares(half, 2, grid, cell) for half, grid in pairs])
+        return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
 
-        The confidence of the ``changed`` labels is a function of that before, and of what the textures say
-        without the learned borders, for which the image would be needed.
-        """
-        if images:
-            is_list = isinstance(self.labels_, list)
-            sure = []
-            for scene, image, before in zip(
-                self._fitted, images, self.confidence_ if is_list else [self.confidence_], strict=True
-            ):
-                probabilities = textures.read(scene, self._smoothness).probabilities
-                now = np.take_along_axis(probabilities, np.maximum(image - 1, 0)[None], axis=0)[0]
-                sure.append(np.where(np.isin(image, changed), confidence(before, now), before))
-            self.labels_ = images if is_list else images[0]
-            self.confidence_ = sure if is_list else sure[0]
+    def _take_over(self, textures: MergedTextures, parts: list[NDArray[np.int32]] | None = None) -> None:
+        """Publish edited textures, and the labels of the images that were fitted."""
+        parts = self._part_images() if parts is None else parts
+        label_of = np.concatenate([[0], textures.classes + 1]).astype(np.int32)
+        if parts:
+            images = [label_of[image] for image in parts]
+            self.labels_ = images if isinstance(self.labels_, list) else images[0]
             self.__dict__.pop("_hierarchy", None)
-        self.textures_ = textures
+        self.textures_, self._parts = textures, parts
         self._describe()
-
-
-def _cells_inside(scene: Scene, inside: NDArray[np.bool_], cell: int, n_bins: int) -> NDArray[np.bool_]:
-    """Cells of a scene more than half of whose valid pixels are inside."""
-    grid = scene.cells(cell, n_bins)[1]
-    n_inside = np.bincount(grid.parent()[inside.ravel()], minlength=grid.n_cells)
-    return n_inside > grid.sizes * cell**2 / 2

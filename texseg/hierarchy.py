@@ -13,7 +13,7 @@ from texseg.counts.sites import Sites
 from texseg.fitting.number import MergeTree, grouped
 from texseg.models.acm import HistogramClustering, Profiles
 
-__all__ = ["Hierarchy", "critical_temperatures", "hierarchy_of"]
+__all__ = ["Hierarchy", "cell_shares", "critical_temperatures", "hierarchy_of"]
 
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
 _OWN = 10.0  # nats that a cell's part in the over-segmentation is ahead with, as much as its neighbours' say
@@ -83,7 +83,7 @@ def hierarchy_of(
     """
     K = max(int(image.max()) for image in labels)
     pairs = zip(labels, cells.grids, strict=True)
-    shares = np.concatenate([_shares(image, K, grid, cell) for image, grid in pairs])
+    shares = np.concatenate([cell_shares(image, K, grid, cell) for image, grid in pairs])
     overlaps = np.stack([shares[tree.labels == c].sum(axis=0) for c in range(tree.n_clusters)])
     parts = _nest(tree, overlaps)
     evidence = _evidence(tree, parts, cells, beta)
@@ -110,7 +110,7 @@ class _Parts(NamedTuple):
     merges: tuple[tuple[int, int], ...]
 
 
-def _shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell: int) -> NDArray[np.float64]:
+def cell_shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell: int) -> NDArray[np.float64]:
     """Pixels of each of K segments in every cell, shape (cells, K)."""
     H, W = labels.shape
     index = (np.arange(H) // cell)[:, None] * grid[1] + np.arange(W) // cell
