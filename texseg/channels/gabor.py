@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ __all__ = ["Filter", "GaborBank"]
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
+_KEPT_PIXELS = 2**19  # of images whose transfer functions are kept: at most 2 MB each
+_KEPT_TRANSFERS = 12  # the default bank
 
 
 class Filter(NamedTuple):
@@ -99,7 +102,8 @@ class GaborBank:
         widths = [min(f.along, f.across) for f in self.filters]
         return int(np.ceil(_HALO_SIGMAS / (2 * np.pi * min(widths))))
 
-    def transfer(self, filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
+    @staticmethod
+    def transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
         """Transfer function of one filter on the FFT grid of ``shape``, float32 (H, W), 2 at its peak.
 
         The factor 2 makes up for the missing half plane: the modulus is then the amplitude of a grating.
@@ -116,6 +120,14 @@ class GaborBank:
         response -= np.float32(constant) * _sampled(filter, v, u, 0.0)
         response *= np.float32(gain)
         return response
+
+    @staticmethod
+    @lru_cache(_KEPT_TRANSFERS)
+    def _kept_transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
+        """Keep the transfer functions of small images, which cost as much as their use."""
+        transfer = GaborBank.transfer(filter, shape)
+        transfer.setflags(write=False)
+        return transfer
 
     def responses(self, image: ArrayLike) -> Iterator[NDArray[np.floating]]:
         """Yield the modulus of every filter's response, one float32 (H, W) after the other.
@@ -134,7 +146,9 @@ class GaborBank:
         after = [(halo, total - side - halo) for total, side in zip(shape, image.shape, strict=True)]
         spectrum = scipy.fft.fft2(np.pad(image, after, mode="symmetric"))
         for filter in self.filters:
-            response = scipy.fft.ifft2(spectrum * self.transfer(filter, shape), overwrite_x=True)
+            keep = shape[0] * shape[1] <= _KEPT_PIXELS
+            transfer = self._kept_transfer(filter, shape) if keep else self.transfer(filter, shape)
+            response = scipy.fft.ifft2(spectrum * transfer, overwrite_x=True)
             yield np.abs(response[halo : halo + H, halo : halo + W])
 
     def transform(self, image: ArrayLike) -> NDArray[np.floating]:

@@ -150,6 +150,9 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
     extent = range.high - range.low
     if not extent > 0:
         return np.zeros(values.shape, np.float32)
+    if values.dtype.kind == "u" and values.dtype.itemsize <= 2 and values.size > 2 ** (8 * values.itemsize):
+        every = np.arange(2 ** (8 * values.itemsize)).astype(values.dtype)  # as many as can occur
+        return to_unit(every, range)[values]
     unit = (values.astype(np.float64) - range.low) / extent
     np.clip(unit, -_OVERSHOOT, 1 + _OVERSHOOT, out=unit)
     return (np.rint(unit * _GRID) / _GRID).astype(np.float32)
