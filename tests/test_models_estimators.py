@@ -11,8 +11,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from texseg.counts.blocks import BlockCounts, scale_rows
-from texseg.counts.matrix import WindowedCounts, split_counts
+from texseg.counts.matrix import WindowedCounts, aggregate, split_counts
+from texseg.fitting.anneal import Level, anneal, last_of
 from texseg.models import ACM, HACM, PMM, SCM, SMM
+from texseg.models.acm import one_sided
+from texseg.models.scm import TwoSidedClustering
 
 
 def planted(K, seed, per_cluster=12, occurrences=90, M=30):
@@ -203,3 +206,30 @@ def test_an_early_end_is_said(model):
         ConvergenceWarning, match="stopped after max_iter=3 steps at beta=1 before it had conv"
     ):
         assert not model.set_params(max_iter=3).fit(n).converged_
+
+
+def test_two_sided_clustering_goes_from_coarse_to_fine():
+    """[1] 5.4: blocks of four rows first, then the rows; both at the temperature of a row."""
+    n, truth = planted(3, 7, occurrences=20)
+    parent = np.arange(36) // 4
+    coarse, sizes = aggregate(n, parent)
+    model, rng = TwoSidedClustering(), np.random.RandomState(0)
+    start = model.start_from(coarse, one_sided(coarse, 3, rng, sizes), one_sided(coarse.T, 5, rng), sizes)
+    levels = [Level(coarse, sizes), Level(n, None, parent)]
+    states = list(anneal(model, levels, [1.0], start=start, rng=rng, perturbation=0.0))
+    assert states[0].posteriors.rows.shape == (9, 3) and states[-1].posteriors.rows.shape == (36, 3)
+    assert adjusted_rand_score(truth, last_of(states).posteriors.rows.argmax(axis=1)) == 1
+    for level in (0, 1):
+        energies = [state.free_energy for state in states if state.level == level]
+        assert (np.diff(energies) <= 1e-9).all()
+
+
+def test_a_very_long_row_takes_no_cluster_from_the_others_unsaid():
+    n, truth = planted(6, 1)
+    n[0] *= 50
+    assert adjusted_rand_score(truth, ACM(6, random_state=0).fit(n).labels_) == 1
+    n[0] = np.random.RandomState(0).multinomial(5000, np.random.RandomState(9).dirichlet(np.full(30, 0.3)))
+    with pytest.warns(UserWarning, match="row 0, which holds 56 times the occurrences of the usual row"):
+        ACM(6, random_state=0).fit(n)
+    left_out = ACM(6, random_state=0).fit(n, sample_weight=np.arange(72) > 0)
+    assert adjusted_rand_score(truth[1:], left_out.labels_[1:]) == 1

@@ -227,7 +227,7 @@ def anneal(
     for index, level in enumerate(levels):
         here = model if level.posterior is None else model.with_posterior(level.posterior)
         if index and posteriors is not None:
-            posteriors = posteriors[level.parent]
+            posteriors = here.prolong(posteriors, level.parent)
         for beta in schedule if index == 0 else schedule[-1:]:
             problem = Problem(here, level.counts, beta, level.row_weights)
             if growing is None and index == 0:

@@ -1,5 +1,6 @@
 """The family of co-occurrence models, one model a file, the equations at the top of each."""
 
+from texseg.counts.blocks import BlockCounts
 from texseg.models.acm import ACM
 from texseg.models.committee import Committee
 from texseg.models.estimator import cross_validate, heldout_log_likelihood
@@ -13,6 +14,7 @@ from texseg.models.smm import SMM
 
 __all__ = [
     "ACM",
+    "BlockCounts",
     "Committee",
     "HACM",
     "Match",

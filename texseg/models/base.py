@@ -248,6 +248,10 @@ class ClusteringModel:
         """Return the over-relaxed parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
         raise NotImplementedError  # pragma: no cover - interface
 
+    def prolong(self, posteriors: Floats, parent: NDArray[np.intp]) -> Floats:
+        """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
+        return posteriors[parent]
+
     def by_weight(self, params: Any, posteriors: Floats) -> tuple[Any, Floats]:
         """Return parameters and posteriors (N, K) with the heaviest cluster first."""
         raise NotImplementedError  # pragma: no cover - interface

@@ -51,6 +51,10 @@ COOLING = 0.6
 """Factor from one temperature to the next while clusters grow; with .8 and .9 the same planted clusters are
 found (K to 20, all sets exact), in more time."""
 
+LONG_ROW = 20.0
+"""A row is long that holds so many times the median of the rows; of lengths drawn from any usual law, such as
+a log-normal one of standard deviation 1, fewer than 2 rows in 1000 do."""
+
 MAX_WORSE = 2
 """Temperatures without a better held-out likelihood after which the search ends."""
 
@@ -192,6 +196,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self._keep(model, run)
         if weights is not None and not weights.all():
             self._keep_unweighted(n, weights == 0)
+        self._warn_of_long_rows(row_totals(n))
         if not self.converged_:
             warnings.warn(
                 f"{owner} stopped after max_iter={self.max_iter} steps at beta={self.beta_:.3g} before it "
@@ -305,6 +310,21 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         folded = self._fitted_model.fold_in(rest, self._params, self.beta_)
         self.row_posteriors_ = np.where(left_out[:, None], folded, self.row_posteriors_)
         self.labels_ = self.row_posteriors_.argmax(axis=1)
+
+    def _warn_of_long_rows(self, totals: Floats) -> None:
+        """Say which row took a cluster from the others only because it is so long."""
+        usual = float(np.median(totals[totals > 0]))
+        alone = np.bincount(self.labels_, minlength=self.labels_.max() + 1)[self.labels_] == 1
+        rows = np.flatnonzero(alone & (totals > LONG_ROW * usual))
+        if len(rows) and len(totals) > self.row_posteriors_.shape[1] > 1:
+            i = int(rows[0])
+            warnings.warn(
+                f"{type(self).__name__} gave row {i}, which holds {totals[i] / usual:.0f} times the "
+                "occurrences of the usual row, a cluster of its own, so that the others have one fewer; pass "
+                "sample_weight with 0 there to leave it out of the fit (it is assigned afterwards), or ask "
+                "for one more cluster",
+                stacklevel=3,
+            )
 
     # ---- using
 
