@@ -228,7 +228,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _choose_beta(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, beta: float
     ) -> Run:
-        """Heat up from ``beta``, the coldest, as long as held-out data gain; then look closer."""
+        """Heat up from ``beta`` as long as held-out data gain, look closer, and cool again from the best."""
         best, history, worse = None, [], 0
         while worse < MAX_WORSE:
             run = self._descend(model, data, start, beta, rng)
@@ -245,6 +245,14 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 run = self._descend(model, data, start, near, rng)
                 history += run.history
                 best = max(best, run.state, key=lambda state: state.heldout)
+        # and cool again, carrying the solution along, until held-out data object
+        while not self._warm and best.beta < 1:
+            colder = min(best.beta / self._beta_factor, 1.0)
+            run = self._descend(model, data, best.params, colder, rng)
+            history += run.history
+            if run.state.heldout <= best.heldout:
+                break
+            best = run.state
         return Run(best, history)
 
     def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
