@@ -22,9 +22,6 @@ nb_merge_streams = True
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types with shapes
-autodoc_default_options = {  # scikit-learn gives these to every estimator
-    "exclude-members": "set_fit_request, set_predict_request, set_predict_proba_request, set_score_request"
-}
 suppress_warnings = ["ref.citation"]  # a reference at the end of a docstring needs no mark in its text
 numpydoc_show_class_members = False
 exclude_patterns = ["_build"]
@@ -40,6 +37,12 @@ def quote_marks(app, what, name, obj, options, lines):
         lines[i] = re.sub(r"(?<![`\w:.])([a-zA-Z]\w*)_(?=$|[\s,.;:)'])", r"\1\\_", line)
 
 
+def leave_out(app, what, name, obj, skip, options):
+    """Leave out the methods that scikit-learn gives to every estimator for the routing of metadata."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app):
     """Before numpydoc, which makes sections of docstrings."""
+    app.connect("autodoc-skip-member", leave_out)
     app.connect("autodoc-process-docstring", quote_marks, priority=400)

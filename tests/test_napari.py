@@ -269,12 +269,14 @@ def test_each_image_has_a_result_of_its_own(application, viewer, widget):
 def test_parameters_reach_the_model(application, viewer, widget):
     viewer.add_image(IMAGE, name="scene")
     widget.number.setValue(2)
+    widget.at_least.setValue(3)
     widget.at_most.setValue(5)
     widget.smoothness.setValue(0.5)
     widget.min_size.setValue(300)
     widget.preset.setCurrentText("plain")
     press_and_wait(application, widget)
     given = widget.model.get_params()
+    assert given["k_min"] == 3
     assert (given["k_max"], given["smoothness"], given["min_size"], given["preset"]) == (5, 0.5, 300, "plain")
 
 

@@ -103,6 +103,7 @@ class SegmentWidget(QWidget):
         self.mask = QComboBox()
         self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
+        self.at_least = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=2)
         self.at_most = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=14)
         self.preset = QComboBox()
         self.preset.addItems(list(PRESETS))
@@ -121,6 +122,7 @@ class SegmentWidget(QWidget):
             ("stack", self.planes, "Segment the plane that is shown, or all of them with the same textures"),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
             ("segments", self.number, "Number of textures; 0 chooses it"),
+            ("at least", self.at_least, "Smallest number that is chosen; 1 lets an image be one texture"),
             ("at most", self.at_most, "Largest number that is considered, and of the slider"),
             ("preset", self.preset, "plain is the method of the paper, without additions"),
             ("smoothness", self.smoothness, "Strength with which neighbours belong together"),
@@ -209,6 +211,7 @@ class SegmentWidget(QWidget):
             preset=self.preset.currentText(),
             smoothness=self.smoothness.value(),
             min_size=self.min_size.value(),
+            k_min=min(self.at_least.value(), self.at_most.value()),
             k_max=self.at_most.value(),
         )
         self._work(lambda job: job.fit(model))
