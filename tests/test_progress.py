@@ -39,7 +39,7 @@ def assert_shown(text, phases):
     ("parameters", "phases"),
     [
         ({"n_segments": 2}, PHASES),
-        ({}, [*PHASES[:2], "number", *PHASES[2:]]),
+        ({}, [*PHASES[:2], "number", *PHASES[3:]]),
         ({"n_segments": 2, "preset": "plain"}, [phase for phase in PHASES if phase != "borders"]),
         ({"n_segments": 2, "model": "smm"}, [phase for phase in PHASES if phase != "annealing"]),
     ],

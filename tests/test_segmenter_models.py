@@ -160,7 +160,7 @@ def test_the_callback_is_told_that_the_number_is_looked_for(three):
     told = []
     TextureSegmenter(callback=lambda progress: told.append(progress.phase)).fit(three[0])
     phases = list(dict.fromkeys(told))
-    assert phases == ["filters", "histograms", "number", "annealing", "clusters", "borders", "pixels"]
+    assert phases == ["filters", "histograms", "number", "clusters", "borders", "pixels"]
 
 
 def test_a_choice_is_forgotten_when_the_next_fit_is_told_the_number(three):

@@ -96,12 +96,11 @@ class Search:
         self.windows = self._windows(WINDOW_STEP)
         self._trees: dict[int, MergeTree] = {}
 
-    def find(self, n_clusters: int, tell: Callable[[str], None], extra: Floats | None = None) -> Candidate:
-        """Find the clusters, starting from profiles ``extra`` (E, K, M), too."""
-        tell("annealing")
-        starts = self.starts(n_clusters)
-        if extra is not None and extra.shape[1:] == starts.shape[1:]:
-            starts = np.concatenate([extra, starts])
+    def find(self, n_clusters: int, tell: Callable[[str], None], starts: Floats | None = None) -> Candidate:
+        """Find the clusters from profiles ``starts`` (S, K, M), annealed unless known from a tree."""
+        if starts is None:
+            tell("annealing")
+            starts = self.starts(n_clusters)
         tell("clusters")
         return self.best(self.candidates(starts))
 

@@ -462,10 +462,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         costs = dict(_COSTS)
         if self.n_segments is not None:
             del costs["number"]
+        else:
+            del costs["annealing"]  # it is part of choosing the number
         if not settings.learned_borders or settings.smoothness == 0:
             del costs["borders"]
         if self.model != "acm":
-            del costs["annealing"]
+            costs.pop("annealing", None)
             costs["clusters"] = _COST_OF_OTHER_MODELS
         return costs
 
@@ -566,16 +568,16 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         sides = window_sides(features.wavelengths[:n_filters], settings.windows_of_octaves)
         beta = effective_observations(features.bank, sides)
         search = Search(cells, grids, features.wavelengths, settings, beta, rng)
-        n_segments, selection, extra = self.n_segments, None, None
+        n_segments, selection, level = self.n_segments, None, None
         if n_segments is None:
             tell("number")
             selection = choose_number(search.tree(self.k_max), self.k_min)
             n_segments = selection.chosen
-            extra = search.merged(self.k_max, n_segments)
+            level = search.merged(self.k_max, n_segments)
         if self.model != "acm":
             tell("clusters")
             return self._find_by_model(search, features, n_segments)._replace(selection=selection)
-        best = search.find(n_segments, tell, extra)
+        best = search.find(n_segments, tell, level)
         return _Fit(search.textures(best.profiles, features), search.history, search, selection)
 
     def _find_by_model(self, search: Search, features: Features, n_segments: int) -> _Fit:

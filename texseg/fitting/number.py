@@ -49,6 +49,7 @@ DOUBT = 1.1
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _EXACT = 0.5  # share of the loss that is due for any other number; the rest for how far the maps are apart
 _LISTED = 0.05  # probability that another number must have to be told
+_MOST_LISTED = 3
 _LIKELY = 0.5  # probability of a single texture from which on it is told
 _TIE = 0.9  # of the probability of the likeliest number
 
@@ -70,10 +71,10 @@ class Selection(NamedTuple):
 
     @property
     def others(self) -> NDArray[np.intp]:
-        """Other numbers with a probability of 5 % at least, the likeliest first."""
+        """Up to three other numbers with a probability of 5 % at least, the likeliest first."""
         order = np.argsort(-self.probabilities, kind="stable")
         likely = order[self.probabilities[order] >= _LISTED]
-        return self.n_segments[likely][self.n_segments[likely] != self.chosen]
+        return self.n_segments[likely][self.n_segments[likely] != self.chosen][:_MOST_LISTED]
 
     def probability(self, k: int) -> float:
         """Probability of ``k`` segments, 0 if it was not compared."""
