@@ -26,6 +26,7 @@ class Editable:
     labels_: Any
     hierarchy_: Any
     names_: tuple[str, ...]
+    ground_: Any
     _search: Any
     _parts: list[NDArray[np.int32]]
     _describe: Any
@@ -95,6 +96,7 @@ class Editable:
         K = len(self.names_)
         classes, names = checked.classes(K), checked.names_of(self.names_)
         if checked.merge:
+            self._refuse_ground()
             sizes = [np.bincount(image.ravel(), minlength=K + 1)[1:] for image in self._images()]
             self._take_over(merged(self.textures_, classes, np.sum(sizes, axis=0) if sizes else np.ones(K)))
         self.names_ = names
@@ -122,6 +124,7 @@ class Editable:
             file and the segment is not a merged one.
         """
         check_is_fitted(self, "textures_")
+        self._refuse_ground()
         K = len(self.names_)
         check_labels((segment,), K)
         textures, parts = self.textures_, None
@@ -136,6 +139,13 @@ class Editable:
         self._take_over(textures, parts)
         self.names_ = (*self.names_, *[""] * (len(textures.profiles) - K))
         return self
+
+    def _refuse_ground(self) -> None:
+        if self.ground_ is not None:
+            raise ValueError(
+                "segments cannot be merged or split beside flat ground, which is a segment by itself; fit with "
+                "flat_ground=False, or mask the ground"
+            )
 
     def _images(self) -> list[NDArray[np.int32]]:
         """Labels of the images that were fitted; none of a loaded model."""

@@ -23,7 +23,7 @@ class Hierarchy(NamedTuple):
     """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself."""
 
     finest: list[NDArray[np.int32]]
-    """Labels of each image in the finest segmentation, from 1; 0 where there is no data."""
+    """Labels of each image in the finest segmentation, from 1; 0 where there is no data, or flat ground."""
     merges: tuple[tuple[int, int], ...]
     """Segments of the finest, from 0, that are merged on the way to one (kept, absorbed)."""
     critical_temperatures: NDArray[np.float64]

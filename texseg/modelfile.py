@@ -283,6 +283,20 @@ def _check_sums(name: str, table: NDArray[np.floating]) -> None:
         raise ValueError(f"{name} must sum to one, got a sum of {sums.flat[np.abs(sums - 1).argmax()]:g}")
 
 
+def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
+    """Profile of flat ground, (C, n_bins), if the model knows it.
+
+    Raises
+    ------
+    ValueError
+        It is no such profile.
+    """
+    if "ground" not in values:
+        return None
+    C, n_bins = len(values["channel_names"]), int(values["n_bins"])
+    return _check("ground", values["ground"], _Numbers((C, n_bins), 0, 1, np.float32))
+
+
 def _features(values: Mapping[str, Any]) -> Features:
     """Give the features of a model file, checked against each other before any filter is made."""
     v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}

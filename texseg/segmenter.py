@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 import texseg
 from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
+from texseg.channels.ground import find_ground, profile_of_ground, without_ground
 from texseg.channels.intake import FourthBandWarning, take_in
 from texseg.channels.notes import notes_on
 from texseg.channels.planes import Planes, non_finite
@@ -32,6 +33,7 @@ from texseg.modelfile import (
     ModelFileError,
     class_names_in,
     from_plain_data,
+    ground_of,
     load_model,
     parameters_in,
     save_model,
@@ -108,6 +110,9 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         transmitted light. What is in decibels is a logarithm already.
     crop_bar : bool, default=False
         Leave the info bar of a microscope out (label 0), where one is found; otherwise it is noted.
+    flat_ground : bool, default=True
+        Make ground of one value round the textures, from a fifth of the image on, a segment of its own, see
+        :mod:`texseg.channels.ground`; not on the plain path.
     smoothness : float, optional
         Strength of the prior that neighbours belong together, on cells and pixels: 1, the default, adds up
         to 10 nats to what a unanimous neighbourhood says; 0 leaves the prior out, and windows round every
@@ -149,13 +154,15 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     ----------
     labels_ : int32 array of shape (H, W), or a list of them when a list was fitted
         1 .. ``n_segments_``, ordered by texture energy (mean bin over the filters), faintest first, whatever
-        the seed; 0 only where there is no data.
+        the seed (flat ground, if there is any, is 1); 0 only where there is no data.
     n_segments_ : int
         Segments found; below ``n_segments`` when the image does not hold so many, with a warning.
     names_ : tuple of ``n_segments_`` strings
         Names that were given to the segments (:meth:`rename`), empty where there is none.
     profiles_ : float array of shape (n_segments_, C, n_bins)
         Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
+    ground_ : float array of shape (C, n_bins), or None
+        Profile of flat ground, if there is any.
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
@@ -181,6 +188,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     ((64, 96), [1, 2])
     """
 
+    ground_: NDArray[np.floating] | None = None
+
     def __init__(
         self,
         n_segments: int | None = None,
@@ -191,6 +200,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         nodata: float | None = None,
         log: bool = False,
         crop_bar: bool = False,
+        flat_ground: bool = True,
         smoothness: float | None = None,
         min_size: int = 0,
         k_min: int = 2,
@@ -214,6 +224,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.nodata = nodata
         self.log = log
         self.crop_bar = crop_bar
+        self.flat_ground = flat_ground
         self.smoothness = smoothness
         self.min_size = min_size
         self.k_min = k_min
@@ -258,6 +269,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         if is_lazy(X):
             return self._fit_lazily(X, mask)
         settings, images, bank = self._prepare(X, mask)
+        originals, grounds = images, self._grounds(images)
+        images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
+        for note in notes_on(images, self.log):
+            warnings.warn(note, stacklevel=3)
         rng = random_state_of(self.random_state)
         with ProgressBar(hidden=not self.verbose) as bar:
             tell = Phases([bar, self.callback], self._costs(settings))
@@ -272,7 +287,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 random_state=rng.randint(2**31),
                 tell=partial(tell, "filters"),
             )
-            scenes = [Scene(b, planes.mask, planes) for b, planes in zip(bins, images, strict=True)]
+            scenes = [
+                Scene(b, planes.mask, planes, ground)
+                for b, planes, ground in zip(bins, images, grounds, strict=True)
+            ]
             fit = self._find(scenes, features, settings, rng, tell)
             textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
             if settings.learned_borders and settings.smoothness > 0:
@@ -280,13 +298,16 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 generator = np.random.default_rng(rng.randint(2**31))
                 textures = textures.with_borders(scenes, settings.smoothness, generator)
             textures, results = self._label_all(scenes, textures, partial(tell, "pixels"))
-        if self.n_segments is not None and len(textures.profiles) < self.n_segments:
+        n_found = len(textures.profiles) + any(ground is not None for ground in grounds)
+        if self.n_segments is not None and n_found < self.n_segments:
             warnings.warn(
-                f"{self.n_segments} segments asked, {len(textures.profiles)} found: the image does not hold "
+                f"{self.n_segments} segments asked, {n_found} found: the image does not hold "
                 "more textures that can be told apart",
                 stacklevel=3,
             )
         self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
+        self.ground_ = profile_of_ground(originals, grounds, features)
+        self._describe()
         return self
 
     @one_blas_thread()
@@ -314,6 +335,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             check_is_fitted(self)
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
+            if self.ground_ is not None:
+                raise ValueError(
+                    "the model tells flat ground from textures, which needs the whole image in memory; fit with "
+                    "flat_ground=False, or mask the ground"
+                )
             asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
             return lazy_labels(X, self.textures_, asked, self.channel_axis, mask)
         results = []
@@ -321,7 +347,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             strange = self.textures_.unfamiliar(scene) if unknown else None
             labels, _ = self._label(scene)
             if strange is not None:
-                labels[strange & (labels > 0)] = self.n_segments_ + 1
+                known = labels == 0 if scene.ground is None else (labels == 0) | scene.ground
+                labels[strange & ~known] = self.n_segments_ + 1
             results.append(labels)
         if unknown:
             share = np.mean(np.concatenate([labels[labels > 0] for labels in results]) > self.n_segments_)
@@ -350,6 +377,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             probabilities = self.textures_.read(scene, self._smoothness).probabilities
             if scene.mask is not None:
                 probabilities = probabilities * scene.mask
+            if scene.ground is not None:
+                probabilities = np.concatenate([scene.ground[None].astype(np.float32), probabilities])
             results.append(np.moveaxis(probabilities, 0, -1))
         return results if isinstance(X, (list, tuple)) else results[0]
 
@@ -376,7 +405,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
         named = {"class_names": list(self.names_)} if any(self.names_) else {}
-        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_), **named})
+        ground = {} if self.ground_ is None else {"ground": self.ground_}
+        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_), **ground, **named})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -392,11 +422,13 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             textures = from_plain_data(values)
             model = cls(len(textures.profiles), **parameters_in(values))
             model._check_parameters()
+            ground = ground_of(values)
         except KeyError as missing:
             raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
         except (TypeError, ValueError) as error:
             raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
         model.textures_, model.names_ = textures, tuple(class_names_in(values))
+        model.ground_ = ground
         model._describe()
         return model
 
@@ -411,6 +443,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         if not hasattr(self, "_hierarchy"):
             is_list = isinstance(self.labels_, list)
             labels: Any = self.labels_ if is_list else [self.labels_]
+            if self.ground_ is not None:
+                labels = [np.maximum(image - 1, 0) for image in labels]
             settings = search.settings
             self._hierarchy = hierarchy_of(
                 labels,
@@ -427,7 +461,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self._check_parameters()
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
         crops, masks = crops_of(X, self.channel_axis, mask, int(seed))
-        self.fit(crops, mask=masks)
+        flat_ground, self.flat_ground = self.flat_ground, False  # crops do not see how much of it there is
+        try:
+            self.fit(crops, mask=masks)
+        finally:
+            self.flat_ground = flat_ground
         self.labels_ = self.predict(X, mask=mask)
         return self
 
@@ -441,8 +479,6 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         if len({len(planes.bands) for planes in images}) > 1:
             counts = sorted({len(planes.bands) for planes in images})
             raise ValueError(f"all images must have the same number of bands, got {counts}")
-        for note in notes_on(images, self.log):
-            warnings.warn(note, stacklevel=4)
         shapes = [planes.bands[0].shape for planes in images]
         settings = settings.scaled(min(max(shape) for shape in shapes))
         if self.cell is not None:
@@ -486,7 +522,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
         if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:
             raise ValueError(f"min_size must be a finite number, at least 0 pixels, got {self.min_size!r}")
-        for name in ("log", "crop_bar"):
+        for name in ("log", "crop_bar", "flat_ground"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if not isinstance(self.verbose, (bool, int, np.bool_)):
@@ -551,7 +587,19 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             images = rescaled(images, features.intensity)
         elif (said := mismatch(images, features.intensity)) is not None:
             warnings.warn(said, stacklevel=4)
-        return [Scene(encode(planes, features), planes.mask, planes) for planes in images]
+        grounds = [None if self.ground_ is None else _found_ground(planes) for planes in images]
+        images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
+        return [
+            Scene(encode(planes, features), planes.mask, planes, ground)
+            for planes, ground in zip(images, grounds, strict=True)
+        ]
+
+    def _grounds(self, images: list[Planes]) -> list[NDArray[np.bool_] | None]:
+        """Flat ground of each image; None for all where there is none, or it is not to be told apart."""
+        if not self.flat_ground or self.preset == "plain" or self.n_segments == 1:
+            return [None] * len(images)
+        found = [_found_ground(planes) for planes in images]
+        return [ground if any(other.any() for other in found) else None for ground in found]
 
     def _find(
         self,
@@ -568,10 +616,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         sides = window_sides(features.wavelengths[:n_filters], settings.windows_of_octaves)
         beta = effective_observations(features.bank, sides)
         search = Search(cells, grids, features.wavelengths, settings, beta, rng)
-        n_segments, selection, level = self.n_segments, None, None
+        has_ground = any(scene.ground is not None for scene in scenes)
+        n_segments = None if self.n_segments is None else self.n_segments - has_ground
+        selection, level = None, None
         if n_segments is None:
             tell("number")
-            selection = choose_number(search.tree(self.k_max), self.k_min)
+            selection = choose_number(search.tree(self.k_max), max(1, self.k_min - has_ground))
             n_segments = selection.chosen
             level = search.merged(self.k_max, n_segments)
         if self.model != "acm":
@@ -605,7 +655,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         labels = merge_small(labels, reading.scores, int(self.min_size))
         confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
         confidence[labels < 0] = 0
-        return labels + 1, confidence
+        labels += 1
+        if scene.ground is not None:
+            labels[labels > 0] += 1
+            labels[scene.ground], confidence[scene.ground] = 1, 1
+        return labels, confidence
 
     def _label_all(
         self,
@@ -614,6 +668,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         tell: Callable[[int, int], None],
     ) -> tuple[Textures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
         """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
+        first = int(scenes[0].ground is not None)  # label of the first texture, from 0
         while True:
             results = []
             for index, scene in enumerate(scenes):
@@ -621,7 +676,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 results.append(self._label(scene, textures))
             K = len(textures.profiles)
             used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
-            kept = used[used > 0] - 1
+            kept = used[used > first] - first - 1
             if len(kept) == K:
                 tell(len(scenes), len(scenes))
                 return textures, results
@@ -645,7 +700,6 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         labels, confidence = [r[0] for r in results], [r[1] for r in results]
         self.labels_ = labels if is_list else labels[0]
         self.confidence_ = confidence if is_list else confidence[0]
-        self._describe()
 
     @property
     def _smoothness(self) -> float:
@@ -653,11 +707,18 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     def _describe(self) -> None:
         features = self.textures_.features
-        K = len(self.textures_.profiles)
-        self.n_segments_ = K
-        self.names_ = getattr(self, "names_", ("",) * K)
-        self.profiles_ = self.textures_.profiles.reshape(K, -1, features.n_bins)
+        profiles = self.textures_.profiles
+        if self.ground_ is not None:
+            profiles = np.concatenate([self.ground_.reshape(1, -1), profiles])
+        self.n_segments_ = len(profiles)
+        self.profiles_ = profiles.reshape(len(profiles), -1, features.n_bins)
+        self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
+
+
+def _found_ground(planes: Planes) -> NDArray[np.bool_]:
+    ground = find_ground(planes)
+    return np.zeros(planes.bands[0].shape, bool) if ground is None else ground
 
 
 def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
@@ -701,6 +762,7 @@ def segment(
     nodata: float | None = None,
     log: bool = False,
     crop_bar: bool = False,
+    flat_ground: bool = True,
     smoothness: float | None = None,
     min_size: int = 0,
     k_min: int = 2,
@@ -726,9 +788,9 @@ def segment(
         Number of textures; None chooses it between ``k_min`` and ``k_max``.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
-    model, preset, channel_axis, nodata, log, crop_bar, smoothness, min_size, k_min, k_max, random_state, \
-    verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, learned_borders, \
-    cell, n_starts
+    model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
+    random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
+    learned_borders, cell, n_starts
         See :class:`TextureSegmenter`.
 
     Returns
@@ -753,6 +815,7 @@ def segment(
         nodata=nodata,
         log=log,
         crop_bar=crop_bar,
+        flat_ground=flat_ground,
         smoothness=smoothness,
         min_size=min_size,
         k_min=k_min,

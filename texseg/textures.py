@@ -49,6 +49,8 @@ class Scene:
     """True where there is data; None when that is everywhere."""
     planes: Planes | None = field(default=None, repr=False)
     """The image itself, for textures that know borders."""
+    ground: NDArray[np.bool_] | None = field(default=None, repr=False)
+    """Flat ground, which the mask leaves out: a segment of its own; None: it is not told apart."""
     _tables: dict[int, tuple[NDArray[np.floating], CellGrid]] = field(default_factory=dict, repr=False)
 
     @property

@@ -123,6 +123,11 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
         plan = _plan(item, reading, task, folder) | {"confidence": wants_confidence}
         parts = PartsFolder(folder / f".{name}.texseg-parts", plan, task.resume)
         model = task.model or parts.model() or parts.keep_model(_fit(source, reading, task, callback))
+        if model.ground_ is not None:
+            raise ValueError(
+                "the model tells flat ground from textures, which needs the whole image; fit it with "
+                "flat_ground=False, or mask the ground"
+            )
         reduction = _reduction(source.shape)
         blocks = plan_blocks(source.shape, model.textures_, _side(reading.memory, model, source), reduction)
         n_jobs = _jobs(reading.memory, model, blocks, source)
@@ -250,6 +255,7 @@ def _fit(source: _MaskedWindows, reading: Reading, task: Task, callback: Any) ->
 
     edits = task.parameters.get("edits") or Edits()
     given = {name: value for name, value in task.parameters.items() if name != "edits"}
+    given["flat_ground"] = False  # a block does not see how much of it there is
     model = TextureSegmenter(**given, channel_axis=source.channel_axis, callback=show)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")

@@ -1,0 +1,105 @@
+"""Flat ground is one segment, and the textures on it keep the labels that they have without it."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter, segment
+from texseg.channels.ground import find_ground
+from texseg.channels.planes import split_planes
+from texseg.metrics import match_labels
+from texseg.synth import mosaic
+
+SIDE = 160
+INSIDE = np.s_[60 : 60 + SIDE, 90 : 90 + SIDE]
+
+
+@pytest.fixture(scope="module")
+def scene():
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(SIDE, SIDE))
+    stripes = np.sin(rows * 0.9) + 0.3 * noise
+    checks = np.sin(columns * 0.5) * np.sin(rows * 0.5) + 0.3 * noise
+    return mosaic([noise, stripes, checks], 3, SIDE, random_state=0)
+
+
+def on_ground(image, value, noise=0.0):
+    ground = np.full((300, 340), float(value)) + np.random.default_rng(1).normal(0, 1, (300, 340)) * noise
+    ground[INSIDE] = image
+    return np.clip(np.rint(ground), 0, 255).astype(np.uint8)
+
+
+def outside():
+    mask = np.ones((300, 340), bool)
+    mask[INSIDE] = False
+    return mask
+
+
+@pytest.fixture(scope="module")
+def model(scene):
+    return TextureSegmenter(4).fit(on_ground(scene.image, 255))
+
+
+@pytest.mark.parametrize(("value", "noise"), [(255, 0), (0, 0), (128, 0), (90, 1.5)])
+def test_ground_is_one_segment_and_the_textures_on_it_keep_theirs(scene, value, noise):
+    labels = segment(on_ground(scene.image, value, noise), 4)
+    assert (labels[outside()] == 1).mean() > 0.999
+    assert (match_labels(labels[INSIDE], scene.truth) == scene.truth).mean() > 0.95
+
+
+def test_ground_counts_when_the_number_is_chosen(scene):
+    found = TextureSegmenter().fit(on_ground(scene.image, 255))
+    assert found.n_segments_ == found.selection_.chosen + 1 == 4
+    assert (found.labels_[outside()] == 1).all()
+
+
+def test_everything_about_the_segments_knows_the_ground(model, scene):
+    image = on_ground(scene.image, 255)
+    assert model.n_segments_ == 4
+    assert model.profiles_.shape == (4, len(model.channel_names_), 40)
+    np.testing.assert_allclose(model.profiles_.sum(axis=2), 1, rtol=1e-4)
+    assert (model.confidence_[outside()] == 1).all()
+    probabilities = model.predict_proba(image)
+    assert probabilities.shape == (300, 340, 4)
+    np.testing.assert_array_equal(probabilities.argmax(axis=-1) + 1, model.labels_)
+    np.testing.assert_allclose(probabilities.sum(axis=-1), 1, rtol=1e-4)
+    assert not model.hierarchy_.labels(2)[outside()].any()
+
+
+def test_ground_is_found_again_in_other_images_and_with_a_model_file(model, scene, tmp_path):
+    moved = np.roll(on_ground(scene.image, 255), (30, -40), (0, 1))
+    labels = model.predict(moved, unknown=True)
+    np.testing.assert_array_equal(labels == 1, np.roll(outside(), (30, -40), (0, 1)))
+    assert (model.predict(scene.image) >= 2).all()
+    model.save(tmp_path / "m.texseg")
+    loaded = TextureSegmenter.load(tmp_path / "m.texseg")
+    assert loaded.n_segments_ == 4
+    np.testing.assert_array_equal(loaded.profiles_, model.profiles_)
+    np.testing.assert_array_equal(loaded.predict(moved, unknown=True), labels)
+
+
+def test_ground_may_be_a_texture_like_any_other(scene):
+    found = TextureSegmenter(4, flat_ground=False).fit(on_ground(scene.image, 255))
+    assert found.ground_ is None
+    with pytest.raises(ValueError, match="flat_ground must be True or False, got 'no'"):
+        segment(scene.image, 3, flat_ground="no")
+
+
+def test_no_data_is_no_ground(scene):
+    image, mask = on_ground(scene.image, 255), ~outside()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        labels = segment(image, 3, mask=mask)
+    np.testing.assert_array_equal(labels == 0, ~mask)
+
+
+def test_a_slow_change_and_a_small_area_are_no_ground(scene):
+    ramp = on_ground(scene.image, 0).astype(float)
+    ramp[outside()] = np.broadcast_to(np.linspace(0, 255, 340), (300, 340))[outside()]
+    assert find_ground(split_planes(ramp)) is None
+    small = scene.image.copy()
+    small[:40, :60] = 255
+    assert find_ground(split_planes(small)) is None
+    assert find_ground(split_planes(np.full((90, 90), 7))) is None

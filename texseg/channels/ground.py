@@ -1,0 +1,84 @@
+"""Flat ground round the textures: the margin of a scanned slide, the holder of a sample.
+
+Ground without texture would decide what is learned of an image: ranges, words, and which windows are calm.
+And filters look from it into the textures, so that a ring grows along its edge. It is a segment by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.encode import Features, encode
+from texseg.channels.planes import Planes, split_planes
+from texseg.channels.quantize import robust_range, to_unit
+
+__all__ = ["find_ground", "profile_of_ground", "without_ground"]
+
+_SQUARE = 5  # pixels, side of the neighbourhoods whose range is looked at
+_FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
+_TEXTURED = 98  # percentile of the ranges that stands for texture, so that a twentieth of the image is enough
+_BROAD = 15  # pixels, side of a square that lies in the ground, or it is a gap between grains
+_LEAST_SHARE = 0.2  # of the image: smaller areas are textures like any other
+_LEAST_TEXTURE = 0.02
+_ONE_VALUE = (
+    1.25  # times the level: spread of the ground's values (2 to 98 per cent); water and skies have more
+)
+
+
+def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
+    """Find flat ground, bool (H, W); None if it covers less than a fifth of the image, or all of it.
+
+    Ground has one value, but for a little noise. A sky or water that changes slowly is a texture.
+
+    Examples
+    --------
+    >>> image = np.full((80, 80), 255)
+    >>> image[20:60, 20:60] = np.random.default_rng(0).integers(0, 256, (40, 40))
+    >>> ground = find_ground(split_planes(image))
+    >>> bool(ground[:20].all()), int(ground[21:59, 21:59].sum())
+    (True, 0)
+    """
+    valid = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask
+    units = [to_unit(band, robust_range([band], [planes.mask])) for band in planes.bands]
+    square = np.ones((_SQUARE, _SQUARE), np.uint8)
+    ranges = np.max([cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units], axis=0)
+    level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))
+    flat = ((ranges <= level) & valid).astype(np.uint8)
+    core = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8))
+    if core.sum() < _LEAST_SHARE * valid.sum():
+        return None
+    for unit in units:  # the rim of the core, as far as it has the ground's values
+        near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
+        core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
+        core = core_rim.astype(np.uint8)
+    ground = core > 0
+    spreads = [float(np.subtract(*np.percentile(unit[ground], [98, 2]))) for unit in units]
+    if max(spreads) > _ONE_VALUE * level:
+        return None
+    return ground if np.count_nonzero(valid & ~ground) >= _LEAST_TEXTURE * valid.sum() else None
+
+
+def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:
+    """Take the ground out, and fill it with the textures mirrored at its edge, as other holes are."""
+    if ground is None:
+        return planes
+    valid = ~ground if planes.mask is None else planes.mask & ~ground
+    filled = split_planes(np.stack(planes.bands, axis=-1), channel_axis=-1, mask=valid)
+    n_bands = len(planes.bands)
+    return filled._replace(bands=filled.bands * (n_bands if len(filled.bands) < n_bands else 1))
+
+
+def profile_of_ground(
+    images: Sequence[Planes], grounds: Sequence[NDArray[np.bool_] | None], features: Features
+) -> NDArray[np.floating] | None:
+    """Histograms (C, n_bins) of the ground of all images, each with sum one; None where there is none."""
+    counts = np.zeros((len(features.names), features.n_bins))
+    for planes, ground in zip(images, grounds, strict=True):
+        if ground is not None:
+            for row, bins in zip(counts, encode(planes, features), strict=True):
+                row += np.bincount(bins[ground], minlength=features.n_bins)
+    return (counts / counts.sum(axis=1, keepdims=True)).astype(np.float32) if counts.any() else None
