@@ -143,7 +143,7 @@ class Editable:
     def _refuse_ground(self) -> None:
         if self.ground_ is not None:
             raise ValueError(
-                "segments cannot be merged or split beside flat ground, which is a segment by itself; fit with "
+                "segments cannot be merged or split beside flat ground, a segment by itself; fit with "
                 "flat_ground=False, or mask the ground"
             )
 

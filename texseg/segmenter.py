@@ -337,7 +337,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
                 raise ValueError(
-                    "the model tells flat ground from textures, which needs the whole image in memory; fit with "
+                    "the model tells flat ground from textures, for which it needs the whole image; fit with "
                     "flat_ground=False, or mask the ground"
                 )
             asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
