@@ -1,5 +1,6 @@
 """Laws between the parts of the estimator: fitting and predicting, data and no data, ends and files."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -140,6 +141,18 @@ def saved_values(tmp_path_factory):
     image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
     TextureSegmenter(2).fit(image).save(path)
     return load_model(path)
+
+
+def test_a_pickled_model_holds_no_images(mosaic):
+    """Batches send the model to their workers; it must not bring the cells of what it was fitted on."""
+    model = TextureSegmenter(K).fit(mosaic[0])
+    for learned in ("labels_", "confidence_"):
+        assert hasattr(model, learned)
+    sent = pickle.dumps(model)
+    bare = len(sent) - model.labels_.nbytes - model.confidence_.nbytes
+    cells = model.textures_.profiles.shape[1] * 4 * mosaic[0].size / model.textures_.cell**2
+    assert bare < cells / 3
+    np.testing.assert_array_equal(pickle.loads(sent).predict(mosaic[0]), model.labels_)
 
 
 @pytest.mark.parametrize("name", ["confusion", "border_weights", "border_form_factors", "parameters"])

@@ -701,6 +701,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.labels_ = labels if is_list else labels[0]
         self.confidence_ = confidence if is_list else confidence[0]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_search"}
+
     @property
     def _smoothness(self) -> float:
         return self._check_parameters().smoothness
