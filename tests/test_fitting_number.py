@@ -9,7 +9,7 @@ from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
 from texseg.fitting.candidates import Candidate, interior_gain
-from texseg.fitting.number import MergeTree, Selection, choose_number, closest_separations, merge_tree
+from texseg.fitting.number import MergeTree, Selection, choose_number, doubt_of_clusters, merge_tree
 from texseg.fitting.pairs import EVIDENCE, PairTable, shipped_table
 
 GRID = (24, 32)
@@ -281,7 +281,7 @@ def test_textures_that_do_not_touch_are_farther_apart():
     for gap in (columns >= 24, (columns >= 12) & (columns < 18)):
         labels = np.where(columns >= 12, 1, 0)
         sites, _ = sites_of(labels, n_draws=12, missing=gap)
-        found.append(closest_separations([candidate_of(labels, sites)], sites, WINDOW)[0, 0])
+        found.append(doubt_of_clusters(labels.ravel(), 2, sites, WINDOW)[0])
     contact = 24 / (2 * np.sqrt(12 * 24))
     assert found[1] / found[0] == pytest.approx((1 + contact / 0.2) ** (1 / 3), rel=0.15)
 
@@ -291,32 +291,32 @@ def test_interleaved_stripes_are_closer_than_halves():
     found, contacts = [], []
     for labels in (columns // 48, columns // 8 % 2):
         sites, _ = sites_of(labels, n_draws=12)
-        found.append(closest_separations([candidate_of(labels, sites)], sites, WINDOW)[0, 0])
+        found.append(doubt_of_clusters(labels.ravel(), 2, sites, WINDOW)[0])
         contacts.append((np.diff(labels, axis=1) != 0).sum() / (2 * np.sqrt(96 * 48)))
     assert contacts[0] < 1 and contacts[1] > 7
     touch = [((c + 0.2) / 0.5) ** (1 / 3) * max(1, c / 6) for c in contacts]
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
 
 
-def test_the_closest_separations_are_those_of_the_pairs(planted):
+def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike(planted):
+    """Parts of one texture must look less sure to be textures of their own than the textures do."""
     sites, region, clusters = planted
-    for labels in (region, clusters):
-        candidate = candidate_of(labels, sites)
-        tree = merge_tree(candidate, sites, WINDOW)
-        first = tree.separations[0]
-        (closest,) = closest_separations([candidate], sites, WINDOW)
-        assert closest.shape == (2,)
-        assert closest[0] == pytest.approx(first, rel=1e-6)
+    told = {}
+    for name, labels in (("whole", region), ("halved", clusters)):
+        tree = merge_tree(candidate_of(labels, sites), sites, WINDOW)
+        told[name] = doubt_of_clusters(labels.ravel(), labels.max() + 1, sites, WINDOW)
+        assert told[name][0] == pytest.approx(tree.separations[0], rel=1e-6)
         contrast = tree.evidence[0, EVIDENCE.index("contrast")]
-        assert contrast == pytest.approx(np.log(np.sqrt(tree.n_clusters) * first + 1e-3), rel=1e-6)
-        assert closest[1] >= closest[0]
+        expected = np.log(np.sqrt(tree.n_clusters) * tree.separations[0] + 1e-3)
+        assert contrast == pytest.approx(expected, rel=1e-6)
+    assert told["halved"][0] < told["whole"][0]
+    assert told["halved"][1] < 0 < told["whole"][1]
 
 
-def test_an_empty_cluster_and_a_single_one_are_separated_from_nothing(planted):
+def test_an_empty_cluster_is_the_greatest_doubt(planted):
     sites, region, _ = planted
-    empty = candidate_of(np.where(region == 2, 4, region), sites)
-    np.testing.assert_array_equal(closest_separations([empty], sites, WINDOW), [[0, 0]])
-    assert closest_separations([candidate_of(0 * region, sites)], sites, WINDOW).shape == (1, 0)
+    separation, odds = doubt_of_clusters(np.where(region == 2, 4, region).ravel(), 5, sites, WINDOW)
+    assert (separation, odds) == (0.1, -20.0)
 
 
 # ---- planted images ----------------------------------------------------------------------------------------

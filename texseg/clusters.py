@@ -10,7 +10,7 @@
    <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and earns
    nothing. Without a prior on the map (``smoothness=0``) a window lies round every cell instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
-4. *Near ties* are settled by how far apart the closest clusters are.
+4. *Near ties* are settled by how surely the two clusters most alike are two textures.
 
 How pixels get their labels is told in :mod:`texseg.textures`.
 
@@ -35,7 +35,7 @@ from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedu
 from texseg.fitting.assignment import Posterior, SoftMax
 from texseg.fitting.candidates import Candidate, distinct, interior_gain
 from texseg.fitting.moves import Transition, exchanges
-from texseg.fitting.number import MergeTree, closest_separations, confusion_of_clusters, merge_tree
+from texseg.fitting.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
 from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.settings import Settings
@@ -46,7 +46,7 @@ __all__ = ["Record", "Search"]
 Floats = NDArray[np.floating]
 
 _PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
-_CALM = 0.6  # share of the windows that count as far from borders
+_CALM = 0.5  # share of the windows that count as far from borders
 _HALF = 0.5  # share of the windows that each start after the second sees
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
@@ -57,7 +57,8 @@ _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near
 _EXCHANGES, _NEIGHBOURS = 3, 6  # rounds, and exchanges that are tried in each, at most
 _NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 6
-_APART = 1.25  # weight of the separation of rivals against their gain, shared among the pairs of clusters
+_APART = 1.0  # weight of the log-separation of the closest two clusters, shared among the pairs; .8 to 1.25 do
+_ODDS = 0.06  # weight of the least log-odds; .05 to .08 do
 
 
 class Record(NamedTuple):
@@ -135,10 +136,11 @@ class Search:
         return candidates
 
     def best(self, candidates: list[Candidate]) -> Candidate:
-        """Choose by interior gain, and among near ties by how far apart the closest clusters are.
+        """Choose by interior gain, and among near ties by how surely no texture was cut in two.
 
-        The score is ``log(gain) + c mean log(separation)`` over the two closest pairs; ``c`` is 1.25 over
-        the number of pairs. A texture that was cut in two has a close pair, however much its parts gain.
+        The score is ``log(gain) + a log(separation) / pairs + c odds``, see :func:`doubt_of_clusters
+        <texseg.fitting.number.doubt_of_clusters>`: a texture that was cut in two has a pair of clusters that
+        are much alike, however much its parts gain.
         """
         top = max(candidates, key=_gain)
         K = len(top.profiles)
@@ -146,11 +148,11 @@ class Search:
         if K < 2 or len(rivals) < 2:
             return top
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
-        rivals = [rivals[i] for i in distinct(labels, K)][:_MOST_RIVALS]
-        separations = closest_separations(rivals, self.cells, self.window)
-        apart = np.log(np.maximum(separations, 0.1)).mean(axis=1)
-        scores = np.log([c.gain for c in rivals]) + _APART / (K * (K - 1) / 2) * apart
-        return rivals[int(scores.argmax())]
+        kept = distinct(labels, K)[:_MOST_RIVALS]
+        told = np.array([doubt_of_clusters(labels[:, i], K, self.cells, self.window) for i in kept])
+        scores = np.log([rivals[i].gain for i in kept])
+        scores += _APART / (K * (K - 1) / 2) * np.log(told[:, 0]) + _ODDS * told[:, 1]
+        return rivals[kept[int(scores.argmax())]]
 
     def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
         """Fit runs that begin at profiles (S, K, M) to the cells, all at once."""

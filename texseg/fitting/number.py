@@ -38,8 +38,8 @@ __all__ = [
     "MergeTree",
     "Selection",
     "choose_number",
-    "closest_separations",
     "confusion_of_clusters",
+    "doubt_of_clusters",
     "grouped",
     "merge_tree",
 ]
@@ -51,6 +51,8 @@ _EXACT = 0.5  # share of the loss that is due for any other number; the rest for
 _LISTED = 0.05  # probability that another number must have to be told
 _MOST_LISTED = 3
 _LIKELY = 0.5  # probability of a single texture from which on it is told
+_EMPTY = -20.0  # log-odds of a cluster without cells
+_LEAST_SEPARATION = 0.1
 _TIE = 0.9  # of the probability of the likeliest number
 
 
@@ -207,19 +209,24 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
     return 1.0 if most <= expected else float((pairs - expected) / (most - expected))
 
 
-def closest_separations(candidates: Sequence[Candidate], cells: Sites, window: float) -> NDArray[np.float64]:
-    """Separations of the two pairs of clusters of each run that are hardest to tell apart, smallest first.
+def doubt_of_clusters(
+    labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
+) -> tuple[float, float]:
+    """How surely the clusters (labels 0 .. K - 1 of the cells) are K textures: what is told of the closest pair.
 
-    Shape (S, 2); (S, 1) for two clusters, and (S, 0) for one. 0 when a cluster is empty.
+    Returns
+    -------
+    separation : float
+        Of the two clusters that lie closest; at least 0.1, as when a cluster is empty.
+    odds : float
+        The least learned log-odds for two textures of all merges down to one cluster; -20, below all that
+        was learned, when a cluster is empty.
     """
-    K = candidates[0].posteriors.shape[1]
-    closest = np.zeros((len(candidates), min(2, K * (K - 1) // 2)))
-    runs = [candidate.posteriors.argmax(axis=1) for candidate in candidates]
-    full = [s for s, labels in enumerate(runs) if np.bincount(labels, cells.sizes, K).min() > 0]
-    for s, pairs in zip(full, measure([runs[s] for s in full], K, cells, window), strict=True):
-        separations = pairs.separations(pairs.distances())
-        closest[s] = np.sort(separations[np.triu_indices(K, 1)])[: closest.shape[1]]
-    return closest
+    if len(np.unique(labels)) < n_clusters:
+        return _LEAST_SEPARATION, _EMPTY
+    tree = tree_of_labels(labels, cells, window)
+    odds = shipped_table().log_odds(tree.evidence)
+    return max(float(tree.separations[0]), _LEAST_SEPARATION), float(odds.min())
 
 
 def confusion_of_clusters(
