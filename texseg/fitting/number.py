@@ -212,7 +212,7 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
 def doubt_of_clusters(
     labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
 ) -> tuple[float, float]:
-    """How surely the clusters (labels 0 .. K - 1 of the cells) are K textures: what is told of the closest pair.
+    """How surely clusters (labels 0 .. K - 1 of the cells) are K textures: what is told of the closest pair.
 
     Returns
     -------
