@@ -291,7 +291,7 @@ class TestSample:
         sample = read_sample(collect_inputs([str(folder)]).inputs, Reading())
         assert len(sample) == 16
         numbers = [int(path.stem) for path in seen]
-        assert numbers[:2] == [0, 1]
+        assert numbers[0] == 1  # the first cannot be read
         assert max(np.diff(numbers)) <= 3
         monkeypatch.setattr(batch, "_SAMPLE_PIXELS", 2 * SMALL.size)
         assert len(read_sample(collect_inputs([str(folder)]).inputs, Reading())) == 2
