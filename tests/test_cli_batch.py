@@ -9,6 +9,7 @@ import sys
 import time
 import unicodedata
 from concurrent.futures.process import BrokenProcessPool
+from hashlib import sha256
 from pathlib import Path, PurePath
 
 import dying_process
@@ -19,12 +20,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import texseg
 from texseg.cli import batch, main, outputs
 from texseg.cli.batch import read_sample, run, write_report
 from texseg.cli.inputs import Input, collect_inputs, natural_key
 from texseg.cli.outputs import Writing
 from texseg.cli.process import Outcome, Reading, Work
 from texseg.io.read import read_labels
+from texseg.regions import SegmentRow, csv_text, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SMALL = np.ascontiguousarray(PIXELS[40:104, 60:156])
@@ -133,7 +136,7 @@ class TestBatches:
             rows = list(csv.DictReader(file))
         assert [row["status"] for row in rows] == ["done", "failed", "done"]
         assert rows[1]["reason"] == "file is truncated"
-        assert rows[0]["outputs"].split(";")[-1] == str(tmp_path / "out" / "a_labels.png")
+        assert rows[0]["outputs"].split(";")[-2] == str(tmp_path / "out" / "a_labels.png")
         assert not list((tmp_path / "out").glob("b_*"))
 
     def test_stop_at_the_first_failure(self, tmp_path):
@@ -232,6 +235,134 @@ class TestBatches:
         assert contents(out) == contents(tmp_path / "whole")
 
 
+    @pytest.mark.parametrize("changed", [["-k", "3"], ["-k", "2", "--seed", "1"], ["-k2", "--nodata", "7"]])
+    def test_results_of_other_parameters_are_no_results(self, tmp_path, changed):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "-q")
+        again = ["segment", folder, *changed, "-o", tmp_path / "out", "--skip-existing", "--report"]
+        invoke(*again, tmp_path / "run.json")
+        assert json.loads((tmp_path / "run.json").read_text())[0]["status"] == "done"
+        invoke(*again, tmp_path / "run.json")
+        assert json.loads((tmp_path / "run.json").read_text())[0]["status"] == "skipped"
+
+    def test_results_of_another_image_or_model_are_no_results(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        for k in (2, 3):
+            invoke("fit", folder, "-k", k, "-o", tmp_path / f"{k}.texseg", "-q")
+        apply = ["-o", tmp_path / "out", "--skip-existing"]
+        said = [invoke("apply", tmp_path / f"{k}.texseg", folder, *apply).stdout for k in (2, 2, 3, 3)]
+        assert ["skipped" in text for text in said] == [False, True, False, True]
+        io_scenes.write(folder / "a.png", SMALL[::-1])
+        assert "skipped" not in invoke("apply", tmp_path / "3.texseg", folder, *apply).stdout
+
+    def test_the_record_says_what_results_are_made_from(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        invoke("segment", folder, "-k", 2, "--smoothness", 0.5, "-o", tmp_path / "out", "-q")
+        record = json.loads((tmp_path / "out" / "a_run.json").read_text())
+        assert record["input"] == str(folder / "a.png")
+        assert record["made_from"]["texseg"] == texseg.__version__
+        assert record["made_from"]["input_sha256"] == sha256((folder / "a.png").read_bytes()).hexdigest()
+        assert record["made_from"]["smoothness"] == 0.5
+        assert record["outputs"] == ["a_overlay.png", "a_segments.csv", "a_labels.png"]
+        assert record["result"] == {"n_segments": 2, "height": 64, "width": 96}
+
+    def test_an_interrupted_rewriting_leaves_no_record_behind(self, tmp_path, monkeypatch):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "-q")
+
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(outputs, "write_labels", interrupt)
+        invoke("segment", folder, "-k", 3, "-o", tmp_path / "out", "-q", exit_code=1)
+        assert not (tmp_path / "out" / "a_run.json").exists()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+    def test_workers_end_with_the_main_process(self, tmp_path, number):
+        folder = folder_of(tmp_path / "in", [f"{i}.png" for i in range(40)])
+        out = tmp_path / "out"
+        arguments = ["segment", str(folder), "-k", "2", "-o", str(out), "--jobs", "2", "-q"]
+        code = "from texseg.cli import main; main()"
+        main_process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments, "--report", str(tmp_path / "run.json")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OF_TEST": str(tmp_path)},
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while len(list(out.glob("*_run.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(processes_with("OF_TEST", tmp_path)) >= 3
+        main_process.send_signal(number)
+        _, said = main_process.communicate(timeout=20)  # workers hold the output open as long as they live
+        deadline = time.monotonic() + 10
+        while processes_with("OF_TEST", tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not processes_with("OF_TEST", tmp_path)
+        if number == signal.SIGKILL:
+            return
+        assert main_process.returncode == 128 + number
+        assert said == b"texseg: interrupted\n"
+        assert not list(out.glob(".*.part"))
+        records = json.loads((tmp_path / "run.json").read_text())
+        assert {record["status"] for record in records} <= {"done"}
+        assert len(records) < 40
+
+
+def processes_with(name, value):
+    """Processes whose environment says so."""
+    found = []
+    for path in Path("/proc").iterdir():
+        try:
+            if path.name.isdigit() and f"{name}={value}".encode() in (path / "environ").read_bytes():
+                found.append(path)
+        except OSError:  # it ended, or belongs to somebody else
+            continue
+    return found
+
+
+class TestNames:
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs names of any bytes")
+    @pytest.mark.parametrize("suffix", ["csv", "json"])
+    def test_a_name_that_is_no_text_costs_nothing(self, tmp_path, suffix):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        (folder / "a.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
+        io_scenes.write(folder / "b.png", SMALL)
+        run_file = tmp_path / f"run.{suffix}"
+        said = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--all", "--report", run_file)
+        assert r"caf\xe9.png: 96 x 64" in said.stdout
+        assert said.stdout.splitlines()[-1] == "2 done, 0 failed"
+        assert "caf" in run_file.read_text(encoding="utf-8")
+        assert r"caf\xe9" in (tmp_path / "out" / "texseg_reports.html").read_text(encoding="utf-8")
+        assert "caf%E9_report.html" in (tmp_path / "out" / "texseg_reports.html").read_text(encoding="utf-8")
+
+    def test_a_name_too_long_for_its_results_is_refused_before_the_work(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a" * 243 + ".png", "a" * 242 + ".png", "b.png"])
+        said = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
+        reason = "its name is too long for its results (at most 255 bytes with the ending _segments.csv"
+        assert said.stderr.count(reason) == 1
+        assert said.stdout.splitlines()[-1] == "2 done, 1 failed"
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs such names")
+    def test_no_name_tells_the_terminal_what_to_do(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a\x1b[2J\nfailed: x.png"])
+        said = invoke("segment", folder, folder / "no\x1b[2J.png", "-k", 2, "-o", tmp_path / "o", exit_code=1)
+        assert "\x1b" not in said.output
+        assert r"a\x1b[2J\nfailed: x.png: 96 x 64" in said.stdout
+        assert r"no\x1b[2J.png: no such file" in said.stderr
+        assert "\x1b" not in invoke("segment", "-k", 2, "--mask", "\x1b[2J", folder, exit_code=2).output
+        assert "\x1b" not in invoke("info", folder / "a\x1b[2J\nfailed: x.png").output
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs such names")
+    def test_no_cell_is_a_formula(self, tmp_path, monkeypatch):
+        folder = folder_of(tmp_path / "in", ["=1+1.png", "@b.png", "+c.png"])
+        monkeypatch.chdir(folder)
+        invoke("segment", "=1+1.png", "@b.png", "+c.png", "-k", 2, "-o", "o", "-q", "--report", "run.csv")
+        with (folder / "run.csv").open(newline="") as file:
+            assert [row["input"] for row in csv.DictReader(file)] == ["'+c.png", "'=1+1.png", "'@b.png"]
+        names = ["=cmd", "sand"]
+        assert "'=cmd" in csv_text(segment_table(np.array([[1, 2]]), names=names), SegmentRow._fields)
+
+
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -264,7 +395,7 @@ class _PoolThatBreaks:
     def __init__(self):
         self.n_tasks = 0
 
-    def submit(self, function, item, work):
+    def submit(self, function, process, item, work):
         from concurrent.futures import Future
 
         future = Future()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class SegmentRow(NamedTuple):
@@ -160,12 +162,23 @@ class SegmentTally:
         ]
 
 
+def harmless_cell(value: Any) -> Any:
+    """Give a text that spreadsheets would take for a formula an apostrophe in front.
+
+    Examples
+    --------
+    >>> harmless_cell("=1+1"), harmless_cell("sand"), harmless_cell(-1)
+    ("'=1+1", 'sand', -1)
+    """
+    return "'" + value if isinstance(value, str) and value.startswith(_FORMULA_SIGNS) else value
+
+
 def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
     """Comma-separated table with a header line; confidences that are not known stay empty."""
     buffer = StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(fields)
-    writer.writerows(rows)
+    writer.writerows(map(harmless_cell, row) for row in rows)
     return buffer.getvalue()
 
 

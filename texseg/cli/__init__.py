@@ -27,27 +27,18 @@ from texseg.cli.options import (
     shared_option,
     writing_options,
 )
+from texseg.cli.terminal import Verbs, say
 
 _SHELLS = ("bash", "zsh", "fish")
 
 
-class _Verbs(click.Group):
-    """Keeps the words it was called with, for reports to repeat."""
-
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
-        """Parse the words, which empties their list."""
-        words = ("texseg", *args)
-        context = super().make_context(info_name, args, *rest, **extra)
-        context.obj = words
-        return context
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(texseg.__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Divide images by their textures.
 
-    Exit codes: 0 all is well, 1 an input failed, 2 the command was not understood.
+    Exit codes: 0 all is well, 1 an input failed, 2 the command was not understood, 128 and more it was ended
+    by a signal (130: Ctrl-C).
     """
     import logging
 
@@ -85,6 +76,7 @@ def segment(**options: Any) -> None:
     epilog="""\b
     Example:
       texseg report rock.png -k 5 -o out/
+      texseg report rock.png -o rock.html
     """
 )
 @paths_argument
@@ -96,16 +88,17 @@ def segment(**options: Any) -> None:
 def report(**options: Any) -> None:
     """Segment images and write, for each, one page to click through.
 
-    The page for rock.png is rock_report.html; it needs no other file and no network. For several images
-    texseg_reports.html is an index of them.
+    The page for rock.png is rock_report.html, or the file that -o names (it must end in .html); it needs no
+    other file and no network. For several images texseg_reports.html is an index of them.
     """
-    _segment(options, frozenset(("report",)))
+    _segment(options, frozenset(("report", "run")))
 
 
 def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they write."""
     from texseg.cli.prepare import collect, parameters_of, reading_of, writing_of
     from texseg.cli.process import Work
+    from texseg.cli.record import digest_of_model
     from texseg.cli.show import fit_and_show, run_and_show
 
     items = collect(options["paths"], options["recursive"], options["output"])
@@ -117,6 +110,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
         writing,
         parameters,
         model,
+        digest_of_model(model) if model is not None else "",
         allow_empty=options["allow_empty"],
         skip_existing=options["skip_existing"],
         resume=options["resume"],
@@ -163,7 +157,7 @@ def fit(**options: Any) -> None:
     except OSError as error:
         fail(f"{target}: {error.strerror or error}")
     if not options["quiet"]:
-        click.echo(f"{target}: {model.n_segments_} textures")
+        say(f"{target}: {model.n_segments_} textures")
 
 
 @main.command()
@@ -191,6 +185,7 @@ def apply(**options: Any) -> None:
     """
     from texseg.cli.prepare import collect, edits_of, fail, kinds_of, reading_of, writing_of
     from texseg.cli.process import Work
+    from texseg.cli.record import digest_of_model
     from texseg.cli.show import run_and_show
     from texseg.segmenter import TextureSegmenter
 
@@ -206,6 +201,7 @@ def apply(**options: Any) -> None:
         reading_of(options),
         writing,
         model=model,
+        model_digest=digest_of_model(model),
         names=(*names, "unknown") if options["unknown"] else names,
         unknown=options["unknown"],
         rescale=options["rescale"],
@@ -273,13 +269,14 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
         try:
             description = describe(file, n_segments, preset)
         except (OSError, ValueError) as error:
-            click.echo(f"failed: {error}", err=True)
+            say(f"failed: {error}", err=True)
             n_failed += 1
             continue
         if as_json:
-            click.echo(json.dumps(description, ensure_ascii=False))
+            click.echo(json.dumps(description))
         else:
-            click.echo("\n".join(f"{field + ':':14} {value}" for field, value in description.items()))
+            for field, value in description.items():
+                say(f"{field + ':':14} {value}")
     sys.exit(int(n_failed > 0))
 
 
@@ -309,7 +306,7 @@ def name(model: Path, names: Sequence[str]) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for label, (class_name, colour) in enumerate(listed, start=1):
-        click.echo(f"{label:>3}  {colour}  {class_name}".rstrip())
+        say(f"{label:>3}  {colour}  {class_name}".rstrip())
 
 
 @main.command(

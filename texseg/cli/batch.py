@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from io import StringIO
@@ -25,8 +25,11 @@ from texseg.cli.inputs import Input
 from texseg.cli.large import needs_blocks, sample_of
 from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, reason_of
 from texseg.cli.reading import Reading
+from texseg.cli.terminal import shown
+from texseg.cli.workers import begin_worker, end_workers, in_worker, unheard_by_workers
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
+from texseg.regions import harmless_cell
 
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
@@ -36,7 +39,9 @@ _SAMPLE_PIXELS = 16_000_000
 _PENDING_PER_JOB = 2
 
 
-def run(items: Sequence[Input], work: Work, n_jobs: int = 1, callback: Any = None) -> Iterator[Outcome]:
+def run(
+    items: Sequence[Input], work: Work, n_jobs: int = 1, callback: Any = None
+) -> Generator[Outcome, None, None]:
     """Process inputs and yield what became of each, as soon as it is known.
 
     Parameters
@@ -55,7 +60,7 @@ def run(items: Sequence[Input], work: Work, n_jobs: int = 1, callback: Any = Non
     return _side_by_side(items, work, min(n_jobs, len(items)))
 
 
-def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Iterator[Outcome]:
+def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
     todo = deque(items)
     while todo:
         begun: dict[Future[Outcome], Input] = {}
@@ -63,7 +68,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Iterator[O
         try:
             while todo or begun:
                 while todo and len(begun) < _PENDING_PER_JOB * n_jobs:
-                    begun[pool.submit(process, todo[0], work)] = todo[0]
+                    begun[_submit(pool, todo[0], work)] = todo[0]
                     todo.popleft()
                 finished, _ = wait(begun, return_when=FIRST_COMPLETED)
                 for future in finished:
@@ -75,6 +80,9 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Iterator[O
             for future, item in begun.items():
                 finished_well = future.done() and future.exception() is None
                 yield future.result() if finished_well else _process_apart(item, work)
+        except BaseException:
+            end_workers()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -82,10 +90,13 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Iterator[O
 def _process_apart(item: Input, work: Work) -> Outcome:
     pool = _pool(1)
     try:
-        return pool.submit(process, item, work).result()
+        return _submit(pool, item, work).result()
     except BrokenProcessPool:
         reason = "the process that worked on it was ended from outside, perhaps for lack of memory"
         return Outcome(item.path, "failed", reason)
+    except BaseException:
+        end_workers()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -93,15 +104,13 @@ def _process_apart(item: Input, work: Work) -> Outcome:
 def _pool(n_jobs: int) -> ProcessPoolExecutor:
     """Return fresh processes, not forks: forking a process with threads may never return."""
     threads = max(1, (os.cpu_count() or 1) // n_jobs)
-    return ProcessPoolExecutor(n_jobs, get_context("spawn"), _limit_threads, (threads,))
+    return ProcessPoolExecutor(n_jobs, get_context("spawn"), begin_worker, (threads,))
 
 
-def _limit_threads(n_threads: int) -> None:
-    import cv2
-    from threadpoolctl import threadpool_limits
-
-    cv2.setNumThreads(n_threads)
-    threadpool_limits(n_threads)
+def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
+    """Hand an input over; the first time this begins the workers, which inherit that they hear no Ctrl-C."""
+    with unheard_by_workers():
+        return pool.submit(in_worker, process, item, work)
 
 
 def fit_shared(
@@ -150,7 +159,9 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
         buffer = StringIO(newline="")
         writer = csv.DictWriter(buffer, _record(Outcome(path, "done")), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**record, "outputs": ";".join(record["outputs"])} for record in records)
+        for record in records:
+            cells = {**record, "outputs": ";".join(record["outputs"])}
+            writer.writerow({field: harmless_cell(value) for field, value in cells.items()})
         text = buffer.getvalue()
     atomic_write(path, text.encode())
 
@@ -158,12 +169,12 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
 def _record(outcome: Outcome) -> dict[str, Any]:
     height, width = outcome.shape or (None, None)
     return {
-        "input": str(outcome.input),
+        "input": shown(outcome.input),
         "status": outcome.status,
-        "reason": outcome.reason,
+        "reason": shown(outcome.reason),
         "n_segments": outcome.n_segments or None,
         "height": height,
         "width": width,
         "seconds": round(outcome.seconds, 3),
-        "outputs": [str(output) for output in outcome.outputs],
+        "outputs": [shown(output) for output in outcome.outputs],
     }

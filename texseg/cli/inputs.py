@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 from texseg.io.sniff import SNIFF_BYTES, image_format
 
-OUTPUT_KINDS = ("labels", "overlay", "confidence", "segments", "regions", "polygons", "report")
+OUTPUT_KINDS = ("labels", "overlay", "confidence", "segments", "regions", "polygons", "report", "run")
 """What is written about an image; each is the last word of a file name, behind an underscore."""
 
 _IMAGE_SUFFIXES = frozenset(
     ".png .apng .jpg .jpeg .jpe .jfif .tif .tiff .bmp .dib .webp .gif .jp2 .j2k .j2c .jpx .npy".split()
 )
-_OWN_OUTPUT = re.compile(rf"_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html)$", re.IGNORECASE)
+_OWN_OUTPUT = re.compile(
+    rf"_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$", re.IGNORECASE
+)
 _SYSTEM_FILES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input
+from texseg.cli.record import remove_record, write_record
+from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
 from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from texseg.report import ReportEntry
     from texseg.segmenter import TextureSegmenter
 
+_LONGEST_NAME = 255  # bytes, of nearly all file systems
+_MANY_PAGES = 1000
+
 LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy"}
 """Suffix of each format of label images."""
 
@@ -39,8 +44,10 @@ class Writing:
     folder: Path
     formats: tuple[str, ...] = ()
     """Formats of the label image; none: PNG, and TIFF where there are geographic tags or several pages."""
-    kinds: frozenset[str] = frozenset(("labels", "overlay", "segments"))
+    kinds: frozenset[str] = frozenset(("labels", "overlay", "segments", "run"))
     """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
+    page: Path | None = None
+    """The one report, where it is given a name of its own; there is no record then."""
     command: tuple[str, ...] = ()
     """Words of the command, for reports; without its inputs."""
     inputs: tuple[str, ...] = ()
@@ -75,6 +82,8 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
     n_pages : int
         Number of pages that are labelled.
     """
+    if writing.page is not None:
+        return {"report": [writing.page]}
     formats = writing.formats
     if not formats:
         formats = ("tif",) if n_pages > 1 else ("png", "tif") if has_tags else ("png",)
@@ -89,6 +98,7 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
         "segments": ["_segments.csv"],
         "regions": ["_regions.csv"],
         "labels": [f"_labels{LABEL_SUFFIXES[form]}" for form in formats],
+        "run": ["_run.json"],
     }
     folder = writing.folder / item.name.parent
     return {
@@ -96,6 +106,18 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
         for kind, of_kind in endings.items()
         if kind in writing.kinds
     }
+
+
+def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
+    """Refuse an input whose outputs would have names longer than file systems take, before any work."""
+    planned = planned_outputs(item, writing, has_tags=True, n_pages=_MANY_PAGES if several_pages else 1)
+    names = [path.name for paths in planned.values() for path in paths]
+    longest = max(names, key=lambda name: len(os.fsencode(name)))
+    if len(os.fsencode(longest)) > _LONGEST_NAME:
+        raise OSError(
+            f"its name is too long for its results (at most {_LONGEST_NAME} bytes with the ending "
+            f"{longest.removeprefix(item.name.name)}); rename the file"
+        )
 
 
 def inputs_in_danger(items: Sequence[Input], folder: Path) -> list[Path]:
@@ -119,8 +141,9 @@ def write_outputs(
     *,
     model: TextureSegmenter | None = None,
     names: Sequence[str] = (),
+    made: Mapping[str, Any] | None = None,
 ) -> Written:
-    """Write what is asked for about an input, the label image last.
+    """Write what is asked for about an input, the record last.
 
     Parameters
     ----------
@@ -132,12 +155,17 @@ def write_outputs(
         The one that labelled the pages; without it there is no report.
     names : sequence of str, optional
         Names of the labels from 1.
+    made : mapping, optional
+        What the results are made from, for the record.
     """
     geo = images[0].geo
     has_tags = geo is not None and bool(geo.tags)
     planned = planned_outputs(item, writing, has_tags=has_tags, n_pages=len(images))
     reports = planned.pop("report", [])
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
+    records = planned.pop("run", [])
+    for path in records:
+        remove_record(path)
     for path, image, page in zip(planned.get("overlay", ()), images, labelled, strict=False):
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
@@ -151,15 +179,41 @@ def write_outputs(
         write_confidence(path, _stacked([page.confidence for page in labelled]), geo=geo)
     for path in planned.get("labels", ()):
         write_labels(path, _stacked([page.labels for page in labelled]), geo=geo)
-    written = [path for paths in planned.values() for path in paths]
-    return Written((*written, *(reports if entry is not None else ())), entry)
+    written = [path for paths in planned.values() for path in paths] + (reports if entry is not None else [])
+    for path in records:
+        write_record(path, item.path, made or {}, written, _result(labelled, entry))
+    return Written((*written, *records), entry)
+
+
+def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str, Any]:
+    """Give what the record tells of the labels."""
+    height, width = labelled[0].labels.shape
+    result: dict[str, Any] = {
+        "n_segments": max(int(page.labels.max()) for page in labelled),
+        "height": height,
+        "width": width,
+    }
+    if entry is not None:
+        result["report"] = {name: getattr(entry, name) for name in ("title", "n_segments", "thumbnail")}
+    return result
+
+
+def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> ReportEntry | None:
+    """Entry of a report in the index, from the result in the record."""
+    if not reports or "report" not in result:
+        return None
+    from texseg.report import ReportEntry
+
+    entry = result["report"]
+    shape = (result["height"], result["width"])
+    return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, entry["thumbnail"])
 
 
 def _command(item: Input, writing: Writing) -> tuple[str, ...]:
     """Words of a command that does this input again."""
     inputs = writing.inputs or (str(item.path),)
     end = ("--",) if any(path.startswith("-") for path in inputs) else ()
-    return (*writing.command, *end, *inputs) if writing.command else ()
+    return tuple(map(shown, (*writing.command, *end, *inputs))) if writing.command else ()
 
 
 def _write_reports(
@@ -180,7 +234,11 @@ def _write_reports(
     entries = []
     for path, image, page in zip(paths, images, labelled, strict=True):
         own = (None, None) if page.labels is fitted else page
-        title = str(item.name) + path.stem.removeprefix(item.name.name).removesuffix("_report")
+        page_number = (
+            ""
+            if len(paths) == 1
+            else shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
+        )
         entries.append(
             write_report(
                 model,
@@ -190,8 +248,8 @@ def _write_reports(
                 labels=own[0],
                 confidence=own[1],
                 names=names,
-                title=title,
-                source=item.path,
+                title=shown(item.name) + page_number,
+                source=shown(item.path),
                 command=command,
             )
         )

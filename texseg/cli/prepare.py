@@ -13,6 +13,7 @@ import click
 from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.cli.outputs import Writing, inputs_in_danger
 from texseg.cli.reading import Reading
+from texseg.cli.terminal import say
 from texseg.edits import Edits
 
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
@@ -20,7 +21,7 @@ _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".
 
 def fail(reason: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
-    click.echo(f"texseg: {reason}", err=True)
+    say(f"texseg: {reason}", err=True)
     sys.exit(1)
 
 
@@ -78,6 +79,12 @@ def reading_of(options: dict[str, Any]) -> Reading:
 def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
     """Settle what is written, and make sure that it can be without overwriting an input."""
     folder: Path = options["output"]
+    page = None
+    if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
+        if len(items) > 1 or options["page"] == "all":
+            raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
+        refuse_input(folder, items)
+        folder, page = folder.parent, folder
     if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
         raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
     for path in inputs_in_danger(items, folder):
@@ -89,7 +96,7 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         refuse_input(options["report"], items)
         check_folder(options["report"].parent)
     inputs = options["paths"] if options.get("shared") else ()
-    return Writing(folder, options.get("formats", ()), kinds, _words_without(options["paths"]), inputs)
+    return Writing(folder, options.get("formats", ()), kinds, page, _words_without(options["paths"]), inputs)
 
 
 def _words_without(paths: Sequence[str]) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ def kinds_of(options: dict[str, Any]) -> frozenset[str]:
     if options["everything"]:
         return frozenset(OUTPUT_KINDS)
     extra = {kind for kind in ("confidence", "regions", "polygons", "report") if options[f"with_{kind}"]}
-    return frozenset({"labels", "overlay", "segments"} | extra)
+    return frozenset({"labels", "overlay", "segments", "run"} | extra)
 
 
 def refuse_input(target: Path, items: Sequence[Input]) -> None:

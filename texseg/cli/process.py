@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, labels_by_blocks, needs_blocks
-from texseg.cli.outputs import Labelled, Writing, planned_outputs, write_outputs
+from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
 from texseg.cli.reading import Reading, mask_for
+from texseg.cli.record import made_from, recorded_result
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.regions import SegmentRow, segment_table
 
@@ -37,6 +38,8 @@ class Work:
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
     model: TextureSegmenter | None = None
     """Textures to be found again; None: every image has its own."""
+    model_digest: str = ""
+    """Tells this model from others in records."""
     names: tuple[str, ...] = ()
     """Names of the labels that `model` gives."""
     unknown: bool = False
@@ -182,15 +185,32 @@ def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any
     return model.edit(edits) if edits else model
 
 
-def is_complete(item: Input, work: Work) -> bool:
-    """Tell whether all outputs of an input are there already."""
+def earlier_outcome(item: Input, work: Work) -> Outcome | None:
+    """Tell what became of an input in an earlier run, if that was the same and left all that is asked for."""
     header = read_header(item.path)
     n_pages = 1
     if work.reading.page == "all":
         n_pages = header.shape[0] if "?" in header.axes else header.n_pages
     has_tags = header.geo is not None and bool(header.geo.tags)
     planned = planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
-    return all(path.exists() for paths in planned.values() for path in paths)
+    result = recorded_result(planned["run"][0], _made_from(item, work)) if "run" in planned else None
+    outputs = tuple(path for paths in planned.values() for path in paths)
+    if result is None or not all(path.is_file() for path in outputs):
+        return None
+    return Outcome(
+        item.path,
+        "skipped",
+        "its results exist",
+        shape=(result["height"], result["width"]),
+        n_segments=result["n_segments"],
+        outputs=outputs,
+        report=recorded_entry(result, planned.get("report", ())),
+    )
+
+
+def _made_from(item: Input, work: Work) -> dict[str, Any]:
+    mask = None if work.reading.mask is None else mask_for(item.path, work.reading.mask)
+    return made_from(item.path, work, mask)
 
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:
@@ -213,6 +233,7 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
+    check_names(item, work.writing, several_pages=work.reading.page == "all")
     model, parameters = work.model, work.parameters
     n_segments = parameters.get("n_segments") if model is None else model.n_segments_
     preset = parameters.get("preset", "default") if model is None else model.preset
@@ -222,12 +243,14 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         large = Task(work.parameters, model, work.names, work.unknown, work.resume)
         found = label_by_blocks(item, work.reading, work.writing, large, callback)
         return Outcome(item.path, "done", n_segments=len(found.rows), **found._asdict())
-    if work.skip_existing and is_complete(item, work):
-        return Outcome(item.path, "skipped", "its outputs exist")
+    earlier = earlier_outcome(item, work) if work.skip_existing else None
+    if earlier is not None:
+        return earlier
     images = read_scene(item.path, work.reading)
     pages, model = label_scene(images, work, callback)
     names = work.names or (() if model is None else model.names_)
-    written = write_outputs(item, images, pages, work.writing, model=model, names=names)
+    made = _made_from(item, work)
+    written = write_outputs(item, images, pages, work.writing, model=model, names=names, made=made)
     n_segments = max(int(page.labels.max()) for page in pages)
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,7 @@ from texseg.cli.inputs import Input
 from texseg.cli.prepare import fail
 from texseg.cli.process import Outcome, Work, reason_of
 from texseg.cli.reading import Reading
+from texseg.cli.terminal import say
 from texseg.progress import ProgressBar
 from texseg.threads import one_blas_thread
 
@@ -36,7 +38,7 @@ def fit_and_show(
         except (OSError, ValueError, TypeError, MemoryError) as error:
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        click.echo(f"note: {message}", err=True)
+        say(f"note: {message}", err=True)
     return model.set_params(callback=None)
 
 
@@ -47,16 +49,17 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     quiet = options["quiet"]
     with one_blas_thread(), ProgressBar(len(items), hidden=quiet) as bar:
         try:
-            for outcome in run(items, work, options["jobs"], None if bar.hidden else bar):
-                bar.step()
-                outcomes.append(outcome)
-                _show_outcome(outcome, quiet, with_table=len(items) == 1)
-                if outcome.status == "failed" and options["on_error"] == "stop":
-                    break
+            with closing(run(items, work, options["jobs"], None if bar.hidden else bar)) as coming:
+                for outcome in coming:
+                    bar.step()
+                    outcomes.append(outcome)
+                    _show_outcome(outcome, quiet, with_table=len(items) == 1)
+                    if outcome.status == "failed" and options["on_error"] == "stop":
+                        break
         finally:
             outcomes.sort(key=lambda outcome: order[outcome.input])
             if options["report"] is not None:
-                write_report(options["report"], outcomes)
+                _write(write_report, options["report"], outcomes)
     if len(items) > 1:
         _write_index(work.writing.folder, outcomes)
     if len(items) > 1 and not quiet:
@@ -64,17 +67,21 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
 
 
+def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
+    """Write a file about the whole run, or end with the reason why that failed."""
+    try:
+        write(path, content)
+    except OSError as error:
+        fail(reason_of(error))
+
+
 def _write_index(folder: Path, outcomes: Sequence[Outcome]) -> None:
     """Write the index of the reports, if there are any."""
     entries = [outcome.report for outcome in outcomes if outcome.report is not None]
-    if not entries:
-        return
-    if any(outcome.status == "skipped" for outcome in outcomes):
-        click.echo(f"note: {_INDEX} is left as it is, since it would lack what was skipped", err=True)
-        return
-    from texseg.report import write_index
+    if entries:
+        from texseg.report import write_index
 
-    write_index(folder / _INDEX, entries)
+        _write(write_index, folder / _INDEX, entries)
 
 
 def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
@@ -89,18 +96,18 @@ def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
 
 def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
     for message in outcome.messages:
-        click.echo(f"note: {outcome.input}: {message}", err=True)
+        say(f"note: {outcome.input}: {message}", err=True)
     if outcome.status == "failed":
-        click.echo(f"failed: {outcome.input}: {outcome.reason}", err=True)
+        say(f"failed: {outcome.input}: {outcome.reason}", err=True)
     elif quiet:
         return
     elif outcome.status == "skipped":
-        click.echo(f"{outcome.input}: skipped, {outcome.reason}")
+        say(f"{outcome.input}: skipped, {outcome.reason}")
     else:
         height, width = outcome.shape
         number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
         size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
-        click.echo(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
+        say(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
         if with_table:
             if outcome.choice:
                 click.echo(outcome.choice)
@@ -110,4 +117,4 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
 def _show_table(outcome: Outcome) -> None:
     click.echo(f"{'label':>5} {'pixels':>12} {'share':>7}")
     for row in outcome.rows:
-        click.echo(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
+        say(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())

@@ -202,7 +202,7 @@ def write_index(
     path = Path(path)
     cards = []
     for entry in entries:
-        link = quote(Path(os.path.relpath(entry.path, path.parent)).as_posix())
+        link = quote(os.fsencode(Path(os.path.relpath(entry.path, path.parent)).as_posix()))
         number = f"{entry.n_segments} segment" + ("" if entry.n_segments == 1 else "s")
         cards.append(
             f'<a class="card" href="{link}"><img src="{entry.thumbnail}" alt="">'

@@ -1,0 +1,84 @@
+"""What is recorded beside the results of an input: what they were made from, with what, and what came out.
+
+The record (``*_run.json``) is written last and removed first: where it stands, the results are whole. Nothing
+in it changes from one run to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import texseg
+from texseg.cli.terminal import shown
+from texseg.io.atomic import atomic_write
+
+if TYPE_CHECKING:
+    from texseg.cli.process import Work
+    from texseg.segmenter import TextureSegmenter
+
+_NO_MATTER = ("max_pixels", "memory")  # decide whether and how there are results, not which
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_model(model: TextureSegmenter) -> str:
+    """SHA-256 of the file that a model would be saved to."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        return digest_of(Path(folder) / "model")
+
+
+def made_from(path: Path, work: Work, mask: Path | None) -> dict[str, Any]:
+    """Everything that the results of an input depend on."""
+    reading = {name: value for name, value in asdict(work.reading).items() if name not in _NO_MATTER}
+    made: dict[str, Any] = {
+        "texseg": texseg.__version__,
+        "input_sha256": digest_of(path),
+        **reading,
+        "mask": None if mask is None else digest_of(mask),
+        "allow_empty": work.allow_empty,
+    }
+    if work.model is None:
+        made |= work.parameters
+    else:
+        made |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+    return json.loads(json.dumps(made, default=str), parse_constant=str)
+
+
+def write_record(
+    path: Path, input_path: Path, made: Mapping[str, Any], outputs: list[Path], result: Mapping[str, Any]
+) -> None:
+    """Write the record of an input, `outputs` being in the same folder."""
+    record = {
+        "input": shown(input_path),
+        "made_from": made,
+        "outputs": [shown(output.name) for output in outputs],
+        "result": result,
+    }
+    atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def remove_record(path: Path) -> None:
+    """Take back the claim that the results are whole."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def recorded_result(path: Path, made: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Give the result in the record of an input, if it was made from the very same."""
+    try:
+        record = json.loads(path.read_bytes())
+        return dict(record["result"]) if record["made_from"] == made else None
+    except (OSError, ValueError, KeyError, TypeError):  # none, or one that was damaged
+        return None
