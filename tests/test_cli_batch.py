@@ -136,7 +136,7 @@ class TestBatches:
             rows = list(csv.DictReader(file))
         assert [row["status"] for row in rows] == ["done", "failed", "done"]
         assert rows[1]["reason"] == "file is truncated"
-        assert rows[0]["outputs"].split(";")[-2] == str(tmp_path / "out" / "a_labels.png")
+        assert rows[0]["outputs"].split(";")[-2] == str(tmp_path / "out" / "a_labels.tif")
         assert not list((tmp_path / "out").glob("b_*"))
 
     def test_stop_at_the_first_failure(self, tmp_path):
@@ -263,7 +263,7 @@ class TestBatches:
         assert record["made_from"]["texseg"] == texseg.__version__
         assert record["made_from"]["input_sha256"] == sha256((folder / "a.png").read_bytes()).hexdigest()
         assert record["made_from"]["smoothness"] == 0.5
-        assert record["outputs"] == ["a_overlay.png", "a_segments.csv", "a_labels.png"]
+        assert record["outputs"] == ["a_overlay.png", "a_segments.csv", "a_labels.png", "a_labels.tif"]
         assert record["result"] == {"n_segments": 2, "height": 64, "width": 96}
 
     def test_an_interrupted_rewriting_leaves_no_record_behind(self, tmp_path, monkeypatch):

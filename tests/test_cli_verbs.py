@@ -15,7 +15,6 @@ from PIL import Image
 import texseg
 from texseg.cli import main
 from texseg.cli.names import class_names
-from texseg.io.palette import palette
 from texseg.io.read import read_labels
 from texseg.metrics import pixel_accuracy
 from texseg.modelfile import load_model
@@ -48,13 +47,12 @@ class TestSegment:
         out = tmp_path / "new" / "folder"
         result = run("segment", scene_file, "-k", 4, "-o", out)
         assert sorted(path.name for path in out.iterdir()) == [
-            "scene_labels.png", "scene_overlay.png", "scene_run.json", "scene_segments.csv",
+            "scene_labels.png", "scene_labels.tif", "scene_overlay.png",
+            "scene_run.json", "scene_segments.csv",
         ]  # fmt: skip
         labels = read_labels(out / "scene_labels.png")
         assert np.array_equal(labels, texseg.segment(PIXELS, 4))
-        with Image.open(out / "scene_labels.png") as image:
-            colours = np.asarray(image.convert("RGB"))
-        assert np.array_equal(colours, palette(4)[labels])
+        assert np.array_equal(read_labels(out / "scene_labels.tif"), labels)
         with (out / "scene_segments.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert [int(row["pixels"]) for row in rows] == np.bincount(labels.ravel())[1:].tolist()

@@ -268,8 +268,7 @@ writing_options = _group(
         "formats",
         type=FormatList(),
         default=(),
-        help="Formats of the label image.  [default: png; for georeferenced TIFF files tif as well; "
-        "for several pages tif alone]",
+        help="Formats of the label image.  [default: png,tif; for several pages tif]",
     ),
     click.option("--confidence", "with_confidence", is_flag=True, help="Write a map of confidence."),
     click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),

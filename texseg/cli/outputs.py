@@ -43,7 +43,8 @@ class Writing:
 
     folder: Path
     formats: tuple[str, ...] = ()
-    """Formats of the label image; none: PNG, and TIFF where there are geographic tags or several pages."""
+    """Formats of the label image; none: PNG, which is looked at everywhere, and TIFF, which every library
+    reads as numbers (Matplotlib divides those of a PNG by 255); of several pages TIFF alone."""
     kinds: frozenset[str] = frozenset(("labels", "overlay", "segments", "run"))
     """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
     page: Path | None = None
@@ -85,9 +86,10 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
     if writing.page is not None:
         return {"report": [writing.page]}
     formats = writing.formats
+    maps = formats or (("tif",) if n_pages > 1 or has_tags else ("png",))
     if not formats:
-        formats = ("tif",) if n_pages > 1 else ("png", "tif") if has_tags else ("png",)
-    map_format = next(form for form in ("tif", "npy", "png") if form in formats)
+        formats = ("tif",) if n_pages > 1 else ("png", "tif")
+    map_format = next(form for form in ("tif", "npy", "png") if form in maps)
     n_digits = len(str(n_pages - 1))
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
     endings = {

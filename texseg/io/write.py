@@ -12,8 +12,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import find_objects
 
 from texseg.io.atomic import atomic_write
 from texseg.io.display import display_range, displayable
@@ -22,10 +24,12 @@ from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
 from texseg.regions import connected_regions, region_table
 
-_PALETTE_LABELS = 255
 _BLOCK_ROWS = 256
 _TINT = 0.45
 _TIFF_ASCII = 2
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
+_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 1024  # pixels, up to that side of the picture; more in proportion
 
 
 def write_labels(
@@ -33,8 +37,8 @@ def write_labels(
 ) -> None:
     """Write a label image; the value of each pixel is its label.
 
-    PNG files have a palette (up to label 255; label 0 is transparent) or 16 bits (up to 65535), TIFF files
-    8, 16 or 32 bits and, up to label 255, the same palette. The file appears whole or not at all.
+    PNG files are grey, of 8 bits (up to label 255) or 16 (up to 65535), TIFF files of 8, 16 or 32 bits: what
+    every library reads as numbers. (With a palette, most read colours.) The file appears whole or not at all.
 
     Parameters
     ----------
@@ -82,7 +86,9 @@ def write_overlay(
     mask: NDArray[np.bool_] | None = None,
     geo: Georeference | None = None,
 ) -> None:
-    """Write a PNG of the image tinted by label, with the outlines of the segments.
+    """Write a PNG of the image tinted by label, with the outlines of the segments and their numbers.
+
+    An image of one segment is not tinted.
 
     Parameters
     ----------
@@ -105,15 +111,17 @@ def write_overlay(
     low, high = display_range(pixels, mask)
     colours = palette(int(labels.max(initial=0)))
     picture = np.empty((*labels.shape, 3), dtype=np.uint8)
-    edge = _inner_edges(labels)
+    inside, outside = _edges(labels)
+    tint_share = _TINT if len(find_objects(labels)) > 1 and inside.any() else 0.0
     for top in range(0, len(labels), _BLOCK_ROWS):
         rows = slice(top, top + _BLOCK_ROWS)
         light = displayable(pixels[rows], low, high)
         tint = colours[labels[rows]]
         shown = labels[rows] > 0
-        light[shown] += _TINT * (tint[shown] - light[shown])
-        light[edge[rows]] = tint[edge[rows]]
+        light[shown] += tint_share * (tint[shown] - light[shown])
         picture[rows] = light
+    picture[inside], picture[outside] = 255, 0  # one of the two is seen on any image
+    _write_numbers(picture, labels)
     buffer = BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
     _write_world_file(Path(path), geo)
@@ -262,12 +270,7 @@ def _label_png(labels: NDArray[np.integer]) -> bytes:
     if largest > np.iinfo(np.uint16).max:
         raise ValueError(f"label {largest} does not fit into the 16 bits of a PNG file; use .tif")
     buffer = BytesIO()
-    if largest <= _PALETTE_LABELS:
-        picture = Image.fromarray(labels.astype(np.uint8))
-        picture.putpalette(palette(_PALETTE_LABELS).tobytes())
-        picture.save(buffer, "PNG", transparency=0)
-    else:
-        Image.fromarray(labels.astype(np.uint16)).save(buffer, "PNG")
+    Image.fromarray(labels.astype(np.uint8 if largest <= 255 else np.uint16)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
@@ -275,16 +278,10 @@ def _label_tiff(labels: NDArray[np.integer], geo: Georeference | None) -> bytes:
     largest = int(labels.max())
     if largest > np.iinfo(np.uint32).max:
         raise ValueError(f"label {largest} does not fit into the 32 bits of a TIFF file; use .npy")
-    dtype = np.min_scalar_type(largest)
-    colours = None
-    if largest <= _PALETTE_LABELS:
-        colours = palette(_PALETTE_LABELS).T.astype(np.uint16) * 257
-    return _tiff(labels.astype(dtype), geo, nodata=0, colormap=colours)
+    return _tiff(labels.astype(np.min_scalar_type(largest)), geo, nodata=0)
 
 
-def _tiff(
-    array: NDArray, geo: Georeference | None, nodata: int | None, colormap: NDArray | None = None
-) -> bytes:
+def _tiff(array: NDArray, geo: Georeference | None, nodata: int | None) -> bytes:
     """Return a deflated TIFF file, its pages one after the other, with the georeference of the input."""
     from tifffile import imwrite
 
@@ -296,8 +293,7 @@ def _tiff(
     imwrite(
         buffer,
         array,
-        photometric="minisblack" if colormap is None else "palette",
-        colormap=colormap,
+        photometric="minisblack",
         compression="zlib",
         metadata=None,
         extratags=tags,
@@ -320,12 +316,35 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
         atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
 
 
-def _inner_edges(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Labelled pixels with another label to the right or below."""
-    edge = np.zeros(labels.shape, dtype=bool)
-    edge[:-1] |= labels[:-1] != labels[1:]
-    edge[:, :-1] |= labels[:, :-1] != labels[:, 1:]
-    return edge & (labels > 0)
+def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pixels on both sides of borders: with another label to the right or below, and opposite of these."""
+    inside, outside = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
+    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
+    inside[:-1] |= below
+    inside[:, :-1] |= right
+    outside[1:] |= below
+    outside[:, 1:] |= right
+    return inside, outside & ~inside
+
+
+def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
+    """Write the number of each label into the middle of its widest part, where there is room."""
+    scale = _DIGIT_HEIGHT * max(1.0, max(labels.shape) / _LARGE_PICTURE) / _FONT_HEIGHT
+    for number, box in enumerate(find_objects(labels), start=1):
+        if box is None:
+            continue
+        depth = cv2.distanceTransform(
+            np.pad((labels[box] == number).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_3
+        )
+        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, 2)
+        if depth[row, column] * 2 < height:
+            continue
+        left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
+        lowest = max(height + 1, len(labels) - 2)
+        bottom = int(np.clip(row - 1 + box[0].start + height // 2, height + 1, lowest))
+        for colour, thickness in (((0, 0, 0), 5), ((255, 255, 255), 2)):
+            cv2.putText(picture, str(number), (left, bottom), _FONT, scale, colour, thickness, cv2.LINE_AA)
 
 
 def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
