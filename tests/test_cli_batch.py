@@ -130,7 +130,7 @@ class TestBatches:
         folder = folder_of(tmp_path / "in", ["a.png", "b.png", "c.png"])
         (folder / "b.png").write_bytes((folder / "b.png").read_bytes()[:300])
         report = tmp_path / "run.csv"
-        result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--report", report, exit_code=1)
+        result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--summary", report, exit_code=1)
         assert result.stdout.splitlines()[-1] == "2 done, 1 failed"
         with report.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -239,7 +239,7 @@ class TestBatches:
     def test_results_of_other_parameters_are_no_results(self, tmp_path, changed):
         folder = folder_of(tmp_path / "in", ["a.png"])
         invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "-q")
-        again = ["segment", folder, *changed, "-o", tmp_path / "out", "--skip-existing", "--report"]
+        again = ["segment", folder, *changed, "-o", tmp_path / "out", "--skip-existing", "--summary"]
         invoke(*again, tmp_path / "run.json")
         assert json.loads((tmp_path / "run.json").read_text())[0]["status"] == "done"
         invoke(*again, tmp_path / "run.json")
@@ -285,7 +285,7 @@ class TestBatches:
         arguments = ["segment", str(folder), "-k", "2", "-o", str(out), "--jobs", "2", "-q"]
         code = "from texseg.cli import main; main()"
         main_process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments, "--report", str(tmp_path / "run.json")],
+            [sys.executable, "-c", code, *arguments, "--summary", str(tmp_path / "run.json")],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OF_TEST": str(tmp_path)},
         )  # fmt: skip
         deadline = time.monotonic() + 60
@@ -328,7 +328,7 @@ class TestNames:
         (folder / "a.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
         io_scenes.write(folder / "b.png", SMALL)
         run_file = tmp_path / f"run.{suffix}"
-        said = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--all", "--report", run_file)
+        said = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", "--all", "--summary", run_file)
         assert r"caf\xe9.png: 96 x 64" in said.stdout
         assert said.stdout.splitlines()[-1] == "2 done, 0 failed"
         assert "caf" in run_file.read_text(encoding="utf-8")
@@ -356,7 +356,7 @@ class TestNames:
     def test_no_cell_is_a_formula(self, tmp_path, monkeypatch):
         folder = folder_of(tmp_path / "in", ["=1+1.png", "@b.png", "+c.png"])
         monkeypatch.chdir(folder)
-        invoke("segment", "=1+1.png", "@b.png", "+c.png", "-k", 2, "-o", "o", "-q", "--report", "run.csv")
+        invoke("segment", "=1+1.png", "@b.png", "+c.png", "-k", 2, "-o", "o", "-q", "--summary", "run.csv")
         with (folder / "run.csv").open(newline="") as file:
             assert [row["input"] for row in csv.DictReader(file)] == ["'+c.png", "'=1+1.png", "'@b.png"]
         names = ["=cmd", "sand"]

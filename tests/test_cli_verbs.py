@@ -99,6 +99,49 @@ class TestSegment:
         expected = texseg.segment(PIXELS, 3, smoothness=0.5, min_size=50, random_state=3)
         assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
 
+    def test_every_parameter_is_an_option(self, scene_file, tmp_path):
+        options = {
+            "cell": 4, "wavelengths": "3,6", "orientations": 3, "bins": 20, "starts": 1, "patch-weight": 2,
+            "value-weight": 0.5,
+        }  # fmt: skip
+        given = [word for name, value in options.items() for word in (f"--{name}", value)]
+        run("segment", scene_file, "-k", 3, *given, "--no-learned-borders", "-o", tmp_path, "-q")
+        expected = texseg.segment(
+            PIXELS, 3, cell=4, wavelengths=(3, 6), n_orientations=3, n_bins=20, n_starts=1, patch_weight=2,
+            value_weight=0.5, learned_borders=False,
+        )  # fmt: skip
+        assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_the_plain_preset_is_plain(self, scene_file, tmp_path):
+        run("segment", scene_file, "-k", 3, "--preset", "plain", "-o", tmp_path, "-q")
+        expected = texseg.segment(PIXELS, 3, preset="plain")
+        assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
+
+    def test_channels_and_grey(self, tmp_path):
+        colour = np.dstack([PIXELS, PIXELS[::-1], PIXELS[:, ::-1]])
+        path = io_scenes.write(tmp_path / "c.png", colour)
+        run("segment", path, "-k", 3, "--channels", "1", "-o", tmp_path, "-q")
+        expected = texseg.segment(np.ascontiguousarray(PIXELS[::-1]), 3)
+        assert np.array_equal(read_labels(tmp_path / "c_labels.png"), expected)
+        run("segment", path, "-k", 3, "--grey", "-o", tmp_path, "-q")
+        grey = (colour.astype(np.float32) * np.float32([0.2125, 0.7154, 0.0721])).sum(axis=-1)
+        assert np.mean(read_labels(tmp_path / "c_labels.png") == texseg.segment(grey, 3)) > 0.99
+        failed = run("segment", path, "-k", 3, "--channels", "0,3", "-o", tmp_path, exit_code=1)
+        assert "there is no channel 3: the image has 3, numbered from 0" in failed.stderr
+        failed = run("segment", path, "-k", 3, "--channels", "0,1", "--grey", "-o", tmp_path, exit_code=1)
+        assert "only three channels can be turned grey, not 2" in failed.stderr
+
+    @pytest.mark.parametrize(
+        ("path", "message"),
+        [
+            ("-", "'-' would be standard input, which is not read"),
+            ("https://a.org/b.png", "https://a.org/b.png is an address; download the file"),
+        ],
+    )
+    def test_what_is_no_file_gets_a_sentence(self, tmp_path, monkeypatch, path, message):
+        monkeypatch.chdir(tmp_path)
+        assert message in " ".join(run("segment", "--", path, exit_code=2).stderr.split())
+
     def test_one_segment_is_one_segment(self, scene_file, tmp_path):
         assert "192 x 160, 1 segment, " in run("segment", scene_file, "-k", 1, "-o", tmp_path).stdout
 
@@ -156,6 +199,8 @@ class TestSegment:
             (["-k", "256"], "'256' is neither a number from 1 to 255 nor 'auto'"),
             (["-k", "many"], "'many' is neither a number from 1 to 255 nor 'auto'"),
             (["-k", "2", "--k-max", "256"], "256 is not in the range 1<=x<=255"),
+            (["-k", "2", "--wavelengths", "a"], "'a' is not a list of numbers such as 3,6,12"),
+            (["-k", "2", "--channels", "0,0"], "'0,0' is not a list of different channels, numbered from 0"),
             (["-k", "2", "--page", "-1"], "-1 is not in the range x>=0"),
             (
                 ["-k", "2", "--max-pixels", "lots"],
@@ -163,7 +208,7 @@ class TestSegment:
             ),
             (["-k", "2", "--max-pixels", "0"], "'0' is not a number of pixels"),
             (["-k", "2", "--format", "png,gif"], "'gif' is not one of png, tif, npy"),
-            (["-k", "2", "--report", "run.txt"], "the name must end in .csv or .json"),
+            (["-k", "2", "--summary", "run.txt"], "the name must end in .csv or .json"),
             (
                 ["-k", "2", "-o", "labels.png"],
                 "-o names the folder for the results; labels.png looks like a file",
@@ -184,12 +229,12 @@ class TestSegment:
     def test_report_may_not_be_an_input(self, tmp_path):
         array = tmp_path / "a.json"
         io_scenes.write(array, PIXELS, format="PNG")
-        refused = run("segment", array, "-k", 2, "-o", tmp_path / "o", "--report", array, exit_code=2)
+        refused = run("segment", array, "-k", 2, "-o", tmp_path / "o", "--summary", array, exit_code=2)
         assert "a.json is one of the inputs and would be overwritten" in refused.stderr
 
     def test_size_limit(self, scene_file, tmp_path):
         failed = run("segment", scene_file, "-k", 2, "-o", tmp_path, "--max-pixels", "30k", exit_code=1)
-        assert "192 x 160 = 0 Mpx" in failed.stderr
+        assert "192 x 160 = 0.0307 Mpx, about 0.013 GB needed; limit 0.03 Mpx" in failed.stderr
         for enough in ("31k", "0.1M", "none", "30720"):
             run("segment", scene_file, "-k", 2, "-o", tmp_path, "--max-pixels", enough, "-q")
 
@@ -345,6 +390,10 @@ class TestReport:
     def test_page_of_one_image(self, scene_file, tmp_path):
         run("report", scene_file, "-k", 4, "-o", tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["scene_report.html", "scene_run.json"]
+        run("report", scene_file, "-k", 4, "-o", tmp_path / "mine" / "page.html", "-q")
+        assert [path.name for path in (tmp_path / "mine").iterdir()] == ["page.html"]
+        refused = run("report", scene_file, tmp_path / "b.png", "-o", tmp_path / "page.html", exit_code=2)
+        assert "names one page; several images or pages need a folder" in " ".join(refused.stderr.split())
         page = (tmp_path / "scene_report.html").read_text()
         assert "192 x 160 pixels" in page
         assert "<title>scene" in page
@@ -384,10 +433,26 @@ class TestReport:
         (tmp_path / "copy.png").write_bytes(scene_file.read_bytes())
         run("report", scene_file, tmp_path / "copy.png", "-k", 2, "--shared", "-o", tmp_path / "out", "-q")
         names = sorted(path.name for path in (tmp_path / "out").iterdir())
-        assert names == ["copy_report.html", "scene_report.html", "texseg_reports.html"]
+        assert [name for name in names if name.endswith(".html")] == [
+            "copy_report.html", "scene_report.html", "texseg_reports.html",
+        ]  # fmt: skip
 
 
 class TestScore:
+    def test_a_photograph_is_no_label_image(self, tmp_path):
+        noise = np.random.default_rng(0).integers(0, 256, PIXELS.shape).astype(np.uint8)
+        for name, array in (("photo.png", noise), ("l.png", TRUTH.astype(np.uint8))):
+            io_scenes.write(tmp_path / name, array)
+        for pair in (("photo.png", "l.png"), ("l.png", "photo.png")):
+            failed = run("score", *(tmp_path / name for name in pair), exit_code=1)
+            assert "photo.png: 99" in failed.stderr or "photo.png: 100" in failed.stderr
+            assert "% of neighbouring pixels differ, as in a photograph" in failed.stderr
+
+    def test_few_scores_unless_all_are_asked_for(self, tmp_path):
+        path = io_scenes.write(tmp_path / "l.png", TRUTH.astype(np.uint8))
+        assert len(run("score", path, path).stdout.splitlines()) == 6
+        assert len(run("score", path, path, "--all").stdout.splitlines()) > 30
+
     def test_scores_of_label_files(self, tmp_path):
         io_scenes.write(tmp_path / "t.png", TRUTH.astype(np.uint8) * 50)
         colours = np.random.default_rng(0).integers(0, 256, (5, 3)).astype(np.uint8)

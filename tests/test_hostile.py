@@ -352,7 +352,7 @@ class TestNamesAndFolders:
         (folder / "sub").mkdir()
         io_scenes.write(folder / "sub" / "not_asked.png", PIXELS)
         report = tmp_path / "run.json"
-        result = run("segment", folder, "-k", 2, "-o", tmp_path / "out", "--report", report)
+        result = run("segment", folder, "-k", 2, "-o", tmp_path / "out", "--summary", report)
         assert result.exit_code == 1
         done = [
             line.split(":")[0].rsplit("/")[-1] for line in result.stdout.splitlines() if "segments," in line

@@ -29,6 +29,9 @@ from texseg.cli.options import (
 )
 from texseg.cli.terminal import Verbs, say
 
+_MEASURES = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f")
+"""Those of `texseg score` that people ask for."""
+
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -49,7 +52,7 @@ def main() -> None:
     epilog="""\b
     Examples:
       texseg segment rock.png -k 5 -o out/
-      texseg segment scans/ --recursive -k 3 --shared -o out/ --report out/run.csv
+      texseg segment scans/ --recursive -k 3 --shared -o out/ --summary out/run.csv
       texseg segment stack.tif --page all -k 4 --all
       texseg segment -k 2 -- "-starts with a dash.png"
     """
@@ -223,8 +226,11 @@ def apply(**options: Any) -> None:
     show_default=True,
     help="Pixels within which boundaries agree.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def score(labels: Path, truth: Path, ignore_label: int | None, tolerance: float, as_json: bool) -> None:
+@click.option("--all", "everything", is_flag=True, help="Print all measures, not only those asked for most.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures.")
+def score(
+    labels: Path, truth: Path, ignore_label: int | None, tolerance: float, everything: bool, as_json: bool
+) -> None:
     """Compare a label image with the TRUTH, both image files.
 
     The numbers of the labels do not matter, only which pixels belong together.
@@ -232,18 +238,20 @@ def score(labels: Path, truth: Path, ignore_label: int | None, tolerance: float,
     import json
 
     from texseg import metrics
-    from texseg.cli.prepare import fail
+    from texseg.cli.prepare import fail, refuse_photograph
     from texseg.io.read import read_labels
 
     try:
-        result = metrics.score(read_labels(labels), read_labels(truth), ignore_label, tolerance)._asdict()
+        found, right = (refuse_photograph(read_labels(path), path) for path in (labels, truth))
+        result = metrics.score(found, right, ignore_label, tolerance)._asdict()
     except (OSError, ValueError, TypeError) as error:
         fail(str(error))
     if as_json:
         click.echo(json.dumps(result))
         return
     for field, value in result.items():
-        click.echo(f"{field:20} {value:>9.4f}" if isinstance(value, float) else f"{field:20} {value:>9}")
+        if everything or field in _MEASURES:
+            click.echo(f"{field:20} {value:>9.4f}" if isinstance(value, float) else f"{field:20} {value:>9}")
 
 
 @main.command()

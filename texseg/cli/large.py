@@ -349,4 +349,3 @@ def _bands(
         if len(row) == blocks.grid[1]:
             yield np.concatenate(row, axis=1)
             row = []
-

@@ -104,6 +104,42 @@ class FormatList(click.ParamType):
         return formats
 
 
+class NumberList(click.ParamType):
+    """Numbers, separated by commas."""
+
+    name = "NUMBER,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Split a list at its commas."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(float(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers such as 3,6,12", param, ctx)
+
+
+class ChannelList(click.ParamType):
+    """Numbers of channels from 0, separated by commas."""
+
+    name = "INTEGER,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Split a list at its commas."""
+        if isinstance(value, tuple):
+            return value
+        numbers = value.split(",")
+        if not all(number.strip().isdecimal() for number in numbers) or len(set(numbers)) < len(numbers):
+            self.fail(
+                f"{value!r} is not a list of different channels, numbered from 0, such as 0,2", param, ctx
+            )
+        return tuple(map(int, numbers))
+
+
 def _read_merges(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Edits:
     from texseg.edits import parse_merges
 
@@ -203,9 +239,7 @@ fitting_options = _group(
     click.option(
         "--smoothness",
         type=click.FloatRange(min=0),
-        default=1.0,
-        show_default=True,
-        help="Strength with which neighbours belong together.",
+        help="Strength with which neighbours belong together.  [default: 1; with --preset plain 0]",
     ),
     click.option(
         "--min-size",
@@ -217,6 +251,32 @@ fitting_options = _group(
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random starts."
     ),
+    click.option(
+        "--cell", type=click.IntRange(min=1), help="Side of the cells of the fit.  [default: 4 to 8]"
+    ),
+    click.option(
+        "--wavelengths", type=NumberList(), help="Of the filters, in pixels.  [default: 2.83,5.66,11.3]"
+    ),
+    click.option(
+        "--orientations", "n_orientations", type=click.IntRange(min=1), help="Of the filters.  [default: 4]"
+    ),
+    click.option("--bins", "n_bins", type=click.IntRange(1, 256), help="Of each channel.  [default: 40]"),
+    click.option("--starts", "n_starts", type=click.IntRange(min=1), help="Runs that compete.  [default: 2]"),
+    click.option(
+        "--patch-weight",
+        type=click.FloatRange(min=0),
+        help="Weight of textons, a filter having 1; 0 leaves them out.  [default: 4; with --preset plain 0]",
+    ),
+    click.option(
+        "--value-weight",
+        type=click.FloatRange(min=0),
+        help="Factor on the weight of plain values; 0 leaves them out.  [default: 1; with --preset plain 0]",
+    ),
+    click.option(
+        "--learned-borders/--no-learned-borders",
+        default=None,
+        help="Learn what borders look like.  [default: yes; with --preset plain no]",
+    ),
     edit_options,
 )
 
@@ -225,6 +285,10 @@ reading_options = _group(
         "--page", type=Page(), help="Page of a file with several, from 0; all: one model for all of them."
     ),
     click.option("--channel-axis", type=int, help="Axis of the channels, where the file does not say."),
+    click.option(
+        "--channels", type=ChannelList(), help="Channels to look at, from 0, such as 0,1,2.  [default: all]"
+    ),
+    click.option("--grey", is_flag=True, help="Turn colour images grey."),
     click.option(
         "--mask",
         type=click.Path(exists=True, path_type=Path),
@@ -298,7 +362,7 @@ batch_options = _group(
         help="What to do after an image that failed.",
     ),
     click.option(
-        "--report",
+        "--summary",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Write what became of each image, as .csv or .json.",

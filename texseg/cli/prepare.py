@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.cli.outputs import Writing, inputs_in_danger
@@ -19,6 +22,24 @@ from texseg.edits import Edits
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 
 
+_OVERRIDES = (
+    "smoothness",
+    "cell",
+    "wavelengths",
+    "n_orientations",
+    "n_bins",
+    "n_starts",
+    "patch_weight",
+    "value_weight",
+    "learned_borders",
+)
+"""Parameters that take the place of what the preset says, where they are given."""
+
+
+_OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
+_FEW_LABELS = 16  # fewer may be a pattern on purpose
+
+
 def fail(reason: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
     say(f"texseg: {reason}", err=True)
@@ -27,6 +48,11 @@ def fail(reason: str) -> NoReturn:
 
 def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
     """Find the inputs of a command; none at all is a mistake in the command."""
+    for path in paths:
+        if path == "-":
+            raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
+        if re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE):
+            raise click.UsageError(f"{path} is an address; download the file and give its name")
     found = collect_inputs(paths, recursive=recursive, output=output)
     if found.n_own_outputs:
         click.echo(f"note: left out {found.n_own_outputs} that look like results of texseg", err=True)
@@ -50,10 +76,10 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         "preset": options["preset"],
         "log": options["log"],
         "crop_bar": options["crop_bar"],
-        "smoothness": options["smoothness"],
         "min_size": options["min_size"],
         "random_state": options["seed"],
         "edits": edits_of(options),
+        **{name: options[name] for name in _OVERRIDES if options[name] is not None},
     }
 
 
@@ -67,6 +93,8 @@ def reading_of(options: dict[str, Any]) -> Reading:
     return Reading(
         page=options["page"],
         channel_axis=options["channel_axis"],
+        channels=options["channels"],
+        grey=options["grey"],
         mask=options["mask"],
         nodata=options["nodata"],
         ignore_alpha=options["ignore_alpha"],
@@ -90,11 +118,11 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
     for path in inputs_in_danger(items, folder):
         raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
     check_folder(folder)
-    if options["report"] is not None:
-        if options["report"].suffix.lower() not in (".csv", ".json"):
-            raise click.UsageError(f"--report {options['report']}: the name must end in .csv or .json")
-        refuse_input(options["report"], items)
-        check_folder(options["report"].parent)
+    if options["summary"] is not None:
+        if options["summary"].suffix.lower() not in (".csv", ".json"):
+            raise click.UsageError(f"--summary {options['summary']}: the name must end in .csv or .json")
+        refuse_input(options["summary"], items)
+        check_folder(options["summary"].parent)
     inputs = options["paths"] if options.get("shared") else ()
     return Writing(folder, options.get("formats", ()), kinds, page, _words_without(options["paths"]), inputs)
 
@@ -120,6 +148,18 @@ def refuse_input(target: Path, items: Sequence[Input]) -> None:
     """Refuse to write over one of the inputs."""
     if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
         raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
+
+
+def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
+    """Refuse what is no label image: one in which most neighbours differ."""
+    if labels.ndim == 2 and min(labels.shape) > 1:
+        different = (labels[:, 1:] != labels[:, :-1]).mean()
+        if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
+            raise ValueError(
+                f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph; "
+                "a label image has one number for all pixels of a segment"
+            )
+    return labels
 
 
 def check_folder(folder: Path) -> None:

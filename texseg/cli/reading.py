@@ -15,6 +15,10 @@ class Reading:
 
     page: int | Literal["all"] | None = None
     channel_axis: int | None = None
+    channels: tuple[int, ...] | None = None
+    """Those that are looked at, from 0; None: all."""
+    grey: bool = False
+    """Turn colour grey."""
     mask: Path | None = None
     """File with a mask for every image, or folder with one named like each image."""
     nodata: float | None = None

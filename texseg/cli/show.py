@@ -58,8 +58,8 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                         break
         finally:
             outcomes.sort(key=lambda outcome: order[outcome.input])
-            if options["report"] is not None:
-                _write(write_report, options["report"], outcomes)
+            if options["summary"] is not None:
+                _write(write_report, options["summary"], outcomes)
     if len(items) > 1:
         _write_index(work.writing.folder, outcomes)
     if len(items) > 1 and not quiet:

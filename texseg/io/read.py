@@ -288,7 +288,18 @@ def _several_pages(n_pages: int) -> str:
 
 
 def _remedy(max_pixels: int) -> str:
-    return f"limit {max_pixels / 1e6:.0f} Mpx, raise with --max-pixels / max_pixels="
+    return f"limit {_megapixels(max_pixels)}, raise with --max-pixels / max_pixels="
+
+
+def _megapixels(n_pixels: float) -> str:
+    """Give a number of pixels in digits that say something.
+
+    Examples
+    --------
+    >>> _megapixels(178_956_970), _megapixels(30_720)
+    ('179 Mpx', '0.0307 Mpx')
+    """
+    return f"{n_pixels / 1e6:.0f} Mpx" if n_pixels >= 1e7 else f"{n_pixels / 1e6:.3g} Mpx"
 
 
 def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
@@ -300,8 +311,8 @@ def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
     channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
     memory = expected_memory(n_pixels, header.n_channels)
     raise ImageTooLargeError(
-        f"{header.width} x {header.height}{pages} = {n_pixels / 1e6:.0f} Mpx{channels}, "
-        f"about {memory / 1e9:.0f} GB needed; {_remedy(max_pixels)}"
+        f"{header.width} x {header.height}{pages} = {_megapixels(n_pixels)}{channels}, "
+        f"about {memory / 1e9:.2g} GB needed; {_remedy(max_pixels)}"
     )
 
 
