@@ -237,7 +237,10 @@ def earlier_outcome(item: Input, work: Work) -> Outcome | None:
 
 def _made_from(item: Input, work: Work) -> dict[str, Any]:
     mask = None if work.reading.mask is None else mask_for(item.path, work.reading.mask)
-    return made_from(item.path, work, mask)
+    what: dict[str, Any] = {"allow_empty": work.allow_empty, **work.parameters}
+    if work.model is not None:
+        what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+    return made_from(item.path, work.reading, mask, what)
 
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import texseg
+from texseg.cli.reading import Reading
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from texseg.cli.process import Work
     from texseg.segmenter import TextureSegmenter
 
 _NO_MATTER = ("max_pixels", "memory")  # decide whether and how there are results, not which
@@ -39,20 +39,16 @@ def digest_of_model(model: TextureSegmenter) -> str:
         return digest_of(Path(folder) / "model")
 
 
-def made_from(path: Path, work: Work, mask: Path | None) -> dict[str, Any]:
-    """Everything that the results of an input depend on."""
-    reading = {name: value for name, value in asdict(work.reading).items() if name not in _NO_MATTER}
-    made: dict[str, Any] = {
+def made_from(path: Path, reading: Reading, mask: Path | None, work: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the results of an input depend on; `work` is what is the same for every input."""
+    read = {name: value for name, value in asdict(reading).items() if name not in _NO_MATTER}
+    made = {
         "texseg": texseg.__version__,
         "input_sha256": digest_of(path),
-        **reading,
+        **read,
         "mask": None if mask is None else digest_of(mask),
-        "allow_empty": work.allow_empty,
+        **work,
     }
-    if work.model is None:
-        made |= work.parameters
-    else:
-        made |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
     return json.loads(json.dumps(made, default=str), parse_constant=str)
 
 
