@@ -43,7 +43,8 @@ def test_the_first_command_writes_what_is_promised(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     assert CliRunner().invoke(main, arguments).exit_code == 0
     names = {path.name for path in tmp_path.iterdir()}
-    promised = {"five_textures_labels.png", "five_textures_overlay.png", "five_textures_segments.csv"}
+    endings = ("labels.tif", "labels.png", "overlay.png", "segments.csv", "run.json")
+    promised = {f"five_textures_{ending}" for ending in endings}
     assert names == promised
 
 

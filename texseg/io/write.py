@@ -343,8 +343,12 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
         left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
         lowest = max(height + 1, len(labels) - 2)
         bottom = int(np.clip(row - 1 + box[0].start + height // 2, height + 1, lowest))
-        for colour, thickness in (((0, 0, 0), 5), ((255, 255, 255), 2)):
-            cv2.putText(picture, str(number), (left, bottom), _FONT, scale, colour, thickness, cv2.LINE_AA)
+        top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are a guide only
+        patch = picture[top : bottom + height, first : left + width + height]
+        ink = np.zeros(patch.shape[:2], np.uint8)
+        cv2.putText(ink, str(number), (left - first, bottom - top), _FONT, scale, 255, 2)
+        patch[cv2.dilate(ink, np.ones((5, 5), np.uint8)) > 0] = 0
+        patch[ink > 127] = 255
 
 
 def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
