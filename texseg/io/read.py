@@ -299,7 +299,11 @@ def _megapixels(n_pixels: float) -> str:
     >>> _megapixels(178_956_970), _megapixels(30_720)
     ('179 Mpx', '0.0307 Mpx')
     """
-    return f"{n_pixels / 1e6:.0f} Mpx" if n_pixels >= 1e7 else f"{n_pixels / 1e6:.3g} Mpx"
+    return f"{_digits(n_pixels / 1e6)} Mpx"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
 
 
 def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
@@ -312,7 +316,7 @@ def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
     memory = expected_memory(n_pixels, header.n_channels)
     raise ImageTooLargeError(
         f"{header.width} x {header.height}{pages} = {_megapixels(n_pixels)}{channels}, "
-        f"about {memory / 1e9:.2g} GB needed; {_remedy(max_pixels)}"
+        f"about {_digits(memory / 1e9)} GB needed; {_remedy(max_pixels)}"
     )
 
 
