@@ -28,6 +28,7 @@ _EXTRANEOUS = re.compile(r"(\d+) extraneous bytes before marker")
 
 _MOST_SEGMENTS = 4096  # a colour profile has up to 255
 _MOST_SCANS = 24  # encoders that search for the best division into scans write up to 16
+_MOST_FILLS = 8  # times that fill bytes are taken out; the decoder tells those behind its own buffer first
 _MANY_SCANS_PIXELS = 2**20  # a smaller picture may have as many scans as it likes
 
 _PADDING = bytes((37 * i + 11) % 251 for i in range(64))
@@ -180,7 +181,7 @@ def _strictly_decoded(data: bytes, layout: JpegLayout) -> NDArray:
     import simplejpeg
 
     space = {1: "GRAY", 3: "RGB", 4: "CMYK"}[layout.n_components]
-    for _ in range(len(layout.scans) + 1):
+    for _ in range(_MOST_FILLS):
         try:
             pixels = simplejpeg.decode_jpeg(data, colorspace=space)
         except ValueError as error:

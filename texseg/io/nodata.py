@@ -44,7 +44,7 @@ def data_pixels(
         kept = [i for i in range(len(bands)) if i not in dead]
         raise UnsuitableImageError(
             f"no valid pixels, since band {', '.join(map(str, dead))} of {len(bands)} (counted from 0) holds "
-            f"no data at all; leave it out: bands={kept} (--bands {','.join(map(str, kept))})"
+            f"no data at all; leave it out with read_image(..., bands={kept}), or save the file without it"
         )
     found = [one for one in hidden if one is not None]
     missing: NDArray[np.bool_] = np.logical_or.reduce(found) if found else np.zeros(pixels.shape[:2], bool)

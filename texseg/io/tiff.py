@@ -227,9 +227,7 @@ class TiffSource:
         shapes = [level.shape for level in self._series.levels]
         return [(shape[axes.index("Y")], shape[axes.index("X")]) for shape in shapes]
 
-    def window_reader(
-        self, path: Path, page: int, level: int
-    ) -> Callable[[tuple[slice, slice]], Decoded]:
+    def window_reader(self, path: Path, page: int, level: int) -> Callable[[tuple[slice, slice]], Decoded]:
         """Give a function that decodes windows of one page, as :meth:`decode` does the whole."""
         series = self._series.levels[level]
         stack = _lazy_stack(series, path)

@@ -7,6 +7,7 @@ picture in a strip is decoded in the size that it announces itself, whatever the
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -17,6 +18,8 @@ from texseg.io.jpeg2000 import Jpeg2000Source
 from texseg.io.webp import WebpSource
 
 _MOST_PAGES = 2**16
+_MOST_PLANES = 2**18  # of files that hold a part of an OME data set each
+_OME_EXTENT = re.compile(rb"""Size[CZT]\s*=\s*["']\s*(\d{1,18})""")
 _MOST_ENTRIES = 4096  # tifffile's own limit
 _FEW_SEGMENTS, _SEGMENT_PIXELS = (
     2**16,
@@ -82,7 +85,28 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
         if n_entries > _MOST_ENTRIES:
             raise MalformedFileError("TIFF page with more entries than there are tags, file is corrupt")
         table = stream.read(n_entries * entry_bytes)
-        _check_entries(list(struct.iter_unpack(order + entry, table)), order, file_size)
+        entries = list(struct.iter_unpack(order + entry, table))
+        _check_entries(entries, order, file_size)
+        if len(seen) == 1:
+            _check_planes(_description(stream, entries, order))
+
+
+def _description(stream: BinaryIO, entries: list[tuple[int, int, int, bytes]], order: str) -> bytes:
+    for code, _, count, value in entries:
+        if code == _DESCRIPTION and count > len(value):
+            stream.seek(struct.unpack(order + ("I" if len(value) == 4 else "Q"), value)[0])
+            return stream.read(count)
+    return b""
+
+
+def _check_planes(description: bytes) -> None:
+    """Refuse metadata (OME) that announce planes without measure: tifffile makes room for each at once."""
+    n_planes = sum(
+        math.prod(int(extent) for extent in _OME_EXTENT.findall(pixels))
+        for pixels in description.split(b"Pixels ")[1:]
+    )
+    if n_planes > _MOST_PLANES:
+        raise MalformedFileError(f"OME-TIFF that announces {n_planes} planes, file is corrupt")
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
