@@ -34,6 +34,8 @@ ONLY_IN = {
     "matplotlib": {"plot", "report"},
     "tifffile": {"io", "cli"},
     "imagecodecs": {"io"},
+    "simplejpeg": {"io"},
+    "rasterio": {"io"},
     "PIL": {"io", "plot", "report"},
 }
 """Libraries that serve one purpose, and the rooms that serve it."""

@@ -467,7 +467,7 @@ class TestRefused:
             (b'<?xml version="1.0"?><svg/>', "XML or SVG document, not an image"),
             (b"%PDF-1.4", "PDF document, not an image"),
             (b"PK\x03\x04rest", "ZIP archive"),
-            (b"\x89HDF\r\n\x1a\n", "HDF5 files are not read"),
+            (b"\x89HDF\r\n\x1a\n", "HDF5 or NetCDF 4 files are not read"),
             (b"\0\0\0\x18ftypheic", "HEIC files are not read; convert it"),
             (b"P5 3 3 255\n", "PNM files are not read"),
             (b"\x80\x04\x95\x00\xff\xfe", "Python pickle, not an image"),
@@ -642,11 +642,14 @@ class TestSizeGuard:
             read_image(tmp_path / "c.tif", max_pixels=1199)
 
     def test_file_far_larger_than_any_image_of_that_size(self, tmp_path):
-        path = io_scenes.write(tmp_path / "long.png", PIXELS)
-        with path.open("r+b") as file:
-            file.truncate(2**27)
-        with pytest.raises(ImageTooLargeError, match="file of 0.1 GB"):
-            read_image(path, max_pixels=100_000)
+        for name in ("long.jpg", "long.png", "long.bmp"):
+            path = io_scenes.write(tmp_path / name, PIXELS)
+            with path.open("r+b") as file:
+                file.truncate(2**27)
+        with pytest.raises(ImageTooLargeError, match="file of 0.1 GB for 192 x 160 pixels"):
+            read_image(tmp_path / "long.jpg")
+        assert np.array_equal(read_image(tmp_path / "long.png").pixels, PIXELS)
+        assert np.array_equal(read_image(tmp_path / "long.bmp").pixels, PIXELS)
 
     def test_pillow_limit_is_neither_used_nor_changed(self, exact, monkeypatch):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)

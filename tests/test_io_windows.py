@@ -92,7 +92,7 @@ def test_arrays(tmp_path):
         with open_windows(tmp_path / name, channel_axis=-1, nodata=3) as windows:
             pixels, mask = windows.read(WINDOW)
         np.testing.assert_array_equal(pixels, COLOUR[WINDOW])
-        np.testing.assert_array_equal(mask, (COLOUR[WINDOW] != 3).any(axis=-1))
+        np.testing.assert_array_equal(mask, (COLOUR[WINDOW] != 3).all(axis=-1))
         with pytest.raises(UnsuitableImageError, match="does not say where its channels are"):
             open_windows(tmp_path / name)
 

@@ -86,7 +86,7 @@ def _without_alpha(
 ) -> tuple[Any, int | None, NDArray[np.bool_] | None, str | None]:
     """Take transparency away from an array of four bands; also give where it is opaque, and what is said."""
     array = np.asarray(image)
-    if channel_axis is None or array.ndim != 3 or not -3 <= channel_axis < 3:
+    if not isinstance(channel_axis, (int, np.integer)) or array.ndim != 3 or not -3 <= channel_axis < 3:
         return image, channel_axis, None, None
     if array.shape[channel_axis] != 4 or array.dtype.kind not in "uf":
         return image, channel_axis, None, None

@@ -43,7 +43,8 @@ def split_planes(
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     nodata : float, optional
-        Pixels with this value in every band hold no data. (NaN and infinite pixels never do.)
+        Pixels with this value in any band hold no data; where it is 0, those with it in every band. (NaN and
+        infinite pixels never do.)
 
     Returns
     -------
@@ -68,23 +69,7 @@ def split_planes(
     array([[1., 2., 1.],
            [4., 5., 6.]])
     """
-    array = np.asarray(image)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"image must hold real numbers, got dtype {array.dtype} of shape {array.shape}")
-    expected = 2 if channel_axis is None else 3
-    if array.ndim != expected:
-        raise ValueError(
-            f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
-            "a colour image needs channel_axis (for example -1), a stack must be passed image by image"
-        )
-    if array.size == 0:
-        raise ValueError(f"image is empty, got shape {array.shape}")
-    if channel_axis is None:
-        bands = [array]
-    elif not -3 <= channel_axis < 3:
-        raise ValueError(f"channel_axis must be -3 to 2 for an image with 3 axes, got {channel_axis}")
-    else:
-        bands = list(np.moveaxis(array, channel_axis, 0))
+    bands = _bands(image, channel_axis)
     bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
     valid = _valid_pixels(bands, mask, nodata)
     if np.ma.is_masked(image):
@@ -95,9 +80,39 @@ def split_planes(
     if valid.all():
         return Planes(bands, None)
     if not valid.any():
-        raise NoValidPixels(f"no valid pixels in the image of shape {valid.shape}: all are masked or no data")
+        raise NoValidPixels(
+            f"no valid pixels in the image of shape {valid.shape}: all are masked or no data"
+            + _dead_bands(bands, nodata)
+        )
     source = _mirror_index(valid)
     return Planes([band[source] for band in bands], valid)
+
+
+def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
+    """Bands (H, W) of an image, refused where it is none."""
+    if channel_axis is not None and not isinstance(channel_axis, (int, np.integer)):
+        raise TypeError(f"channel_axis must be one whole number or None, got {channel_axis!r}")
+    array = np.asarray(image)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"image must hold real numbers, got dtype {array.dtype} of shape {array.shape}")
+    expected = 2 if channel_axis is None else 3
+    if array.ndim < 2:
+        raise ValueError(
+            f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
+            "a list is taken for several images, so pass nested lists through numpy.asarray"
+        )
+    if array.ndim != expected:
+        raise ValueError(
+            f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
+            "a colour image needs channel_axis (for example -1), a stack must be passed image by image"
+        )
+    if array.size == 0:
+        raise ValueError(f"image is empty, got shape {array.shape}")
+    if channel_axis is None:
+        return [array]
+    if not -3 <= channel_axis < 3:
+        raise ValueError(f"channel_axis must be -3 to 2 for an image with 3 axes, got {channel_axis}")
+    return list(np.moveaxis(array, channel_axis, 0))
 
 
 def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) -> int:
@@ -140,8 +155,22 @@ def _valid_pixels(
         if band.dtype.kind == "f":
             valid &= np.isfinite(band)
     if nodata is not None and np.isfinite(nodata):
-        valid &= ~np.logical_and.reduce([band == nodata for band in bands])
+        held = [band == nodata for band in bands]
+        valid &= ~(np.logical_and.reduce(held) if nodata == 0 else np.logical_or.reduce(held))
     return valid
+
+
+def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
+    """Name the bands without any data, and the way to leave them out, where others have some."""
+    dead = [
+        i
+        for i, band in enumerate(bands)
+        if (band.dtype.kind == "f" and not np.isfinite(band).any()) or (nodata and (band == nodata).all())
+    ]
+    if not 0 < len(dead) < len(bands):
+        return ""
+    numbers = ", ".join(map(str, dead))
+    return f", since band {numbers} (counted from 0) holds none; leave it out: np.delete(image, {dead}, axis)"
 
 
 def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

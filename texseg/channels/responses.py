@@ -134,7 +134,8 @@ def _principal_axes(images: Sequence[Planes], intensity: Intensity) -> NDArray[n
     for planes in images:
         unit = _unit_planes(planes.bands, intensity)
         tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
-    _, vectors = np.linalg.eigh(np.cov(np.concatenate(tables, axis=1)))
+    table = np.concatenate(tables, axis=1)
+    _, vectors = np.linalg.eigh(np.cov(table, ddof=min(1, table.shape[1] - 1)))  # one pixel varies by nothing
     leading = vectors.T[::-1][:_MAX_COMPONENTS]
     sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
     return leading * sign[:, None]

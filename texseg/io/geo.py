@@ -7,8 +7,9 @@ only where an output (a world file, GeoJSON) has to state coordinates itself.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 MODEL_PIXEL_SCALE = 33550
@@ -28,9 +29,12 @@ GEO_TAGS = (
     GEO_ASCII_PARAMS,
 )
 
-_GEOGRAPHIC_TYPE, _PROJECTED_TYPE, _RASTER_TYPE = 2048, 3072, 1025
+_MODEL_TYPE, _RASTER_TYPE, _GEOGRAPHIC_TYPE, _PROJECTED_TYPE = 1024, 1025, 2048, 3072
 _PIXEL_IS_POINT = 2
 _USER_DEFINED = 32767
+_LARGEST = 1e12  # of a coordinate; the earth measures 4e10 mm, and products with pixel numbers stay finite
+_EPSG_AT_END = re.compile(r"""(?:AUTHORITY|ID)\[\s*"EPSG"\s*,\s*"?(\d+)"?\s*\]\s*\]\s*$|^\s*EPSG:(\d+)\s*$""")
+_TIFF_SHORT, _TIFF_DOUBLE = 3, 12
 
 
 class TiffTag(NamedTuple):
@@ -75,9 +79,9 @@ class Georeference(NamedTuple):
             return None if self.world is None else parse_world_file(self.world)
         tags = {tag.code: tag.value for tag in self.tags}
         affine = _transform_of_tags(tags)
-        if affine is not None and _geo_keys(tags).get(_RASTER_TYPE) == _PIXEL_IS_POINT:
-            return affine.shifted(-0.5, -0.5)
-        return affine
+        if affine is None or not _is_usable(affine):
+            return None
+        return affine.shifted(-0.5, -0.5) if _geo_keys(tags).get(_RASTER_TYPE) == _PIXEL_IS_POINT else affine
 
     @property
     def epsg(self) -> int | None:
@@ -85,6 +89,11 @@ class Georeference(NamedTuple):
         keys = _geo_keys({tag.code: tag.value for tag in self.tags})
         code = keys.get(_PROJECTED_TYPE, keys.get(_GEOGRAPHIC_TYPE))
         return None if code in (None, 0, _USER_DEFINED) else code
+
+    @property
+    def has_unnamed_system(self) -> bool:
+        """The file describes a coordinate system by its keys, without an EPSG code."""
+        return self.epsg is None and bool(_geo_keys({tag.code: tag.value for tag in self.tags}))
 
 
 def _geo_keys(tags: dict[int, Any]) -> dict[int, int]:
@@ -111,6 +120,24 @@ def georeference_of_tags(tags: Sequence[TiffTag]) -> Georeference | None:
     return Georeference(tags=kept) if kept else None
 
 
+def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
+    """Georeference of an image from its own and the one beside it; each may lack the map or the system."""
+    if own is None or beside is None:
+        return own if beside is None else beside
+    if own.transform is not None and (beside.transform is None or beside.world is not None):
+        return own
+    placed = georeference_of(beside.transform, None)
+    if placed is None:
+        return own if own.tags else beside
+    if beside.epsg is not None:
+        return beside
+    keys = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
+    directory = _geo_keys({tag.code: tag.value for tag in own.tags})
+    if directory.get(_RASTER_TYPE) == _PIXEL_IS_POINT:  # the map beside speaks of corners
+        return beside
+    return Georeference(tags=(*placed.tags, *(tag for tag in own.tags if tag.code in keys)))
+
+
 def world_file_suffix(suffix: str) -> str:
     """Suffix of the world file that belongs to an image suffix.
 
@@ -120,21 +147,6 @@ def world_file_suffix(suffix: str) -> str:
     ('.pgw', '.tfw')
     """
     return f".{suffix[1]}{suffix[-1]}w"
-
-
-def read_world_file(image: Path) -> Georeference | None:
-    """Georeference from the world file beside an image, None where there is none that makes sense."""
-    suffix = image.suffix
-    names = [suffix + "w", ".wld"] + ([world_file_suffix(suffix)] if len(suffix) > 2 else [])
-    for name in names:
-        for candidate in {image.with_suffix(name.lower()), image.with_suffix(name.upper())} if suffix else ():
-            try:
-                text = candidate.read_text(encoding="ascii")
-            except (OSError, ValueError):
-                continue
-            if parse_world_file(text) is not None:
-                return Georeference(world=text)
-    return None
 
 
 def parse_world_file(text: str) -> Affine | None:
@@ -149,7 +161,44 @@ def parse_world_file(text: str) -> Affine | None:
         a, d, b, e, c, f = (float(word.replace(",", ".")) for word in text.split())
     except ValueError:
         return None
-    return Affine(a, b, c, d, e, f).shifted(-0.5, -0.5)
+    affine = Affine(a, b, c, d, e, f)
+    return affine.shifted(-0.5, -0.5) if _is_usable(affine) else None
+
+
+def _is_usable(affine: Affine) -> bool:
+    """Tell whether a map has finite coordinates and does not fold the image to a line."""
+    sound = all(math.isfinite(value) and abs(value) < _LARGEST for value in affine)
+    return sound and affine.a * affine.e != affine.b * affine.d
+
+
+def georeference_of(affine: Affine | None, system: str | None) -> Georeference | None:
+    """Georeference, as GeoTIFF tags, of an affine map and the text (WKT) of a coordinate system.
+
+    Examples
+    --------
+    >>> geo = georeference_of(Affine(2.0, 0.0, 7.0, 0.0, -2.0, 9.0), "EPSG:32633")
+    >>> geo.epsg, geo.transform(1, 1)
+    (32633, (9.0, 7.0))
+    """
+    tags = []
+    if affine is not None and _is_usable(affine):
+        a, b, c, d, e, f = affine
+        matrix = (a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+        tags.append(TiffTag(MODEL_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
+    code = epsg_of(system)
+    if code is not None:
+        is_geographic = system is not None and system.lstrip().startswith(("GEOG", "EPSG:4326"))
+        kind, key = (2, _GEOGRAPHIC_TYPE) if is_geographic else (1, _PROJECTED_TYPE)
+        keys = (1, 1, 0, 3, _MODEL_TYPE, 0, 1, kind, _RASTER_TYPE, 0, 1, 1, key, 0, 1, code)
+        tags.append(TiffTag(GEO_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
+    return Georeference(tags=tuple(tags)) if tags else None
+
+
+def epsg_of(system: str | None) -> int | None:
+    """EPSG code that the text of a coordinate system (WKT, or ``EPSG:n``) gives itself, None without one."""
+    found = _EPSG_AT_END.search(system or "")
+    code = int(found[1] or found[2]) if found else None
+    return code if code is not None and 0 < code < _USER_DEFINED else None
 
 
 def world_file_text(geo: Georeference) -> str | None:

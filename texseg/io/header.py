@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +38,10 @@ class Header:
         Where the pixels lie on the earth.
     notes : tuple of str
         What a user should know about how the file is read.
+    band_nodata : tuple of (float or None)
+        Values that mean "no data" where they differ from band to band; otherwise empty.
+    mask_file : Path or None
+        Mask that lies beside the image, as GDAL writes it.
     """
 
     format: str
@@ -48,6 +53,8 @@ class Header:
     nodata: float | None = None
     geo: Georeference | None = None
     notes: tuple[str, ...] = field(default=())
+    band_nodata: tuple[float | None, ...] = ()
+    mask_file: Path | None = None
 
     def extent(self, letter: str) -> int:
         """Product of the extents of the axes with this letter, 1 where there is none."""

@@ -6,8 +6,7 @@ which belongs to the user, not to this library.
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +18,10 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
+_FEW_BLOCKS, _BLOCK_BYTES = 4096, 64  # beyond so many, blocks of a GIF hold so many bytes on average
 
 
-def _open_with_plugin(format: str, data: bytes) -> ImageFile:
+def _open_with_plugin(format: str, stream: BinaryIO) -> ImageFile:
     from PIL import BmpImagePlugin, GifImagePlugin, ImageFile
 
     if ImageFile.LOAD_TRUNCATED_IMAGES:
@@ -29,18 +29,54 @@ def _open_with_plugin(format: str, data: bytes) -> ImageFile:
             f"PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that a {format} file might be returned in part; "
             "set it to False"
         )
-    stream = BytesIO(data)
     return BmpImagePlugin.BmpImageFile(stream) if format == "BMP" else GifImagePlugin.GifImageFile(stream)
 
 
-class PillowSource:
-    """A BMP or GIF file in memory; animations have their frames as pages."""
+def _n_gif_frames(stream: BinaryIO, file_size: int) -> int:
+    """Count the frames without decoding one; Pillow does, too, but for as long as it takes."""
 
-    def __init__(self, format: str, data: bytes):
-        self._image = _open_with_plugin(format, data)
-        image = self._image
+    def table_bytes(flags: int) -> int:
+        return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+    stream.seek(0)
+    start = stream.read(13)
+    if len(start) < 13:
+        raise MalformedFileError("file is truncated")
+    position = 13 + table_bytes(start[10])
+    n_frames = n_blocks = 0
+    while True:
+        stream.seek(position)
+        start = stream.read(10)
+        if start[:1] == b"\x21":
+            position += 2
+        elif start[:1] == b"\x2c" and len(start) == 10:
+            n_frames += 1
+            position += 11 + table_bytes(start[9])
+        else:  # the end mark, or a file that ends before it, which decoding will tell
+            return n_frames
+        while True:
+            n_blocks += 1
+            if n_blocks > _FEW_BLOCKS + file_size // _BLOCK_BYTES:
+                raise MalformedFileError("GIF of blocks without content, file is corrupt")
+            stream.seek(position)
+            length = stream.read(1)
+            if not length:
+                raise MalformedFileError("file is truncated")
+            position += 1 + length[0]
+            if not length[0]:
+                break
+
+
+class PillowSource:
+    """A BMP or GIF file; animations have their frames as pages."""
+
+    def __init__(self, format: str, stream: BinaryIO, file_size: int):
+        n_frames = max(1, _n_gif_frames(stream, file_size)) if format == "GIF" else 1
+        stream.seek(0)
+        self._image = image = _open_with_plugin(format, stream)
         width, height = image.size
-        n_frames = getattr(image, "n_frames", 1)
+        if width < 1 or height < 1:
+            raise MalformedFileError(f"{format} header makes no sense, file is corrupt")
         has_alpha = image.mode in _ALPHA_MODES or "transparency" in image.info
         self._mode = ("RGBA" if has_alpha else "RGB") if image.mode not in ("L", "1") else image.mode
         n_channels = 1 if self._mode in ("L", "1") else 3
@@ -58,6 +94,8 @@ class PillowSource:
         """Decode one frame, palette expanded."""
         if self.header.n_pages > 1:
             self._image.seek(page)
+        if self._image.size != (self.header.width, self.header.height):  # a frame larger than the screen
+            raise MalformedFileError("a frame is larger than the image, file is corrupt")
         return split_alpha(np.asarray(self._image.convert(self._mode)), self.header)
 
     def decode_indices(self) -> NDArray | None:

@@ -1,4 +1,7 @@
-"""PNG files, checked chunk by chunk before a pixel is decoded."""
+"""PNG files: the chunks that make the picture are checked, then decoded without the others.
+
+What the others hold (texts, colour profiles) cannot stop the decoder, make it talk, or grow without end.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,81 +18,147 @@ from texseg.io.errors import MalformedFileError
 from texseg.io.exif import orientation_of
 from texseg.io.header import Decoded, Header, split_alpha
 
-_SIGNATURE_BYTES = 8
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _RGB, _PALETTE, _GREY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
 _COLOUR_CHANNELS = {_GREY: 1, _RGB: 3, _PALETTE: 3, _GREY_ALPHA: 1, _RGB_ALPHA: 3}
-
-
-def _chunk_headers(data: memoryview) -> Iterator[tuple[bytes, memoryview, int]]:
-    """Yield type, content and stored checksum of each chunk, up to the end mark."""
-    position = _SIGNATURE_BYTES
-    kind = b""
-    while kind != b"IEND":
-        if position + 12 > len(data):
-            raise MalformedFileError("file is truncated")
-        length, kind = struct.unpack_from(">I4s", data, position)
-        end = position + 8 + length
-        if end + 4 > len(data):
-            raise MalformedFileError("file is truncated")
-        yield kind, data[position + 8 : end], struct.unpack_from(">I", data, end)[0]
-        position = end + 4
-
-
-def _verify_checksums(data: bytes) -> None:
-    for kind, content, checksum in _chunk_headers(memoryview(data)):
-        if zlib.crc32(content, zlib.crc32(kind)) != checksum:
-            name = kind.decode("latin-1")
-            raise MalformedFileError(f"checksum of the {name} chunk is wrong, file is corrupt")
+_PICTURE_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
+_FEW_CHUNKS, _CHUNK_BYTES = 4096, 512  # beyond so many, chunks are expected to hold so many bytes on average
+_LARGEST_SIDE_CHUNK = 2**20
 
 
 class PngSource:
-    """A PNG file in memory; animated ones have their frames as pages."""
+    """A PNG file, opened from a stream; animated ones have their frames as pages."""
 
-    def __init__(self, data: bytes):
-        self._data = data
-        if len(data) < 33 or data[12:16] != b"IHDR":
+    def __init__(self, stream: BinaryIO, file_size: int):
+        self._stream, self._size = stream, file_size
+        stream.seek(0)
+        start = stream.read(33)
+        if len(start) < 33 or start[12:16] != b"IHDR":
             raise MalformedFileError("file is truncated")
-        width, height, depth, self._colour, *_ = struct.unpack_from(">IIBBBBB", data, 16)
+        width, height, self._depth, self._colour, _, _, self._is_interlaced = struct.unpack_from(
+            ">IIBBBBB", start, 16
+        )
         if self._colour not in _COLOUR_CHANNELS or width == 0 or height == 0:
             raise MalformedFileError("PNG header makes no sense, file is corrupt")
-        chunks = self._leading_chunks()
+        chunks = self._side_chunks()
         n_channels = _COLOUR_CHANNELS[self._colour]
+        if len(chunks.get(b"acTL", b"enough")) < 4:
+            raise MalformedFileError("PNG header makes no sense, file is corrupt")
         n_frames = struct.unpack_from(">I", chunks[b"acTL"])[0] if b"acTL" in chunks else 1
-        self._animated = n_frames > 1
+        self._n_frames = n_frames = max(1, n_frames)
+        is_wide = self._depth == 16 and n_frames == 1
+        self._transparent = chunks.get(b"tRNS")
         axes = ("P" if n_frames > 1 else "") + "YX" + ("C" if n_channels > 1 else "")
         extent = {"P": n_frames, "Y": height, "X": width, "C": n_channels}
         self.header = Header(
             format="PNG",
             shape=tuple(extent[axis] for axis in axes),
             axes=axes,
-            dtype=np.dtype(np.uint16 if depth == 16 else np.uint8),
-            has_alpha=self._colour in (_GREY_ALPHA, _RGB_ALPHA) or b"tRNS" in chunks,
+            dtype=np.dtype(np.uint16 if is_wide else np.uint8),
+            has_alpha=self._colour in (_GREY_ALPHA, _RGB_ALPHA) or self._transparent is not None,
             orientation=orientation_of(chunks.get(b"eXIf")),
+            notes=("frames of 16 bits are read as 8 bits",) if self._depth == 16 and n_frames > 1 else (),
         )
 
-    def _leading_chunks(self) -> dict[bytes, bytes]:
+    def _chunk_headers(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield type, place of the content and length of each chunk, up to the end mark."""
+        position, kind, count = len(_SIGNATURE), b"", 0
+        while kind != b"IEND":
+            count += 1
+            if count > _FEW_CHUNKS + self._size // _CHUNK_BYTES:
+                raise MalformedFileError("PNG of chunks without content, file is corrupt")
+            self._stream.seek(position)
+            start = self._stream.read(8)
+            if len(start) < 8:
+                raise MalformedFileError("file is truncated")
+            length, kind = struct.unpack(">I4s", start)
+            if position + 12 + length > self._size:
+                raise MalformedFileError("file is truncated")
+            yield kind, position + 8, length
+            position += 12 + length
+
+    def _side_chunks(self) -> dict[bytes, bytes]:
         """Small chunks that say how to read the pixels; a file cut behind its header has fewer."""
         chunks: dict[bytes, bytes] = {}
         try:
-            for kind, content, _ in _chunk_headers(memoryview(self._data)):
-                if kind in (b"acTL", b"tRNS", b"eXIf") and len(content) >= 1:
-                    chunks[kind] = bytes(content)
+            for kind, place, length in self._chunk_headers():
+                if kind in (b"acTL", b"tRNS", b"eXIf") and 1 <= length <= _LARGEST_SIDE_CHUNK:
+                    self._stream.seek(place)
+                    chunks[kind] = self._stream.read(length)
         except MalformedFileError:
             pass  # said when decoding, after the guard against too large images
-        if len(chunks.get(b"acTL", b"enough")) < 4:
-            raise MalformedFileError("PNG header makes no sense, file is corrupt")
         return chunks
+
+    def _picture(self) -> bytes:
+        """Return the file with nothing but the chunks of the picture, all checksums right."""
+        most = (
+            2**26 + 9 * self.header.height * self.header.width * self._n_frames
+        )  # 8 bytes, hardly compressed
+        parts = [_SIGNATURE]
+        for kind, place, length in self._chunk_headers():
+            if kind not in _PICTURE_CHUNKS:
+                continue
+            most -= length
+            if most < 0:
+                raise MalformedFileError("PNG with far more data than its size needs, file is corrupt")
+            self._stream.seek(place - 8)
+            chunk = self._stream.read(length + 12)
+            if zlib.crc32(chunk[4:-4]) != struct.unpack(">I", chunk[-4:])[0]:
+                name = kind.decode("latin-1")
+                raise MalformedFileError(f"checksum of the {name} chunk is wrong, file is corrupt")
+            parts.append(chunk)
+        return b"".join(parts)
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame; every chunk must be there and have the right checksum."""
-        import imagecodecs
+        from PIL import ImageFile
+        from PIL.PngImagePlugin import PngImageFile
 
-        _verify_checksums(self._data)
-        if self._animated:
-            pixels = imagecodecs.apng_decode(self._data, index=page)
-        else:
-            pixels = imagecodecs.png_decode(self._data)
+        if ImageFile.LOAD_TRUNCATED_IMAGES:
+            raise MalformedFileError(
+                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that a PNG file might be returned in part; "
+                "set it to False"
+            )
+        data = self._picture()
+        is_wide = self._depth == 16 and self._n_frames == 1
+        if is_wide and (self._colour != _GREY or self._transparent):
+            return split_alpha(self._wide(data), self.header)
+        with PngImageFile(BytesIO(data)) as image:
+            if page:
+                image.seek(page)
+            if is_wide:
+                return Decoded(np.asarray(image))
+            mode = ("L" if self.header.n_channels == 1 else "RGB") if not self.header.has_alpha else "RGBA"
+            if self.header.has_alpha and self._colour == _GREY and self._n_frames == 1:
+                return self._with_transparent_grey(np.asarray(image.convert("L")))
+            pixels = np.asarray(image.convert(mode))
+        if self.header.has_alpha and self.header.n_channels == 1:
+            pixels = pixels[..., [0, 3]]
         return split_alpha(pixels, self.header)
+
+    def _with_transparent_grey(self, grey: NDArray) -> Decoded:
+        """Mask the one grey value that the file names; it counts in the bits of the file."""
+        assert self._transparent is not None
+        if len(self._transparent) < 2:
+            return Decoded(grey)
+        value = struct.unpack_from(">H", self._transparent)[0] * (255 // ((1 << self._depth) - 1))
+        return Decoded(grey, grey != value)
+
+    def _wide(self, data: bytes) -> NDArray:
+        """Decode 16 bits in colour or with transparency, which Pillow cuts to 8."""
+        if not self._is_interlaced:
+            import imagecodecs
+
+            return imagecodecs.png_decode(data)
+        import cv2
+
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        if pixels is None:
+            raise MalformedFileError("file is truncated or corrupt")
+        if pixels.ndim == 2:
+            return pixels
+        pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
+        return pixels[..., [0, -1]] if self.header.n_channels == 1 else pixels
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a palette image, None for other colour types."""
@@ -96,5 +166,5 @@ class PngSource:
             return None
         from PIL.PngImagePlugin import PngImageFile
 
-        _verify_checksums(self._data)
-        return np.asarray(PngImageFile(BytesIO(self._data)))
+        with PngImageFile(BytesIO(self._picture())) as image:
+            return np.asarray(image)

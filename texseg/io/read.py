@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,21 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.forecast import expected_memory
+from texseg.io.envi import EnviSource, find_header
 from texseg.io.errors import ImageReadError, ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.exif import upright
-from texseg.io.geo import Georeference, read_world_file
+from texseg.io.geo import Georeference, combined
 from texseg.io.header import Header, ImageSource, both
 from texseg.io.jpeg import JpegSource
 from texseg.io.jpeg2000 import Jpeg2000Source
+from texseg.io.nodata import data_pixels
 from texseg.io.npy import NpySource
 from texseg.io.pillow_formats import PillowSource
 from texseg.io.png import PngSource
-from texseg.io.sniff import SNIFF_BYTES, require_image_format
+from texseg.io.sidecar import Sidecar, read_sidecars
+from texseg.io.sniff import SNIFF_BYTES, image_format, require_image_format
 from texseg.io.webp import WebpSource
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
 
+_InMemory = type[JpegSource] | type[Jpeg2000Source] | type[WebpSource]
+_IN_MEMORY: dict[str, _InMemory] = {"JPEG": JpegSource, "JPEG 2000": Jpeg2000Source, "WebP": WebpSource}
 _SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
 
 
@@ -74,10 +79,13 @@ def read_image(
     max_pixels: int | None = MAX_PIXELS,
     ignore_alpha: bool = False,
     nodata: float | None = None,
+    bands: Sequence[int] | None = None,
 ) -> Image:
-    """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000 or NumPy ``.npy`` file.
+    """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI or NumPy ``.npy`` file.
 
-    The format is found in the content, whatever the name says.
+    The format is found in the content, whatever the name says. World files, GDAL's ``.aux.xml`` and ``.msk``
+    beside the image are read with it. A pixel holds no data if any of its bands does; where the value for
+    that is 0, if all of them do.
 
     Parameters
     ----------
@@ -96,6 +104,8 @@ def read_image(
         Take transparent pixels for valid ones.
     nodata : float, optional
         Value that stands for "no data"; the default is what the file declares (GDAL's tag).
+    bands : sequence of int, optional
+        The bands to keep, counted from 0; all by default.
 
     Returns
     -------
@@ -109,7 +119,8 @@ def read_image(
     ImageTooLargeError
         The image is larger than `max_pixels`.
     ValueError
-        The file is sound but holds several pages, complex numbers, or an array that is no image.
+        The file is sound but holds several pages, complex numbers, a band without any data, or an array
+        that is no image.
 
     Examples
     --------
@@ -120,12 +131,12 @@ def read_image(
     array([[0., 1., 2.],
            [3., 4., 5.]])
     """
-    with _opened(path, max_pixels) as (source, header):
+    with _opened(path) as (source, header):
         header = _with_settled_axes(header, page, channel_axis)
         if "P" in header.axes and page is None:
             raise UnsuitableImageError(_several_pages(header.n_pages))
         _check_size(header, 1, max_pixels)
-        return _read_page(source, header, page or 0, ignore_alpha, nodata)
+        return _read_page(source, header, page or 0, _Wanted(ignore_alpha, nodata, bands, max_pixels))
 
 
 def read_pages(
@@ -135,20 +146,22 @@ def read_pages(
     max_pixels: int | None = MAX_PIXELS,
     ignore_alpha: bool = False,
     nodata: float | None = None,
+    bands: Sequence[int] | None = None,
 ) -> list[Image]:
     """Read all pages of a file, in order; the parameters are those of `read_image`.
 
     The limit `max_pixels` is for all pages together.
     """
-    with _opened(path, max_pixels) as (source, header):
+    with _opened(path) as (source, header):
         header = _with_settled_axes(header, 0, channel_axis)
         _check_size(header, header.n_pages, max_pixels)
-        return [_read_page(source, header, page, ignore_alpha, nodata) for page in range(header.n_pages)]
+        wanted = _Wanted(ignore_alpha, nodata, bands, max_pixels)
+        return [_read_page(source, header, page, wanted) for page in range(header.n_pages)]
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file says about itself, without decoding its pixels or limiting their number."""
-    with _opened(path, None) as (_, header):
+    with _opened(path) as (_, header):
         return header
 
 
@@ -166,7 +179,7 @@ def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PI
 
     Colours that are not in a palette are numbered in the order of their red, green and blue values.
     """
-    with _opened(path, max_pixels) as (source, header):
+    with _opened(path) as (source, header):
         _check_size(header, header.n_pages, max_pixels)
         labels = source.decode_indices()
         if labels is not None:
@@ -183,14 +196,17 @@ def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PI
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str], max_pixels: int | None) -> Iterator[tuple[ImageSource, Header]]:
-    """Open a file as the format its content announces; every failure names the file and says why."""
+def _opened(path: str | os.PathLike[str], *, alone: bool = False) -> Iterator[tuple[ImageSource, Header]]:
+    """Open a file as the format its content announces; every failure names the file and says why.
+
+    What lies beside it is looked at unless it is opened `alone`.
+    """
     name = Path(path).name or os.fspath(path)
     try:
         with _open_regular_file(Path(path)) as stream:
-            source = _source(Path(path), stream, max_pixels)
+            source = _source(Path(path), stream)
             header = source.header
-            yield source, header if header.geo else replace(header, geo=read_world_file(Path(path)))
+            yield source, header if alone else _with_sidecar(header, read_sidecars(Path(path)))
     except (UnsuitableImageError, ImageTooLargeError) as error:
         raise type(error)(f"{name}: {error}") from error
     except MemoryError as error:
@@ -224,9 +240,13 @@ def _open_regular_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _source(path: Path, stream: BinaryIO, max_pixels: int | None) -> ImageSource:
-    """Parse the header in the way of the format; formats that are parsed in memory have a limited size."""
-    format = require_image_format(stream.read(SNIFF_BYTES))
+def _source(path: Path, stream: BinaryIO) -> ImageSource:
+    """Parse the header in the way of the format."""
+    start = stream.read(SNIFF_BYTES)
+    envi = None if image_format(start) else find_header(path)
+    if envi is not None:
+        return EnviSource(path, envi)
+    format = require_image_format(start)
     size = os.fstat(stream.fileno()).st_size
     stream.seek(0)
     if format == "TIFF":
@@ -235,18 +255,34 @@ def _source(path: Path, stream: BinaryIO, max_pixels: int | None) -> ImageSource
         return TiffSource(stream, size)
     if format == "NPY":
         return NpySource(path)
-    if max_pixels is not None and size > _SIDE_DATA_BYTES + 8 * max_pixels:
-        raise ImageTooLargeError(f"file of {size / 1e9:.1f} GB; {_remedy(max_pixels)}")
-    data = stream.read()
     if format == "PNG":
-        return PngSource(data)
-    if format == "JPEG":
-        return JpegSource(data)
-    if format == "JPEG 2000":
-        return Jpeg2000Source(data)
-    if format == "WebP":
-        return WebpSource(data)
-    return PillowSource(format, data)
+        return PngSource(stream, size)
+    if format in _IN_MEMORY:
+        return _source_in_memory(_IN_MEMORY[format], stream, size)
+    return PillowSource(format, stream, size)
+
+
+def _source_in_memory(kind: _InMemory, stream: BinaryIO, size: int) -> ImageSource:
+    """Read a file whole, unless it is far larger than the picture that it announces."""
+    data = stream.read(_SIDE_DATA_BYTES)
+    source = kind(data)
+    if size <= len(data):
+        return source
+    header = source.header
+    most = (
+        _SIDE_DATA_BYTES
+        + 2
+        * header.height
+        * header.width
+        * max(4, header.n_channels)
+        * header.n_pages
+        * header.dtype.itemsize
+    )
+    if size > most:
+        raise ImageTooLargeError(
+            f"file of {size / 1e9:.1f} GB for {header.width} x {header.height} pixels, file is corrupt"
+        )
+    return kind(data + stream.read())
 
 
 def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
@@ -320,19 +356,44 @@ def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
     )
 
 
-def _read_page(
-    source: ImageSource, header: Header, page: int, ignore_alpha: bool, nodata: float | None
-) -> Image:
+class _Wanted(NamedTuple):
+    """What the caller of a reader asks for."""
+
+    ignore_alpha: bool
+    nodata: float | None
+    bands: Sequence[int] | None
+    max_pixels: int | None
+
+
+def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:
+    """Add what lies beside an image to what it says itself; GDAL's metadata have the last word."""
+    geo = combined(header.geo, sidecar.geo)
+    own = set(sidecar.nodata)
+    return replace(
+        header,
+        geo=geo,
+        nodata=sidecar.nodata[0] if len(own) == 1 else header.nodata,
+        band_nodata=sidecar.nodata if len(own) > 1 else (),
+        mask_file=sidecar.mask,
+        notes=(*header.notes, *sidecar.notes),
+    )
+
+
+def _read_page(source: ImageSource, header: Header, page: int, wanted: _Wanted) -> Image:
     """Decode one page and put everything known about it together."""
     pixels, opaque, valid = source.decode(header.axes, page)
     if pixels.shape != (header.height, header.width) + ((header.n_channels,) if "C" in header.axes else ()):
         raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
-    if not ignore_alpha:
+    if not wanted.ignore_alpha:
         valid = both(valid, opaque)
-    nodata = header.nodata if nodata is None else nodata
-    if nodata is not None:
-        valid = both(valid, ~equals_nodata(pixels, nodata))
     notes = list(header.notes)
+    if header.mask_file is not None:
+        valid = both(valid, _mask_beside(header, pixels.shape[:2], wanted.max_pixels, notes))
+    nodata = header.nodata if wanted.nodata is None else wanted.nodata
+    values = header.band_nodata if wanted.nodata is None else ()
+    if wanted.bands is not None:
+        pixels, values = _chosen_bands(pixels, values, wanted.bands)
+    valid = both(valid, data_pixels(pixels, values or (nodata,), notes))
     if header.orientation != 1 and header.geo is None:  # a georeference speaks of the pixels as stored
         pixels = np.ascontiguousarray(upright(pixels, header.orientation))
         valid = None if valid is None else upright(valid, header.orientation)
@@ -346,14 +407,34 @@ def _read_page(
     return Image(pixels, valid, channel_axis, nodata, header.geo, header, tuple(notes))
 
 
-def equals_nodata(pixels: NDArray, nodata: float) -> NDArray[np.bool_]:
-    """Pixels (H, W) all of whose channels hold the no-data value, compared in the type of the image."""
-    if pixels.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            value = np.float64(nodata).astype(pixels.dtype)
-        same = np.isnan(pixels) if np.isnan(value) else pixels == value
-    elif float(nodata).is_integer():
-        same = pixels == int(nodata)
-    else:
-        same = np.zeros(pixels.shape, dtype=bool)
-    return same.all(axis=-1) if same.ndim == 3 else same
+def _mask_beside(
+    header: Header, shape: tuple[int, ...], max_pixels: int | None, notes: list[str]
+) -> NDArray[np.bool_] | None:
+    """Mask (H, W) from GDAL's ``.msk`` file; one that does not fit is said and left aside."""
+    assert header.mask_file is not None
+    try:
+        with _opened(header.mask_file, alone=True) as (source, said):
+            _check_size(said, said.n_pages, max_pixels)
+            values = source.decode(said.axes, 0).pixels
+    except (OSError, ValueError) as error:
+        notes.append(f"the mask beside the image cannot be read, and is left aside: {error}")
+        return None
+    valid = values != 0 if values.ndim == 2 else (values != 0).all(axis=-1)
+    if valid.shape != shape:
+        notes.append(f"{header.mask_file.name} beside the image has another size, and is left aside")
+        return None
+    notes.append(f"masked by {header.mask_file.name} beside the image")
+    return valid
+
+
+def _chosen_bands(
+    pixels: NDArray, values: tuple[float | None, ...], bands: Sequence[int]
+) -> tuple[NDArray, tuple[float | None, ...]]:
+    n_bands = pixels.shape[2] if pixels.ndim == 3 else 1
+    if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
+        raise UnsuitableImageError(
+            f"bands={tuple(bands)} must name different bands of the image, from 0 to {n_bands - 1}"
+        )
+    kept = pixels if pixels.ndim == 2 else pixels[..., list(bands)]
+    kept = kept[..., 0] if len(bands) == 1 and kept.ndim == 3 else kept
+    return np.ascontiguousarray(kept), tuple(values[band] for band in bands if band < len(values))

@@ -24,7 +24,29 @@ _UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"P[1-7]\s", "PNM"),
     (r"SIMPLE  =", "FITS"),
     (r".{128}DICM", "DICOM"),
-    (r"\x89HDF", "HDF5"),
+    (r"\x89HDF", "HDF5 or NetCDF 4"),
+    (r"CDF[\x01\x02\x05]", "NetCDF"),
+    (r"ZISRAWFILE", "Zeiss CZI"),
+    (r"\xda\xce\xbe\x0a", "Nikon ND2"),
+    (r"\x70\x00\x00\x00.{4}\x2a", "Leica LIF"),
+    (r"(\x5c\x01\x00\x00|\x00\x00\x01\x5c).{340}(n\+1|ni1)\x00", "NIfTI"),
+    (r"(\x1c\x02\x00\x00|\x00\x00\x02\x1c)n[+i]2\x00", "NIfTI"),
+    (r"\x76\x2f\x31\x01", "OpenEXR"),
+    (r"\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
+    (r"\x00\x00\x00[\x03\x04].{4,8}\x00\x00\x00[\x00\x01]", "Gatan DM3 or DM4"),
+    (r".{208}MAP ", "MRC"),
+    (r"NRRD000", "NRRD"),
+    (r"ObjectType\s*=|NDims\s*=", "MetaImage"),
+    (r"II\xbc", "JPEG XR"),
+    (r"#\?(RADIANCE|RGBE)", "Radiance HDR"),
+    (r"SDPX|XPDS", "DPX"),
+    (r"\x00\x00\x01\x00[\x01-\x40]\x00", "icon"),
+    (r"DDS ", "DDS"),
+    (r"MATLAB 5\.0 MAT-file", "MATLAB"),
+    (r"FUJIFILMCCD-RAW|....ftypcrx", "camera raw"),
+    (r"GRIB", "GRIB"),
+    (r"SQLite format 3", "SQLite or GeoPackage"),
+    (r"ENVI\s", "ENVI header"),
 )
 
 _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
@@ -41,7 +63,7 @@ _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"\x80[\x02-\x05]", "Python pickle"),
 )
 
-_READABLE = "PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000 and NumPy .npy"
+_READABLE = "PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI and NumPy .npy"
 SNIFF_BYTES = 512
 
 
@@ -72,6 +94,8 @@ def require_image_format(start: bytes) -> str:
         raise MalformedFileError("empty file")
     unread = _match(_UNREAD_SIGNATURES, start)
     if unread is not None:
+        if unread == "ENVI header":
+            raise MalformedFileError("this is the header of an ENVI image; pass the data file beside it")
         raise MalformedFileError(f"{unread} files are not read; convert it to one of {_READABLE}")
     raise MalformedFileError(f"{_describe(start)}, not an image")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import math
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.geo import GDAL_NODATA, TiffTag, georeference_of_tags
+from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags
 from texseg.io.header import Decoded, Header, both
 from texseg.io.jpeg import cmyk_to_rgb
+from texseg.io.sidecar import parse_nodata
+from texseg.io.tiff_guard import check_embedded, check_page_chain
 
 _ORIENTATION = 274
 _WHITE_IS_ZERO, _PALETTE, _INKS, _LUMA_CHROMA = 0, 3, 5, 6
@@ -23,34 +25,7 @@ _COLOUR_SAMPLES = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 34892: 3}  # by Pho
 _ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated alpha
 _REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
 _LARGEST_SEGMENT = 2**28
-_MOST_PAGES = 2**20
-
-
-def _check_page_chain(stream: BinaryIO, file_size: int) -> None:
-    """Follow the chain of page entries to its end; tifffile would leave out what lies behind a break."""
-    stream.seek(0)
-    start = stream.read(16)
-    order = "<" if start[:2] == b"II" else ">"
-    is_big = start[2:4] in (b"+\0", b"\0+")
-    count_format, offset_format, entry_bytes, first = ("Q", "Q", 20, 8) if is_big else ("H", "I", 12, 4)
-    count_bytes, offset_bytes = struct.calcsize("<" + count_format), struct.calcsize("<" + offset_format)
-    seen: set[int] = set()
-    position = first
-    while True:
-        if position + offset_bytes > file_size:
-            raise MalformedFileError("file is truncated")
-        stream.seek(position)
-        (offset,) = struct.unpack(order + offset_format, stream.read(offset_bytes))
-        if offset == 0:
-            return
-        if offset in seen or len(seen) > _MOST_PAGES:
-            raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
-        seen.add(offset)
-        if offset + count_bytes > file_size:
-            raise MalformedFileError("file is truncated")
-        stream.seek(offset)
-        (n_entries,) = struct.unpack(order + count_format, stream.read(count_bytes))
-        position = offset + count_bytes + n_entries * entry_bytes
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what matters is said by errors and notes
 
 
 def _axis_letters(axes: str) -> str:
@@ -78,12 +53,9 @@ def _choose_series(tiff: Any) -> tuple[Any, list[Any]]:
     return largest, [s for s in images if s is not largest]
 
 
-def _nodata_value(page: Any) -> float | None:
+def _nodata_text(page: Any) -> str | None:
     tag = page.tags.get(GDAL_NODATA)
-    try:
-        return None if tag is None else float(str(tag.value).strip("\0 "))
-    except ValueError:
-        return None
+    return None if tag is None else str(tag.value).strip("\0 ")
 
 
 def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
@@ -123,8 +95,8 @@ class TiffSource:
     def __init__(self, stream: BinaryIO, file_size: int):
         from tifffile import TiffFile
 
-        self._file_size = file_size
-        _check_page_chain(stream, file_size)
+        self._stream, self._file_size = stream, file_size
+        check_page_chain(stream, file_size)
         stream.seek(0)
         try:
             self._series, others = _choose_series(TiffFile(stream, _multifile=False))
@@ -188,8 +160,19 @@ class TiffSource:
                 axes = axes.replace("C", "")
         elif photometric == _PALETTE:
             shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
-        tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags]
+        tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags if t.code in GEO_TAGS]
         geo = georeference_of_tags(tags)
+        notes = [
+            f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
+            for s in others
+            if not self._is_mask_of_main(s)
+        ]
+        text = _nodata_text(self._keyframe)
+        nodata = None if text is None else parse_nodata(text)
+        if text and nodata is None:
+            notes.append(
+                f"the no-data tag {text[:40]!r} is no number; give the value with nodata= (--nodata)"
+            )
         return Header(
             format="TIFF",
             shape=tuple(shape),
@@ -197,13 +180,9 @@ class TiffSource:
             dtype=np.dtype(dtype).newbyteorder("="),
             has_alpha=self._alpha is not None,
             orientation=self._orientation(),
-            nodata=_nodata_value(self._keyframe),
+            nodata=nodata,
             geo=geo,
-            notes=tuple(
-                f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
-                for s in others
-                if not self._is_mask_of_main(s)
-            ),
+            notes=tuple(notes),
         )
 
     def _orientation(self) -> int:
@@ -226,6 +205,8 @@ class TiffSource:
         if "C" in letters:
             pixels = np.moveaxis(pixels, letters.index("C"), -1)
         if self._mask_page is not None:
+            _missing_segments(self._mask_page, self._file_size)
+            check_embedded(self._mask_page, self._bytes_at)
             stored = both(stored, self._mask_page.asarray() != 0)
         return self._in_light(pixels)._replace(stored=stored)
 
@@ -246,9 +227,7 @@ class TiffSource:
         shapes = [level.shape for level in self._series.levels]
         return [(shape[axes.index("Y")], shape[axes.index("X")]) for shape in shapes]
 
-    def window_reader(
-        self, path: Path, page: int, level: int
-    ) -> Callable[[tuple[slice, slice]], Decoded]:
+    def window_reader(self, path: Path, page: int, level: int) -> Callable[[tuple[slice, slice]], Decoded]:
         """Give a function that decodes windows of one page, as :meth:`decode` does the whole."""
         series = self._series.levels[level]
         stack = _lazy_stack(series, path)
@@ -314,8 +293,13 @@ class TiffSource:
         for number in numbers.ravel():
             plane = series.pages[int(number)]
             stored = both(stored, _stored_pixels(plane, _missing_segments(plane, self._file_size)))
+            check_embedded(plane, self._bytes_at)
             planes.append(plane.asarray())
         return np.stack(planes).reshape(*numbers.shape, *key.shape), stored
+
+    def _bytes_at(self, offset: int, count: int) -> bytes:
+        self._stream.seek(offset)
+        return self._stream.read(count)
 
     def _read_contiguous(self, page: int | None) -> tuple[NDArray, None]:
         """Read a stack that is stored in one piece behind a single page entry."""

@@ -1,9 +1,11 @@
-"""WebP files, still and animated."""
+"""WebP files, still and animated.
+
+Pillow's plugin would consult the process-wide limit ``MAX_IMAGE_PIXELS``, which belongs to the user.
+"""
 
 from __future__ import annotations
 
 import struct
-from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +15,24 @@ from texseg.io.exif import orientation_of
 from texseg.io.header import Decoded, Header, split_alpha
 
 _RIFF_HEADER = 12
+_FEW_CHUNKS, _CHUNK_BYTES = 4096, 64  # beyond so many, chunks hold so many bytes on average
 _ALPHA_FLAG = 0x10  # of the VP8X chunk
 _VP8_START_CODE, _VP8L_SIGNATURE = b"\x9d\x01\x2a", 0x2F
 
 
-def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Type and first bytes (all of EXIF) of each chunk; a file that ends too early is refused."""
+def _chunks(data: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """Type and first bytes (all of EXIF) of each chunk, and whether the file ends too early."""
     end = 8 + struct.unpack_from("<I", data, 4)[0]
-    if end > len(data):
-        raise MalformedFileError("file is truncated")
     found = []
     position = _RIFF_HEADER
-    while position + 8 <= end:
+    while position + 8 <= min(end, len(data)):
         kind, length = struct.unpack_from("<4sI", data, position)
         start = position + 8
-        if start + length > len(data):
-            raise MalformedFileError("file is truncated")
         found.append((kind, data[start : start + (length if kind == b"EXIF" else min(length, 10))]))
         position = start + length + length % 2
-    return found
+        if len(found) > _FEW_CHUNKS + len(data) // _CHUNK_BYTES:
+            raise MalformedFileError("WebP of chunks without content, file is corrupt")
+    return found, end > len(data) or position > len(data) + 1
 
 
 def _canvas(chunks: dict[bytes, bytes]) -> tuple[int, int, bool]:
@@ -54,7 +55,9 @@ class WebpSource:
 
     def __init__(self, data: bytes):
         self._data = data
-        chunks = _chunks(data)
+        if len(data) < _RIFF_HEADER:
+            raise MalformedFileError("file is truncated")
+        chunks, self._is_cut = _chunks(data)
         width, height, has_alpha = _canvas(dict(reversed(chunks)))
         n_frames = max(1, sum(kind == b"ANMF" for kind, _ in chunks))
         self.header = Header(
@@ -69,14 +72,13 @@ class WebpSource:
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame."""
         import imagecodecs
-        from PIL.WebPImagePlugin import WebPImageFile
 
+        if self._is_cut:
+            raise MalformedFileError("file is truncated")
         if self.header.n_pages == 1:
             return split_alpha(imagecodecs.webp_decode(self._data), self.header)
-        animation = WebPImageFile(BytesIO(self._data))
-        animation.seek(page)
         return split_alpha(
-            np.asarray(animation.convert("RGBA" if self.header.has_alpha else "RGB")), self.header
+            imagecodecs.webp_decode(self._data, index=page, hasalpha=self.header.has_alpha), self.header
         )
 
     def decode_indices(self) -> NDArray | None:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import ImageReadError, MalformedFileError, UnsuitableImageError
-from texseg.io.geo import Georeference, read_world_file
+from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, both
-from texseg.io.read import equals_nodata
+from texseg.io.nodata import equals_nodata
+from texseg.io.sidecar import read_sidecars
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.tiff import TiffSource
 
@@ -139,7 +140,7 @@ def open_windows(
         except (MalformedFileError, OSError, ValueError, KeyError) as error:
             raise ImageReadError(f"{path.name}: {error}") from error
         if opened.geo is None:
-            opened = opened._replace(geo=read_world_file(path))
+            opened = opened._replace(geo=read_sidecars(path).geo)
         return FileWindows(opened, nodata, ignore_alpha, files.pop_all())
     raise AssertionError("unreachable")  # an ExitStack may hold errors back, this one does not
 

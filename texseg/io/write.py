@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +21,7 @@ from scipy.ndimage import find_objects
 from texseg.io.atomic import atomic_write
 from texseg.io.display import display_range, displayable
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
+from texseg.io.longlat import to_longitude_latitude
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
 from texseg.regions import connected_regions, region_table
@@ -30,6 +32,7 @@ _TIFF_ASCII = 2
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
 _DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 1024  # pixels, up to that side of the picture; more in proportion
+_LONGITUDE_LATITUDE = 4326  # what GeoJSON means without a word
 
 
 def write_labels(
@@ -195,7 +198,8 @@ def polygons(
 ) -> dict[str, Any]:
     """Outline the connected regions as GeoJSON polygons, exact along the edges of pixels.
 
-    Coordinates are map coordinates where the image has them (with the EPSG code, where it is known), else
+    Coordinates are map coordinates where the image has them, with the EPSG code of their system; of a
+    system without a code they become longitude and latitude where rasterio is installed. Else they are
     pixels from the upper left corner, x to the right and y down, as QuPath expects.
 
     Parameters
@@ -245,9 +249,35 @@ def polygons(
         geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     collection: dict[str, Any] = {"type": "FeatureCollection", "features": features}
-    if geo is not None and geo.epsg is not None:
-        collection["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
+    if geo is not None:
+        _settle_system(collection, geo)
     return collection
+
+
+def _settle_system(collection: dict[str, Any], geo: Georeference) -> None:
+    """Name the system of the coordinates by its code, or turn them into longitude and latitude (RFC 7946)."""
+    if geo.transform is None:
+        warnings.warn(
+            "the file has a coordinate system but no map from pixels to it (control points are not used): "
+            "the outlines are in pixels",
+            stacklevel=3,
+        )
+    elif geo.epsg is not None and geo.epsg != _LONGITUDE_LATITUDE:
+        collection["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
+    elif geo.has_unnamed_system:
+        rings = [ring for feature in collection["features"] for ring in feature["geometry"]["coordinates"]]
+        points = np.array([point for ring in rings for point in ring], np.float64).reshape(-1, 2)
+        placed = to_longitude_latitude(points, geo)
+        if placed is None:
+            warnings.warn(
+                "the coordinate system of the file has no EPSG code, so that GeoJSON cannot name it: the "
+                "outlines are in its own units; with rasterio installed they are in longitude and latitude",
+                stacklevel=3,
+            )
+            return
+        ends = np.cumsum([len(ring) for ring in rings])
+        for ring, part in zip(rings, np.split(placed, ends[:-1]), strict=True):
+            ring[:] = part.tolist()
 
 
 def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:

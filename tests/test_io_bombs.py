@@ -1,0 +1,234 @@
+"""Small files that would cost much: refused by their tables and headers, before anything is decoded."""
+
+import struct
+import time
+import tracemalloc
+
+import imagecodecs
+import io_scenes
+import numpy as np
+import pytest
+from io_scenes import scene
+from PIL import Image
+from test_io_read import png_of
+
+from texseg.io.errors import ImageReadError
+from texseg.io.read import read_image
+
+PIXELS = scene()[0]
+LIMIT_BYTES, LIMIT_SECONDS = 150e6, 5  # the target is one second; machines under test are busy
+
+
+def refuse(path, reason):
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises((ImageReadError, ValueError), match=reason):
+            read_image(path)
+        assert tracemalloc.get_traced_memory()[1] < LIMIT_BYTES
+    finally:
+        tracemalloc.stop()
+    assert time.perf_counter() - start < LIMIT_SECONDS
+
+
+def jpeg(array=PIXELS, **options):
+    return io_scenes.bytes_of(Image.fromarray(array).save, format="JPEG", quality=90, **options)
+
+
+def tiff_with(strip, compression, side=64, n_strips=1):
+    """Bytes of a TIFF of `side` pixels whose strips are all the same bytes."""
+    tags = [
+        (256, 4, 1, side), (257, 4, 1, side), (258, 3, 1, 8), (259, 3, 1, compression), (262, 3, 1, 1),
+        (273, 4, n_strips, None), (277, 3, 1, 1), (278, 4, 1, side // n_strips or 1),
+        (279, 4, n_strips, len(strip)),
+    ]  # fmt: skip
+    end = 8 + 2 + 12 * len(tags) + 4
+    content = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    for code, kind, count, value in tags:
+        content += struct.pack("<HHII", code, kind, count, end if value is None or count > 1 else value)
+    return content + bytes(4) + strip
+
+
+def with_size(content, height, width):
+    """Return a JPEG whose frame says another size."""
+    start = content.index(b"\xff\xc0")
+    return content[: start + 5] + struct.pack(">HH", height, width) + content[start + 9 :]
+
+
+class TestPicturesInsideTiff:
+    def test_sound_ones_are_read(self, tmp_path):
+        square = np.ascontiguousarray(PIXELS[:64, :64])
+        for name, strip, compression in (
+            ("png", imagecodecs.png_encode(square), 34933),
+            ("jp2", imagecodecs.jpeg2k_encode(square, level=0), 34712),
+        ):
+            path = tmp_path / name
+            path.write_bytes(tiff_with(strip, compression))
+            assert np.array_equal(read_image(path).pixels, square), name
+
+    def test_pictures_larger_than_their_strip(self, tmp_path):
+        wide = np.zeros((1000, 3000), np.uint8)
+        colour = np.zeros((1000, 3000, 3), np.uint8)
+        for name, strip, compression in (
+            ("jpeg", with_size(jpeg(PIXELS[:64, :64].copy()), 60000, 60000), 7),
+            ("png", png_of((60000, 60000), 8, 0, b""), 34933),
+            ("jp2", imagecodecs.jpeg2k_encode(wide, level=0), 34712),
+            ("webp", imagecodecs.webp_encode(colour), 50001),
+        ):
+            path = tmp_path / name
+            path.write_bytes(tiff_with(strip, compression))
+            refuse(path, "holds a picture of|truncated")
+
+    def test_compressions_that_announce_nothing_we_understand(self, tmp_path):
+        path = tmp_path / "x"
+        path.write_bytes(tiff_with(b"1234", 50002))
+        refuse(path, "TIFF compression .* is not supported")
+
+    def test_more_strips_than_pixels_need(self, tmp_path):
+        path = tmp_path / "strips"
+        with path.open("wb") as file:
+            file.write(tiff_with(b"", 1, 64, 5_000_000))
+            file.truncate(25_000_000)
+        refuse(path, "TIFF of 5000000 strips or tiles, more than")
+
+
+class TestJpeg:
+    def test_many_scans(self, tmp_path):
+        array = np.zeros((2000, 2000), np.uint8)
+        content = jpeg(array, progressive=True)
+        start = content.rindex(b"\xff\xda")
+        path = tmp_path / "scans"
+        path.write_bytes(content[:start] + content[start:-2] * 200 + b"\xff\xd9")
+        refuse(path, "scans, more than a picture of its size has")
+
+    @pytest.mark.parametrize("filler", [b"\xff\xd0", b"\xff\xff", b"\xff\xe0\0\2"])
+    def test_marks_without_end(self, tmp_path, filler):
+        content = jpeg()
+        path = tmp_path / "marks"
+        path.write_bytes(content[:2] + filler * (5_000_000 // len(filler)) + content[2:-20])
+        refuse(path, "truncated|missing|segments|corrupt")
+
+    def test_picture_of_fewer_bits_than_blocks(self, tmp_path):
+        path = tmp_path / "few"
+        path.write_bytes(with_size(jpeg(), 12000, 12000))
+        refuse(path, "truncated")
+
+    @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 2}])
+    def test_end_mark_alone_is_missing(self, tmp_path, options):
+        content = jpeg(**options)
+        path = tmp_path / "noend.jpg"
+        path.write_bytes(content)
+        whole = read_image(path).pixels
+        path.write_bytes(content[:-2])
+        image = read_image(path)
+        assert np.array_equal(image.pixels, whole)
+        assert image.notes == ("the end mark of the JPEG file is missing",)
+
+    def test_progressive_file_that_lost_whole_scans(self, tmp_path):
+        content = jpeg(progressive=True)
+        path = tmp_path / "cut.jpg"
+        for end in (b"", b"\xff\xd9"):
+            path.write_bytes(content[: content.rindex(b"\xff\xda")] + end)
+            refuse(path, "part of the picture is missing")
+
+    def test_fill_bytes_before_the_end_mark(self, tmp_path):
+        content = jpeg()
+        path = tmp_path / "fill.jpg"
+        path.write_bytes(content)
+        whole = read_image(path).pixels
+        path.write_bytes(content[:-2] + bytes(40) + content[-2:])
+        assert np.array_equal(read_image(path).pixels, whole)
+
+
+def test_ome_metadata_of_planes_without_measure(tmp_path):
+    planes = (
+        'DimensionOrder="XYCZT" Type="uint8" SizeX="192" SizeY="160" SizeC="1" SizeZ="1" SizeT="1000000000"'
+    )
+    text = f'<OME><Image ID="Image:0"><Pixels ID="Pixels:0" {planes}><TiffData/></Pixels></Image></OME>'
+    refuse(io_scenes.tiff(tmp_path / "o.tif", PIXELS, description=text), "announces 1000000000 planes")
+
+
+def test_jpeg_2000_of_two_images(tmp_path):
+    content = io_scenes.bytes_of(Image.fromarray(PIXELS).save, format="JPEG2000")
+    start = content.index(b"jp2c") - 4
+    stream = content[start + 8 :]
+    boxes = [struct.pack(">I4s", 8 + len(stream), b"jp2c") + stream] * 2
+    (tmp_path / "two.jp2").write_bytes(content[:start] + b"".join(boxes))
+    refuse(tmp_path / "two.jp2", "JPEG 2000 file with two images")
+
+
+def test_jpeg_2000_of_tiles_without_content(tmp_path):
+    content = bytearray(imagecodecs.jpeg2k_encode(PIXELS, level=0, codecformat="j2k"))
+    struct.pack_into(">II", content, 24, 1, 1)
+    (tmp_path / "tiles.j2k").write_bytes(content)
+    refuse(tmp_path / "tiles.j2k", "tiles or precincts without content")
+
+
+def test_png_of_empty_chunks(tmp_path):
+    content = png_of(PIXELS.shape, 8, 0, b"", extra=(b"\0\0\0\0tEXt" + bytes(4)) * 500_000)
+    (tmp_path / "chunks.png").write_bytes(content)
+    refuse(tmp_path / "chunks.png", "chunks without content")
+
+
+def test_gif_of_empty_blocks(tmp_path):
+    content = io_scenes.bytes_of(Image.fromarray(PIXELS).save, format="GIF")
+    (tmp_path / "blocks.gif").write_bytes(content[:-1] + b"\x21\xfe\0" * 1_000_000)
+    refuse(tmp_path / "blocks.gif", "blocks without content")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGB16", "P"])
+def test_interlaced_png_is_read_in_silence(tmp_path, capfd, mode):
+    size = PIXELS.shape
+    wide = PIXELS.astype(np.uint16) * 257
+    pixels = {"L": PIXELS, "P": PIXELS, "RGB": np.dstack([PIXELS, PIXELS.T.reshape(size), PIXELS[::-1]])}.get(
+        mode, np.dstack([wide, wide[::-1], wide[:, ::-1]])
+    )
+    stored = pixels.astype(pixels.dtype.newbyteorder(">"))
+    passes = [
+        (0, 0, 8, 8),
+        (0, 4, 8, 8),
+        (4, 0, 8, 4),
+        (0, 2, 4, 4),
+        (2, 0, 4, 2),
+        (0, 1, 2, 2),
+        (1, 0, 2, 1),
+    ]
+    rows = b"".join(
+        b"\0" + row.tobytes() for y, x, down, right in passes for row in stored[y::down, x::right]
+    )
+    colour = {"L": 0, "P": 3}.get(mode, 2)
+    extra = b""
+    if mode == "P":
+        entries = np.repeat(np.arange(256, dtype=np.uint8), 3).tobytes()
+        extra = chunk(b"PLTE", entries)
+    header = struct.pack(">IIBBBBB", size[1], size[0], 16 if mode == "RGB16" else 8, colour, 0, 0, 1)
+    content = png_of(size, 8, colour, rows, extra)
+    (tmp_path / "i.png").write_bytes(content[:8] + chunk(b"IHDR", header) + content[33:])
+    found = read_image(tmp_path / "i.png").pixels
+    assert np.array_equal(found[..., 0] if mode == "P" else found, pixels)
+    assert capfd.readouterr() == ("", "")
+
+
+def chunk(kind, content):
+    import zlib
+
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b"CDF\x01" + bytes(99), "NetCDF"),
+        (b"ZISRAWFILE", "Zeiss CZI"),
+        (b"\xda\xce\xbe\x0a" + bytes(20), "Nikon ND2"),
+        (b"\x70\0\0\0\1\2\0\0\x2a" + bytes(20), "Leica LIF"),
+        (b"\x5c\1\0\0" + bytes(340) + b"n+1\0", "NIfTI"),
+        (b"\x76\x2f\x31\x01" + bytes(9), "OpenEXR"),
+        (b"\xff\x0a" + bytes(9), "JPEG XL"),
+        (b"\0\0\0\x04" + bytes(7) + b"\1\0\0\0\1", "Gatan DM3 or DM4"),
+        (bytes(208) + b"MAP " + bytes(20), "MRC"),
+    ],
+)
+def test_formats_of_instruments_are_named(tmp_path, content, name):
+    (tmp_path / "x").write_bytes(content)
+    refuse(tmp_path / "x", f"{name} files are not read; convert it")

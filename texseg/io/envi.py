@@ -1,0 +1,103 @@
+"""ENVI images: bare values in one file, their header as text in another beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.errors import MalformedFileError, UnsuitableImageError
+from texseg.io.geo import Affine, Georeference, georeference_of
+from texseg.io.header import Decoded, Header
+from texseg.io.sidecar import parse_nodata, side_text
+
+_HEADER_BYTES = 2**22  # wavelengths and names of many bands
+_TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
+_COMPLEX = (6, 9)
+_AXES = {"bsq": "CYX", "bil": "YCX", "bip": "YXC"}
+_ENTRY = re.compile(r"^\s*([^=;{}\n]+?)\s*=\s*(\{[^}]*\}|[^\n]*)", re.MULTILINE)
+
+
+def find_header(image: Path) -> str | None:
+    """Text of the ENVI header that belongs to a file of bare values, None where there is none."""
+    for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
+        text = side_text(path, _HEADER_BYTES) if path != image else None
+        if text is not None and text.lstrip().startswith("ENVI"):
+            return text
+    return None
+
+
+class EnviSource:
+    """An ENVI image: the file of its values and the text of its header."""
+
+    def __init__(self, path: Path, text: str):
+        entries = {key.lower(): value.strip() for key, value in _ENTRY.findall(text)}
+        self._path = path
+        height, width, n_bands = (_whole(entries, key) for key in ("lines", "samples", "bands"))
+        self._offset = _whole(entries, "header offset", 0)
+        kind = _whole(entries, "data type")
+        if kind in _COMPLEX:
+            raise UnsuitableImageError("complex ENVI images are no image; expected real numbers")
+        if kind not in _TYPES or min(height, width, n_bands) < 1:
+            raise MalformedFileError("the ENVI header beside the image makes no sense")
+        interleave = entries.get("interleave", "bsq").lower()
+        if interleave not in _AXES:
+            raise MalformedFileError(f"interleave {interleave!r} of the ENVI header is not bsq, bil or bip")
+        if _whole(entries, "file compression", 0):
+            raise MalformedFileError("compressed ENVI images are not read")
+        extent = {"C": n_bands, "Y": height, "X": width}
+        self._stored = tuple(extent[axis] for axis in _AXES[interleave])
+        self._dtype = np.dtype((">" if _whole(entries, "byte order", 0) else "<") + _TYPES[kind])
+        dtype = self._dtype.newbyteorder("=")
+        if self._offset + math.prod(self._stored) * dtype.itemsize > path.stat().st_size:
+            raise MalformedFileError("file is truncated: shorter than its ENVI header says")
+        kept = _AXES[interleave] if n_bands > 1 else "YX"
+        self.header = Header(
+            format="ENVI",
+            shape=tuple(extent[axis] for axis in kept),
+            axes=kept,
+            dtype=dtype,
+            nodata=parse_nodata(entries.get("data ignore value", "")),
+            geo=_place(entries),
+        )
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Read all bands, channels last."""
+        stored = np.memmap(self._path, self._dtype, mode="r", offset=self._offset, shape=self._stored)
+        values = stored.reshape(self.header.shape)
+        if "C" in self.header.axes:
+            values = np.moveaxis(values, self.header.axes.index("C"), -1)
+        return Decoded(np.array(values, dtype=self.header.dtype, order="C"))
+
+    def decode_indices(self) -> NDArray | None:
+        """Values are indices already."""
+        return None
+
+
+def _whole(entries: dict[str, str], key: str, default: int | None = None) -> int:
+    text = entries.get(key, "" if default is None else str(default))
+    if not re.fullmatch(r"\d{1,12}", text):
+        raise MalformedFileError(f"the ENVI header beside the image has no sensible entry {key!r}: {text!r}")
+    return int(text)
+
+
+def _place(entries: dict[str, str]) -> Georeference | None:
+    """Georeference of the entry 'map info': projection, tie point (pixel from 1, map), pixel size, zone."""
+    words = [word.strip() for word in entries.get("map info", "").strip("{}").split(",")]
+    try:
+        column, row, x, y, width, height = (float(word) for word in words[1:7])
+    except ValueError:
+        return None
+    if any(word.lower().startswith("rotation") and word.split("=")[-1].strip(" }0.") for word in words):
+        return None
+    affine = Affine(width, 0.0, x, 0.0, -height, y).shifted(1 - column, 1 - row)
+    system = entries.get("coordinate system string", "").strip("{}")
+    is_wgs84 = any(word.upper().replace(" ", "-") == "WGS-84" for word in words)
+    if words[0].upper() == "UTM" and is_wgs84 and len(words) > 8 and words[7].isdecimal():
+        system = f"EPSG:{(32700 if words[8].lower() == 'south' else 32600) + int(words[7])}"
+    elif words[0].lower().startswith("geographic") and is_wgs84:
+        system = "EPSG:4326"
+    return georeference_of(affine, system)
