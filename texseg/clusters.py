@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -218,6 +219,11 @@ class Search:
         """Side of the windows that spread is measured on, in cells."""
         return self.settings.windows[0] / self.settings.cell
 
+    @cached_property
+    def _every_window(self) -> Sites:
+        """Windows round every cell, which take the place of a prior."""
+        return self._windows(1)
+
     def _windows(self, step: int) -> Sites:
         return window_sites(self.cells, self.grids, self.wavelengths, self.settings.windows, step)
 
@@ -225,7 +231,7 @@ class Search:
         """Give counts, inverse temperature and assignment of the cells, with a prior or without."""
         potts, smoothness = self.settings.potts, self.settings.smoothness
         if smoothness == 0:
-            return self._windows(1), self.beta, SoftMax()
+            return self._every_window, self.beta, SoftMax()
         return self.cells, potts.beta, potts_field(self.cells, potts, smoothness, n_sweeps)
 
     def _annealed(self, windows: Sites, n_clusters: int) -> Floats:

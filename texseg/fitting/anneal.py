@@ -323,13 +323,13 @@ def grow(
     now, halves = refine_halves(problem, now, rng)
     while len(halves.gains) < most and halves.gains.max() > resolution(now.energies):
         now = assess(problem, *split(now, int(halves.gains.argmax()), halves))
-        now, halves, _ = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
     while now.Q.shape[1] > 1:
         losses = merge_losses(problem, now)
         i, j = divmod(int(losses.argmin()), len(losses))
         now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now, halves, _ = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
+        now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
 
 

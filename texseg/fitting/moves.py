@@ -20,7 +20,7 @@ __all__ = [
     "Partition",
     "Transition",
     "assess",
-    "best_move",
+    "exchange",
     "exchanges",
     "improve",
     "merge",
@@ -29,6 +29,7 @@ __all__ = [
     "resolution",
     "settle",
     "split",
+    "unsplit",
     "whole",
 ]
 
@@ -76,13 +77,18 @@ def whole(problem: Problem) -> Partition:
     """All rows in one cluster."""
     Q = np.ones((problem.n.shape[0], 1), dtype=np.float32)
     stats = problem.model.stats(problem.n, Q, problem.row_weights)
-    return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(1, bool))
+    return unsplit(problem, Q, stats)
 
 
 def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
     """Find the best parameters for posteriors, and every cluster's part of F."""
     params = problem.model.m_step(stats, groups_of(problem.n))
     return Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
+
+
+def unsplit(problem: Problem, Q: Floats, stats: Any) -> Partition:
+    """Begin with clusters whose halves are all still to be found."""
+    return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
 
 
 def settle(problem: Problem, now: Partition, settings: Settings) -> Partition:
@@ -179,22 +185,28 @@ def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
     return best
 
 
+def exchange(problem: Problem, now: Partition, halves: Halves) -> tuple[Partition, Transition] | None:
+    """Split one cluster and merge two others, if that lowers F; what it becomes is not settled yet."""
+    if len(halves.gains) < 3:
+        return None
+    net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
+    if net <= resolution(now.energies):
+        return None
+    changed = assess(problem, *merge(split(now, k, halves), i, j))
+    return changed, Transition(problem.beta, k, j)
+
+
 def improve(
     problem: Problem, now: Partition, settings: Settings, rng: np.random.RandomState, max_moves: int
-) -> tuple[Partition, Halves, list[tuple[int, int]]]:
-    """Split one cluster and merge two others, as long as that lowers F."""
-    moved: list[tuple[int, int]] = []
+) -> tuple[Partition, Halves]:
+    """Exchange clusters as long as that lowers F."""
     for _ in range(max_moves):
         now, halves = refine_halves(problem, now, rng)
-        if len(halves.gains) < 3:
-            return now, halves, moved
-        net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
-        if net <= resolution(now.energies):
-            return now, halves, moved
-        moved.append((k, j))
-        now = settle(problem, assess(problem, *merge(split(now, k, halves), i, j)), settings)
-    now, halves = refine_halves(problem, now, rng)
-    return now, halves, moved
+        exchanged = exchange(problem, now, halves)
+        if exchanged is None:
+            return now, halves
+        now = settle(problem, exchanged[0], settings)
+    return refine_halves(problem, now, rng)
 
 
 def resolution(energies: Floats) -> float:
@@ -229,8 +241,10 @@ class Growing:
         if problem.beta != self._beta:
             self._beta, self._exchanges = problem.beta, 0
         if self._halves is None or self._halves[0].shape != Q.shape:
-            self._halves = np.full_like(Q, 0.5), np.ones(Q.shape[1], bool)
-        now, halves = refine_halves(problem, assess(problem, Q, result.stats, *self._halves), self.rng)
+            now = unsplit(problem, Q, result.stats)
+        else:
+            now = assess(problem, Q, result.stats, *self._halves)
+        now, halves = refine_halves(problem, now, self.rng)
         changed = self._split_unstable(problem, now, halves) or self._exchange(problem, now, halves)
         self._halves = ((changed or now).halves, (changed or now).fresh)
         return changed
@@ -246,14 +260,14 @@ class Growing:
         return now
 
     def _exchange(self, problem: Problem, now: Partition, halves: Halves) -> Partition | None:
-        if not self.exchanging or self._exchanges >= MOVES or len(halves.gains) < 3:
+        allowed = self.exchanging and self._exchanges < MOVES
+        exchanged = exchange(problem, now, halves) if allowed else None
+        if exchanged is None:
             return None
-        net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
-        if net <= resolution(now.energies):
-            return None
+        changed, transition = exchanged
         self._exchanges += 1
-        self.transitions += (Transition(problem.beta, k, j),)
-        return assess(problem, *merge(split(now, k, halves), i, j))
+        self.transitions += (transition,)
+        return changed
 
 
 def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.RandomState) -> list[Any]:
@@ -273,9 +287,7 @@ def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.Random
     list of parameters
     """
     result = problem.step(params, None)
-    fresh = np.ones(result.posteriors.shape[1], bool)
-    Q = result.posteriors
-    now, halves = refine_halves(problem, assess(problem, Q, result.stats, np.full_like(Q, 0.5), fresh), rng)
+    now, halves = refine_halves(problem, unsplit(problem, result.posteriors, result.stats), rng)
     losses = merge_losses(problem, now)
     K = len(losses)
     net = halves.gains[:, None, None] - losses

@@ -342,17 +342,6 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
 
 
-def _gigabytes(n_bytes: float) -> str:
-    """Give an amount of memory in digits that say something.
-
-    Examples
-    --------
-    >>> _gigabytes(5.4e11), _gigabytes(2.6e7)
-    ('540 GB', '0.026 GB')
-    """
-    return f"{n_bytes / 1e9:.0f} GB" if n_bytes >= 1e10 else f"{n_bytes / 1e9:.2g} GB"
-
-
 def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
     n_pixels = header.height * header.width * n_pages
