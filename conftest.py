@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("napari") else ["texseg/napari/widget.py"]
+collect_ignore = [] if find_spec("napari") else ["texseg/napari"]
