@@ -85,6 +85,15 @@ def test_the_hierarchy_is_made_once_and_anew_after_another_fit(fitted, mosaic):
     assert other.hierarchy_.labels(3).shape == (96, 144)
 
 
+def test_asking_for_the_hierarchy_costs_no_fit(mosaic):
+    model = TextureSegmenter(2, k_max=3).fit(mosaic[0][:96])
+    before = len(model.history_)
+    assert hasattr(model, "hierarchy_")
+    assert len(model.history_) == before
+    assert model.hierarchy_.labels(3).shape == (96, 144)
+    assert len(model.history_) > before
+
+
 def test_a_list_of_images_has_lists_of_labels(mosaic, make_mosaic):
     second, _ = make_mosaic((96, 160), 7)
     hierarchy = TextureSegmenter(3, k_max=5).fit([mosaic[0], second]).hierarchy_

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import cv2
@@ -13,27 +14,62 @@ from texseg.counts.sites import Sites
 from texseg.fitting.number import MergeTree, grouped
 from texseg.models.acm import HistogramClustering, Profiles
 
-__all__ = ["Hierarchy", "cell_shares", "critical_temperatures", "hierarchy_of"]
+__all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_of"]
 
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
 _OWN = 10.0  # nats that a cell's part in the over-segmentation is ahead with, as much as its neighbours' say
 
 
-class Hierarchy(NamedTuple):
-    """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself."""
+class Levels(NamedTuple):
+    """Nested segmentations: the finest, and which of its segments are merged on the way to one."""
 
     finest: list[NDArray[np.int32]]
-    """Labels of each image in the finest segmentation, from 1; 0 where there is no data, or flat ground."""
     merges: tuple[tuple[int, int], ...]
-    """Segments of the finest, from 0, that are merged on the way to one (kept, absorbed)."""
     critical_temperatures: NDArray[np.float64]
-    """(K - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1);
-    for histograms of cells whose channels count as many observations as their weights.
 
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+
+class Hierarchy:
+    """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself.
+
+    They are made when the first of them is asked for.
+
+    Parameters
+    ----------
+    make : function
+        Gives the :class:`Levels`; called once.
+    is_list : bool
+        Whether a list of images was fitted.
     """
-    is_list: bool
-    """Whether a list of images was fitted."""
+
+    def __init__(self, make: Callable[[], Levels], is_list: bool) -> None:
+        self._make = make
+        self.is_list = is_list
+
+    @cached_property
+    def _levels(self) -> Levels:
+        return self._make()
+
+    @property
+    def finest(self) -> list[NDArray[np.int32]]:
+        """Labels of each image in the finest segmentation, from 1; 0 without data, and on flat ground."""
+        return self._levels.finest
+
+    @property
+    def merges(self) -> tuple[tuple[int, int], ...]:
+        """Segments of the finest, from 0, that are merged on the way to one (kept, absorbed)."""
+        return self._levels.merges
+
+    @property
+    def critical_temperatures(self) -> NDArray[np.float64]:
+        """(K - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1).
+
+        For histograms of cells whose channels count as many observations as their weights.
+
+        References
+        ----------
+        .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+        """
+        return self._levels.critical_temperatures
 
     @property
     def n_segments(self) -> NDArray[np.intp]:
@@ -55,14 +91,13 @@ class Hierarchy(NamedTuple):
         return images if self.is_list else images[0]
 
 
-def hierarchy_of(
+def levels_of(
     labels: Sequence[NDArray[np.integer]],
     tree: MergeTree,
     cells: Sites,
     cell: int,
     beta: float,
-    is_list: bool,
-) -> Hierarchy:
+) -> Levels:
     """Nest a result between coarser and finer segmentations, from the merge tree of its image.
 
     Each cluster of the tree becomes a part of the segment that it shares most with. The merges are those of
@@ -79,7 +114,6 @@ def hierarchy_of(
         Side of a cell in pixels.
     beta : float
         Inverse temperature of the cells' log-likelihoods.
-    is_list : bool
     """
     K = max(int(image.max()) for image in labels)
     pairs = zip(labels, cells.grids, strict=True)
@@ -97,7 +131,7 @@ def hierarchy_of(
     own = shares.argmax(axis=1)[:, None] == parts.owners
     of_cells = number[np.where(own, evidence, -np.inf).argmax(axis=1)]
     temperatures = critical_temperatures(of_cells, merges, cells)
-    return Hierarchy([new[image] for image in finest], merges, temperatures, is_list)
+    return Levels([new[image] for image in finest], merges, temperatures)
 
 
 class _Parts(NamedTuple):

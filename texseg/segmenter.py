@@ -27,7 +27,7 @@ from texseg.counts.random import random_state_of
 from texseg.editing import Editable
 from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
-from texseg.hierarchy import Hierarchy, hierarchy_of
+from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.modelfile import (
     ModelFileError,
@@ -433,27 +433,17 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         return model
 
     @property
-    @one_blas_thread()
     def hierarchy_(self) -> Hierarchy:
-        """Coarse and fine segmentations of the images that were fitted."""
+        """Coarse and fine segmentations of the images that were fitted, made when one is asked for."""
         check_is_fitted(self)
-        search: Search | None = getattr(self, "_search", None)
-        if search is None:
+        if getattr(self, "_search", None) is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
             is_list = isinstance(self.labels_, list)
             labels: Any = self.labels_ if is_list else [self.labels_]
             if self.ground_ is not None:
                 labels = [np.maximum(image - 1, 0) for image in labels]
-            settings = search.settings
-            self._hierarchy = hierarchy_of(
-                labels,
-                search.tree(self.k_max),
-                search.cells,
-                cell=settings.cell,
-                beta=settings.potts.beta,
-                is_list=is_list,
-            )
+            self._hierarchy = Hierarchy(partial(_nested, labels, self._search, self.k_max), is_list)
         return self._hierarchy
 
     def _fit_lazily(self, X: Any, mask: Any) -> Self:
@@ -704,7 +694,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_search"}
+        return {name: value for name, value in state.items() if name not in ("_search", "_hierarchy")}
 
     @property
     def _smoothness(self) -> float:
@@ -719,6 +709,14 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.profiles_ = profiles.reshape(len(profiles), -1, features.n_bins)
         self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
+
+
+@one_blas_thread()
+def _nested(labels: list[NDArray[np.int32]], search: Search, k_max: int) -> Levels:
+    """Nest a result between coarser and finer segmentations."""
+    settings = search.settings
+    tree = search.tree(k_max)
+    return levels_of(labels, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
 
 
 def _found_ground(planes: Planes) -> NDArray[np.bool_]:
