@@ -129,8 +129,9 @@ class TestRefused:
             rewrite(path, {f"{name}.npy": npy(array) for name, array in changed.items()})
             self.refuse(path, "damaged or changed after it was written")
         save_model(path, {"n": 1})
-        rewrite(path, {"header.json": members(path)["header.json"].replace(b'"n": 1', b'"n": 2')})
-        self.refuse(path, "damaged or changed after it was written")
+        for old, new in ((b'"n": 1', b'"n": 2'), (b'"version": 2', b'"version": 1')):  # which had no checksum
+            rewrite(path, {"header.json": members(path)["header.json"].replace(old, new)})
+            self.refuse(path, "damaged or changed after it was written")
 
     def test_a_member_or_a_value_that_is_there_twice(self, tmp_path):
         path = tmp_path / "m.texseg"
@@ -238,6 +239,8 @@ def entry(array, value):
         ("bandwidth", lambda a: 1e-9, "bandwidth must lie in"),
         ("angular_bandwidth", lambda a: 179.9999, "angular_bandwidth must lie in"),
         ("illumination_sigma", lambda a: 1e9, "illumination_sigma must lie in"),
+        ("channel_weights", lambda a: a * 2, "channel_weights must be those of the channels"),
+        ("channel_weights", lambda a: a * 0, "channel_weights must be those of the channels"),
         ("low", lambda a: a + 1e200, "low: a range ends below its beginning"),
         ("ranges", lambda a: a[:, ::-1], "ranges: a range ends below its beginning"),
         ("axes", lambda a: np.full((2, 1), 0.5), "axes must have length one"),

@@ -333,7 +333,7 @@ def _features(values: Mapping[str, Any]) -> Features:
         raise ValueError(f"filters must look at most {_LONGEST_HALO} pixels far, these look {bank.halo}")
     features = Features(
         bank,
-        Intensity(v["low"], v["high"], v["axes"], v["contrast"], v["log_offset"]),
+        Intensity(v["low"], v["high"], v["axes"], v["contrast"], float(v["log_offset"])),
         v["illumination_sigma"],
         v["patch_weight"],
         v["value_weight"],
@@ -357,6 +357,8 @@ def _check_channels(f: Features) -> None:
         raise ValueError(f"channel_names must be {expected}, got {', '.join(f.names)}")
     if [channel.wavelength for channel in found] != f.wavelengths.tolist():
         raise ValueError("wavelengths must be those of the channels")
+    if not np.allclose([channel.weight for channel in found], f.weights, rtol=_ROUNDING, atol=0):
+        raise ValueError("channel_weights must be those of the channels")
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

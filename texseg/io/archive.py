@@ -170,7 +170,7 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
     arrays = {
         name.removesuffix(".npy"): _array(archive.read(name)) for name in names if name.endswith(".npy")
     }
-    if version > 1 and header["sha256"] != _checksum(small, arrays):
+    if (version > 1 or "sha256" in header) and header["sha256"] != _checksum(small, arrays):
         raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
     if small.keys() & arrays.keys():
         raise ModelFileError("model file is corrupt (a value is there twice)")
