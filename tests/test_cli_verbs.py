@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import io_scenes
 import numpy as np
@@ -213,7 +214,7 @@ class TestSegment:
                 ["-k", "2", "-o", "labels.png"],
                 "-o names the folder for the results; labels.png looks like a file",
             ),
-            (["-k", "2", "--segmets", "3"], "Did you mean"),
+            (["-k", "2", "--segmets", "3"], "--segments"),
             (["-k", "2", "--mask", "nowhere.png"], "'nowhere.png' does not exist"),
             (["-k", "2", "--preset", "best"], "'best' is not one of 'default', 'plain'"),
         ],
@@ -224,7 +225,10 @@ class TestSegment:
         assert not list(tmp_path.iterdir())
 
     def test_mistyped_verb(self):
-        assert "Did you mean 'segment'?" in run("segmet", exit_code=2).stderr
+        said = run("segmet", exit_code=2).stderr
+        assert "No such command 'segmet'" in said
+        if [int(part) for part in metadata.version("click").split(".")[:2]] >= [8, 4]:  # it suggests verbs
+            assert "Did you mean 'segment'?" in said
 
     def test_report_may_not_be_an_input(self, tmp_path):
         array = tmp_path / "a.json"

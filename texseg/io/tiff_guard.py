@@ -142,13 +142,18 @@ def check_embedded(page: Any, read: Callable[[int, int], bytes]) -> None:
     read : callable
         ``read(offset, count)`` gives bytes of the file.
     """
+    from tifffile import TIFF
+
     key = page.keyframe
     compression = int(key.compression)
+    if compression not in TIFF.DECOMPRESSORS or not (compression in _PLAIN or compression in _EMBEDDED):
+        name = getattr(key.compression, "name", compression)
+        raise MalformedFileError(
+            f"TIFF compression {name} is not supported (a newer tifffile and imagecodecs may read it); "
+            "save it with deflate or LZW"
+        )
     if compression in _PLAIN:
         return
-    if compression not in _EMBEDDED:
-        name = getattr(key.compression, "name", compression)
-        raise MalformedFileError(f"TIFF compression {name} is not supported; save it with deflate or LZW")
     height, width = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
     height = min(height, key.imagelength) if not key.is_tiled else height
     for offset, count in zip(page.dataoffsets, page.databytecounts, strict=False):
