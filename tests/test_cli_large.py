@@ -55,6 +55,21 @@ def test_a_model_labels_by_blocks_what_it_labels_as_a_whole(place, tmp_path):
     ]
 
 
+def test_channels_and_grey_are_those_of_the_whole(place, tmp_path):
+    grey = tifffile.imread(place / "image.tif")
+    dead = np.full(grey.shape, np.nan, np.float32)
+    options = {"tile": (128, 128), "compression": "zlib", "planarconfig": "contig"}
+    tifffile.imwrite(tmp_path / "bands.tif", np.dstack([dead, grey]), photometric="minisblack", **options)
+    tifffile.imwrite(tmp_path / "colour.tif", np.dstack([grey] * 3), photometric="rgb", **options)
+    args = ("apply", place / "model.texseg", "--format", "tif", *LITTLE)
+    for words in ([tmp_path / "bands.tif", "--channels", "1"], [tmp_path / "colour.tif", "--grey"]):
+        result = run(*args, *words, "-o", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+    found = [read_labels(tmp_path / "out" / f"{name}_labels.tif") for name in ("bands", "colour")]
+    assert np.mean(found[0] == found[1]) > 0.999
+    assert (found[0] > 0).all()
+
+
 def test_textures_are_learned_from_crops(place, tmp_path):
     result = run("segment", place / "image.tif", "-k", 2, *LITTLE, "-o", tmp_path)
     assert result.exit_code == 0, result.output

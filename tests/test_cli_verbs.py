@@ -128,9 +128,18 @@ class TestSegment:
         grey = (colour.astype(np.float32) * np.float32([0.2125, 0.7154, 0.0721])).sum(axis=-1)
         assert np.mean(read_labels(tmp_path / "c_labels.png") == texseg.segment(grey, 3)) > 0.99
         failed = run("segment", path, "-k", 3, "--channels", "0,3", "-o", tmp_path, exit_code=1)
-        assert "there is no channel 3: the image has 3, numbered from 0" in failed.stderr
+        assert "(--channels) must name different bands of the image, from 0 to 2" in failed.stderr
         failed = run("segment", path, "-k", 3, "--channels", "0,1", "--grey", "-o", tmp_path, exit_code=1)
         assert "only three channels can be turned grey, not 2" in failed.stderr
+
+    def test_a_dead_band_is_left_out_by_channels(self, tmp_path):
+        values = np.dstack([PIXELS, np.full(PIXELS.shape, np.nan), PIXELS[::-1]]).astype(np.float32)
+        path = io_scenes.tiff(tmp_path / "d.tif", values, planarconfig="contig")
+        said = run("segment", path, "-k", 3, "-o", tmp_path, exit_code=1).stderr
+        assert "band 1 (counted from 0) of 3 holds no data" in said
+        assert "leave it out with bands=[0, 2] (--channels 0,2)" in said
+        run("segment", path, "-k", 3, "-o", tmp_path, "--channels", "0,2", "-q")
+        assert (read_labels(tmp_path / "d_labels.png") > 0).all()
 
     @pytest.mark.parametrize(
         ("path", "message"),

@@ -112,6 +112,103 @@ def test_ome_zarr_says_itself_where_its_channels_are(tmp_path):
         np.testing.assert_array_equal(pixels, COLOUR[::2, ::2][9:80, 5:50])
 
 
+def assert_windows_are_those_of_the_whole(path, **options):
+    whole = read_image(path, **options)
+    with open_windows(path, **options) as windows:
+        pixels, mask = windows.read(WINDOW)
+        assert (windows.n_channels, windows.channel_axis) == (
+            1 if whole.channel_axis is None else whole.pixels.shape[-1],
+            whole.channel_axis,
+        )
+        assert windows.nodata == whole.nodata
+    np.testing.assert_array_equal(pixels, whole.pixels[WINDOW])
+    np.testing.assert_array_equal(mask, whole.mask[WINDOW])
+    assert not mask.all()
+    return windows
+
+
+PAM = "<PAMDataset>{}</PAMDataset>"
+BAND = '<PAMRasterBand band="{}"><NoDataValue>{}</NoDataValue></PAMRasterBand>'
+
+
+class TestWhatLiesBesideAnImage:
+    def test_no_data_of_all_bands_and_of_each(self, tmp_path):
+        path = tmp_path / "image.tif"
+        values = COLOUR.copy()
+        values[40:50, 80:90] = 0
+        tifffile.imwrite(path, values, photometric="rgb", **TILED)
+        for bands in ([(1, 17)], [(1, 17), (2, 0), (3, 9)], [(1, 0), (2, 0), (3, 0)], [(2, 200)]):
+            said = PAM.format("".join(BAND.format(*band) for band in bands))
+            (tmp_path / "image.tif.aux.xml").write_text(said)
+            assert_windows_are_those_of_the_whole(path)
+
+    def test_mask(self, tmp_path):
+        path = tmp_path / "image.tif"
+        tifffile.imwrite(path, GREY, **TILED)
+        tifffile.imwrite(tmp_path / "image.tif.msk", 255 * (GREY > 9).astype(np.uint8), **TILED)
+        found = assert_windows_are_those_of_the_whole(path)
+        assert "masked by image.tif.msk beside the image" in found.notes
+        tifffile.imwrite(tmp_path / "image.tif.msk", GREY[:9], **TILED)
+        with open_windows(path) as windows:
+            assert windows.read(WINDOW)[1] is None
+            assert "image.tif.msk beside the image has another size, and is left aside" in windows.notes
+        (tmp_path / "image.tif.msk").write_bytes(b"no mask")
+        with open_windows(path) as windows:
+            assert windows.read(WINDOW)[1] is None
+            assert "cannot be read, and is left aside" in windows.notes[0]
+
+    def test_georeference_only_of_the_level_it_is_of(self, tmp_path):
+        pyramid = tmp_path / "slide.tif"
+        with tifffile.TiffWriter(pyramid) as file:
+            file.write(GREY, subifds=1, tile=(64, 64))
+            file.write(GREY[::2, ::2], subfiletype=1, tile=(64, 64))
+        (tmp_path / "slide.tfw").write_text("2 0 0 -2 500 700")
+        for level, placed in ((0, True), (1, False)):
+            with open_windows(pyramid, level=level) as windows:
+                assert (windows.geo is not None) == placed
+
+
+def test_some_of_the_bands(tmp_path):
+    path = tmp_path / "image.tif"
+    values = COLOUR.astype(np.float32)
+    values[..., 1] = -9999
+    values[:60, :90, 2] = -9999
+    tifffile.imwrite(
+        path, values, photometric="rgb", extratags=[(42113, 2, 6, "-9999", True)], **TILED
+    )
+    assert_windows_are_those_of_the_whole(path, bands=(2, 0))
+    assert_windows_are_those_of_the_whole(path, bands=(2,))
+    with pytest.raises(UnsuitableImageError, match=r"image.tif: bands=\(3,\) .* from 0 to 2"):
+        open_windows(path, bands=(3,))
+
+
+def test_channels_that_are_stored_as_pages_of_a_sparse_file(tmp_path):
+    path = tmp_path / "sparse.ome.tif"
+
+    def tiles():
+        for i in range(3 * 4 * 5):
+            yield None if i in (6, 31, 51) else np.full((64, 64), i + 1, np.uint8)
+
+    tifffile.imwrite(path, tiles(), shape=(3, *GREY.shape), dtype=np.uint8, metadata={"axes": "CYX"}, **TILED)
+    assert_windows_are_those_of_the_whole(path)
+
+
+def test_a_tile_that_holds_a_larger_picture_is_refused_when_it_is_reached(tmp_path):
+    """Whole reading refuses it at once; by windows, only tiles that are read are looked at."""
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, GREY, tile=(64, 64), compression="jpeg")
+    content = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        offset = file.pages[0].dataoffsets[-1]
+    frame = content.index(b"\xff\xc0", offset)
+    content[frame + 5 : frame + 9] = b"\xea\x60" * 2
+    path.write_bytes(content)
+    with open_windows(path) as windows:
+        windows.read((slice(0, 100), slice(0, 100)))
+        with pytest.raises(ImageReadError, match="image.tif: .*(holds a picture|truncated)"):
+            windows.read((slice(150, 200), slice(200, 260)))
+
+
 @pytest.mark.filterwarnings("ignore")  # of rasterio, about its own dependencies
 def test_any_raster_that_gdal_reads(tmp_path):
     rasterio = pytest.importorskip("rasterio")

@@ -17,7 +17,7 @@ import texseg
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing
 from texseg.cli.parts import PartsFolder, digest_of, stamp_of
-from texseg.cli.reading import Reading, mask_for
+from texseg.cli.reading import Reading, mask_for, turned_grey
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
 from texseg.io.atomic import atomic_write
@@ -182,6 +182,9 @@ class _MaskedWindows:
         with ExitStack() as files:
             self.windows = files.enter_context(_open(path, reading))
             self.shape, self.channel_axis = self.windows.shape, self.windows.channel_axis
+            self._grey = reading.grey and self.channel_axis is not None
+            if self._grey:
+                self.channel_axis = None
             self._mask = None
             if reading.mask is not None:
                 self._mask = files.enter_context(open_windows(mask_for(path, reading.mask)))
@@ -191,6 +194,8 @@ class _MaskedWindows:
 
     def read(self, window: tuple[slice, slice]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         pixels, valid = self.windows.read(window)
+        if self._grey:
+            pixels = turned_grey(pixels)
         if self._mask is None:
             return pixels, valid
         values, shown = self._mask.read(window)
@@ -213,6 +218,7 @@ def _open(path: Path, reading: Reading) -> FileWindows:
         channel_axis=reading.channel_axis,
         nodata=reading.nodata,
         ignore_alpha=reading.ignore_alpha,
+        bands=reading.channels,
     )
 
 

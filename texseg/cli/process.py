@@ -17,7 +17,7 @@ from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, labels_by_blocks, needs_blocks
 from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
-from texseg.cli.reading import Reading, mask_for
+from texseg.cli.reading import Reading, mask_for, turned_grey
 from texseg.cli.record import made_from, recorded_result
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.regions import SegmentRow, segment_table
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
 
 
-_LUMA = np.array([0.2125, 0.7154, 0.0721], np.float32)  # of red, green, blue, as in ITU-R BT.709
 
 
 @dataclass(frozen=True)
@@ -94,39 +93,26 @@ def read_scene(path: Path, reading: Reading) -> list[Image]:
         "nodata": reading.nodata,
         "ignore_alpha": reading.ignore_alpha,
         "max_pixels": reading.max_pixels,
+        "bands": reading.channels,
     }
     if reading.page == "all":
         pages = read_pages(path, **options)
     else:
         pages = [read_image(path, page=reading.page, **options)]
-    pages = [_with_channels(image, reading) for image in pages]
+    if reading.grey:
+        pages = [_in_grey(image) for image in pages]
     if reading.mask is None:
         return pages
     mask = read_mask(mask_for(path, reading.mask), max_pixels=reading.max_pixels)
     return [_with_mask(image, mask) for image in pages]
 
 
-def _with_channels(image: Image, reading: Reading) -> Image:
-    """Take the channels that are asked for, and turn colour grey, if that is."""
-    if reading.channels is None and not reading.grey:
+def _in_grey(image: Image) -> Image:
+    """Turn colour grey."""
+    if image.channel_axis is None:
         return image
-    pixels, axis = image.pixels, image.channel_axis
-    n_channels = 1 if axis is None else pixels.shape[axis]
-    if reading.channels is not None:
-        if max(reading.channels) >= n_channels:
-            raise ValueError(
-                f"there is no channel {max(reading.channels)}: the image has {n_channels}, numbered from 0"
-            )
-        if axis is not None:
-            pixels = np.take(pixels, reading.channels, axis)
-    if axis is not None and reading.grey and pixels.shape[axis] == 3:
-        pixels = np.tensordot(np.moveaxis(pixels, axis, -1).astype(np.float32), _LUMA, 1)
-        axis = None
-    elif axis is not None and reading.grey and pixels.shape[axis] > 1:
-        raise ValueError(f"only three channels can be turned grey, not {pixels.shape[axis]}; use --channels")
-    if axis is not None and pixels.shape[axis] == 1:
-        pixels, axis = np.take(pixels, 0, axis), None
-    return image._replace(pixels=pixels, channel_axis=axis)
+    pixels = turned_grey(np.moveaxis(image.pixels, image.channel_axis, -1))
+    return image._replace(pixels=pixels, channel_axis=None)
 
 
 def _with_mask(image: Image, mask: NDArray[np.bool_]) -> Image:
@@ -268,8 +254,6 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     n_segments = parameters.get("n_segments") if model is None else model.n_segments_
     preset = parameters.get("preset", "default") if model is None else model.preset
     if needs_blocks(item.path, work.reading, n_segments, preset):
-        if work.reading.channels is not None or work.reading.grey:
-            raise ValueError("--channels and --grey need an image that is read whole (--memory)")
         if work.skip_existing and labels_by_blocks(item, work.writing).exists():
             return Outcome(item.path, "skipped", "its outputs exist")
         large = Task(work.parameters, model, work.names, work.unknown, work.resume)

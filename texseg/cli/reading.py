@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from texseg.io.read import MAX_PIXELS
+
+_LUMA = np.array([0.2125, 0.7154, 0.0721], np.float32)  # of red, green, blue, as in ITU-R BT.709
 
 
 @dataclass(frozen=True)
@@ -38,3 +43,10 @@ def mask_for(path: Path, masks: Path) -> Path:
     if not found:
         raise OSError(f"no mask named {path.stem} in {masks}")
     return found[0]
+
+
+def turned_grey(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    """Lightness (H, W) of colours (H, W, 3)."""
+    if pixels.shape[-1] != 3:
+        raise ValueError(f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels")
+    return np.tensordot(pixels.astype(np.float32), _LUMA, 1)

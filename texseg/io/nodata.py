@@ -13,7 +13,7 @@ _LARGE_FLOAT = 3.3e38  # no-data values near the largest float32 are written wit
 
 
 def data_pixels(
-    pixels: NDArray, values: Sequence[float | None], notes: list[str]
+    pixels: NDArray, values: Sequence[float | None], notes: list[str], numbers: Sequence[int] | None = None
 ) -> NDArray[np.bool_] | None:
     """Pixels that hold data in every band, or, where the value for "no data" is 0, in any.
 
@@ -24,6 +24,8 @@ def data_pixels(
         The value of each band, or one for all.
     notes : list of str
         What only some bands lack is noted here.
+    numbers : sequence of int, optional
+        Those that the bands have in their file; counted from 0 by default.
 
     Returns
     -------
@@ -41,10 +43,12 @@ def data_pixels(
     hidden = [_hidden(band, value, len(bands) > 1) for band, value in zip(bands, each, strict=False)]
     dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
     if 0 < len(dead) < len(bands):
-        kept = [i for i in range(len(bands)) if i not in dead]
+        numbers = range(len(bands)) if numbers is None else numbers
+        kept = [number for i, number in enumerate(numbers) if i not in dead]
+        empty = ", ".join(str(numbers[i]) for i in dead)
         raise UnsuitableImageError(
-            f"no valid pixels, since band {', '.join(map(str, dead))} of {len(bands)} (counted from 0) holds "
-            f"no data at all; leave it out with read_image(..., bands={kept}), or save the file without it"
+            f"no valid pixels, since band {empty} (counted from 0) of {len(bands)} holds "
+            f"no data at all; leave it out with bands={kept} (--channels {','.join(map(str, kept))})"
         )
     found = [one for one in hidden if one is not None]
     missing: NDArray[np.bool_] = np.logical_or.reduce(found) if found else np.zeros(pixels.shape[:2], bool)
@@ -58,12 +62,39 @@ def data_pixels(
     return ~missing if missing.any() else None
 
 
-def equals_nodata(pixels: NDArray, value: float) -> NDArray[np.bool_]:
-    """Pixels (H, W) any of whose bands holds the no-data value; for 0, all of whose bands do."""
-    if pixels.ndim == 2:
-        return equals(pixels, value)
-    each = [equals(pixels[..., i], value) for i in range(pixels.shape[2])]
-    return np.logical_and.reduce(each) if value == 0 else np.logical_or.reduce(each)
+def check_bands(bands: Sequence[int], n_bands: int) -> None:
+    """Refuse a choice of bands, counted from 0, that an image does not have, or that is none."""
+    if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
+        raise UnsuitableImageError(
+            f"bands={tuple(bands)} (--channels) must name different bands of the image, "
+            f"from 0 to {n_bands - 1}"
+        )
+
+
+def chosen_bands(
+    pixels: NDArray, values: Sequence[float | None], bands: Sequence[int]
+) -> tuple[NDArray, tuple[float | None, ...]]:
+    """Keep some of the bands of an image (H, W) or (H, W, C), and their values for "no data"."""
+    check_bands(bands, pixels.shape[2] if pixels.ndim == 3 else 1)
+    kept = pixels if pixels.ndim == 2 else pixels[..., list(bands)]
+    kept = kept[..., 0] if len(bands) == 1 and kept.ndim == 3 else kept
+    return np.ascontiguousarray(kept), tuple(values[band] for band in bands if band < len(values))
+
+
+def holds_nodata(pixels: NDArray, values: Sequence[float | None]) -> NDArray[np.bool_] | None:
+    """Pixels (H, W) any of whose bands holds its value for "no data"; for 0, all of whose bands do.
+
+    The values are those of :func:`data_pixels`; None where no pixel does.
+    """
+    bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
+    each = list(values) * len(bands) if len(values) == 1 else values
+    pairs = list(zip(bands, each, strict=False))
+    found = [equals(band, value) for band, value in pairs if value]
+    zeros = [equals(band, 0.0) for band, value in pairs if value == 0]
+    if zeros:
+        found.append(np.logical_and.reduce(zeros))
+    missing = np.logical_or.reduce(found) if found else np.zeros((), bool)
+    return missing if missing.any() else None
 
 
 def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:

@@ -19,13 +19,19 @@ from numpy.typing import NDArray
 
 from texseg.forecast import expected_memory
 from texseg.io.envi import EnviSource, find_header
-from texseg.io.errors import ImageReadError, ImageTooLargeError, MalformedFileError, UnsuitableImageError
+from texseg.io.errors import (
+    ImageReadError,
+    ImageTooLargeError,
+    MalformedFileError,
+    UnsuitableImageError,
+    reason_of,
+)
 from texseg.io.exif import upright
 from texseg.io.geo import Georeference, combined
 from texseg.io.header import Header, ImageSource, both
 from texseg.io.jpeg import JpegSource
 from texseg.io.jpeg2000 import Jpeg2000Source
-from texseg.io.nodata import data_pixels
+from texseg.io.nodata import chosen_bands, data_pixels
 from texseg.io.npy import NpySource
 from texseg.io.pillow_formats import PillowSource
 from texseg.io.png import PngSource
@@ -212,21 +218,7 @@ def _opened(path: str | os.PathLike[str], *, alone: bool = False) -> Iterator[tu
     except MemoryError as error:
         raise ImageTooLargeError(f"{name}: there is not enough memory to decode the image") from error
     except Exception as error:  # decoders raise many kinds on broken files
-        raise ImageReadError(f"{name}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """One line that says why a file cannot be read."""
-    if isinstance(error, MalformedFileError):
-        return str(error)
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    if "truncated" in str(error):
-        return "file is truncated"
-    said = " ".join(str(error).split())
-    return f"file is corrupt ({said[:100] or type(error).__name__})"
+        raise ImageReadError(f"{name}: {reason_of(error)}") from error
 
 
 def _open_regular_file(path: Path) -> BinaryIO:
@@ -392,8 +384,8 @@ def _read_page(source: ImageSource, header: Header, page: int, wanted: _Wanted) 
     nodata = header.nodata if wanted.nodata is None else wanted.nodata
     values = header.band_nodata if wanted.nodata is None else ()
     if wanted.bands is not None:
-        pixels, values = _chosen_bands(pixels, values, wanted.bands)
-    valid = both(valid, data_pixels(pixels, values or (nodata,), notes))
+        pixels, values = chosen_bands(pixels, values, wanted.bands)
+    valid = both(valid, data_pixels(pixels, values or (nodata,), notes, wanted.bands))
     if header.orientation != 1 and header.geo is None:  # a georeference speaks of the pixels as stored
         pixels = np.ascontiguousarray(upright(pixels, header.orientation))
         valid = None if valid is None else upright(valid, header.orientation)
@@ -425,16 +417,3 @@ def _mask_beside(
         return None
     notes.append(f"masked by {header.mask_file.name} beside the image")
     return valid
-
-
-def _chosen_bands(
-    pixels: NDArray, values: tuple[float | None, ...], bands: Sequence[int]
-) -> tuple[NDArray, tuple[float | None, ...]]:
-    n_bands = pixels.shape[2] if pixels.ndim == 3 else 1
-    if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
-        raise UnsuitableImageError(
-            f"bands={tuple(bands)} must name different bands of the image, from 0 to {n_bands - 1}"
-        )
-    kept = pixels if pixels.ndim == 2 else pixels[..., list(bands)]
-    kept = kept[..., 0] if len(bands) == 1 and kept.ndim == 3 else kept
-    return np.ascontiguousarray(kept), tuple(values[band] for band in bands if band < len(values))

@@ -76,16 +76,19 @@ def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
     return missing
 
 
+def _segment_grid(key: Any) -> tuple[int, int, int, int]:
+    """Rows and columns of pixels in a strip or tile, and how many of them lie down and across an image."""
+    rows, columns = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
+    return rows, columns, math.ceil(key.imagelength / rows), math.ceil(key.imagewidth / columns)
+
+
 def _stored_pixels(page: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Pixels (H, W) that lie in stored strips or tiles, None where all do."""
     if not missing.any():
         return None
-    keyframe = page.keyframe
-    height, width = keyframe.imagelength, keyframe.imagewidth
-    rows, columns = (
-        (keyframe.tilelength, keyframe.tilewidth) if keyframe.is_tiled else (keyframe.rowsperstrip, width)
-    )
-    grid = ~missing.reshape(-1, math.ceil(height / rows), math.ceil(width / columns)).any(axis=0)
+    height, width = page.keyframe.imagelength, page.keyframe.imagewidth
+    rows, columns, down, across = _segment_grid(page.keyframe)
+    grid = ~missing.reshape(-1, down, across).any(axis=0)
     return np.repeat(np.repeat(grid, rows, axis=0)[:height], columns, axis=1)[:, :width]
 
 
@@ -238,9 +241,15 @@ class TiffSource:
         )
         letters = self._stored_axes.replace("P", "")
         mask = None if level or self._mask_page is None else _lazy_stack(self._mask_page, path)
-        stored = None if level else self._stored_grid(page)
+        planes = self._planes_of(series, page if pages else None)
+        stored = None if level else self._stored_grid(planes)
+        checks = [self._guard(plane) for plane in planes]
+        if mask is not None:
+            checks.append(self._guard(self._mask_page))
 
         def read(window: tuple[slice, slice]) -> Decoded:
+            for check in checks:
+                check(window)
             index: list[Any] = [int(fixed[i]) if i in fixed else slice(None) for i in range(stack.ndim)]
             index[rows], index[columns] = window
             pixels = np.asarray(stack[tuple(index)])
@@ -254,19 +263,46 @@ class TiffSource:
 
         return read
 
-    def _stored_grid(self, page: int) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
+    def _planes_of(self, series: Any, page: int | None) -> list[Any]:
+        """Page entries that hold one page of a series, or all; none where it is stored in one piece."""
+        numbers = _numbers_of_entries(series)
+        if numbers is None:
+            return []
+        if page is not None:
+            numbers = _take_page(numbers, self._stored_axes, page)
+        planes = [series.pages[int(number)] for number in np.ravel(numbers)]
+        if None in planes:
+            raise MalformedFileError("pages are missing, file is corrupt")
+        return planes
+
+    def _guard(self, plane: Any) -> Callable[[tuple[slice, slice]], None]:
+        """Give a function that checks the strips or tiles of a window, each once, before they are decoded."""
+        key = plane.keyframe
+        rows, columns, down, across = _segment_grid(key)
+        unchecked = np.ones((key.samplesperpixel if key.planarconfig == 2 else 1, down, across), bool)
+        numbers = np.arange(unchecked.size).reshape(unchecked.shape)
+
+        def check(window: tuple[slice, slice]) -> None:
+            y, x = (
+                slice(part.start // side, -(-part.stop // side))
+                for part, side in zip(window, (rows, columns), strict=True)
+            )
+            check_embedded(plane, self._bytes_at, numbers[:, y, x][unchecked[:, y, x]].tolist())
+            unchecked[:, y, x] = False
+
+        return check
+
+    def _stored_grid(
+        self, planes: list[Any]
+    ) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
         """Give a function that tells where a sparse file holds pixels of a page; None if everywhere."""
-        key = self._keyframe
-        if len(self._series.pages) <= page or self._series.dataoffset is not None:
+        if self._series.dataoffset is not None or not planes:
             return None
-        missing = _missing_segments(self._series.pages[page], self._file_size)
-        if not missing.any():
+        missing = [_missing_segments(plane, self._file_size) for plane in planes]
+        if not np.any(missing):
             return None
-        rows, columns = (
-            (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
-        )
-        grid = math.ceil(key.imagelength / rows), math.ceil(key.imagewidth / columns)
-        there = np.asarray(~missing.reshape(-1, *grid).any(axis=0))
+        rows, columns, down, across = _segment_grid(self._keyframe)
+        there = np.logical_not(np.reshape(missing, (-1, down, across)).any(axis=0))
 
         def stored(window: tuple[slice, slice]) -> NDArray[np.bool_]:
             y, x = (np.arange(part.start, part.stop) for part in window)
@@ -283,19 +319,16 @@ class TiffSource:
     def _read(self, page: int | None) -> tuple[NDArray, NDArray[np.bool_] | None]:
         """Read the stored array, or the part of it that belongs to one page, and where it is valid."""
         series, key = self._series, self._keyframe
-        leading = series.shape[: len(series.shape) - len(key.shape)]
-        if len(series.pages) != math.prod(leading) or series.shape[len(leading) :] != key.shape:
+        numbers = _numbers_of_entries(series)
+        if numbers is None:
             return self._read_contiguous(page)
-        numbers = np.arange(len(series.pages)).reshape(leading)
-        if page is not None:
-            numbers = _take_page(numbers, self._stored_axes, page)
+        shape = numbers.shape if page is None else np.shape(_take_page(numbers, self._stored_axes, page))
         planes, stored = [], None
-        for number in numbers.ravel():
-            plane = series.pages[int(number)]
+        for plane in self._planes_of(series, page):
             stored = both(stored, _stored_pixels(plane, _missing_segments(plane, self._file_size)))
             check_embedded(plane, self._bytes_at)
             planes.append(plane.asarray())
-        return np.stack(planes).reshape(*numbers.shape, *key.shape), stored
+        return np.stack(planes).reshape(*shape, *key.shape), stored
 
     def _bytes_at(self, offset: int, count: int) -> bytes:
         self._stream.seek(offset)
@@ -324,6 +357,15 @@ class TiffSource:
         if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
             return pixels.dtype.type((1 << self._keyframe.bitspersample) - 1) - pixels
         return pixels
+
+
+def _numbers_of_entries(series: Any) -> NDArray[np.intp] | None:
+    """Numbers of a series' page entries along its leading axes; None where one entry stands for all."""
+    key = series.keyframe
+    leading = series.shape[: len(series.shape) - len(key.shape)]
+    if len(series.pages) != math.prod(leading) or series.shape[len(leading) :] != key.shape:
+        return None
+    return np.arange(len(series.pages)).reshape(leading)
 
 
 def _lazy_stack(series: Any, path: Path) -> Any:

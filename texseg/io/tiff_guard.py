@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
 from texseg.io.errors import MalformedFileError
@@ -132,7 +132,9 @@ def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_
         raise MalformedFileError(f"TIFF of {n_segments} strips or tiles, more than a picture of its size has")
 
 
-def check_embedded(page: Any, read: Callable[[int, int], bytes]) -> None:
+def check_embedded(
+    page: Any, read: Callable[[int, int], bytes], segments: Iterable[int] | None = None
+) -> None:
     """Refuse a page whose strips or tiles are pictures larger than they should be, or costly.
 
     Parameters
@@ -141,6 +143,8 @@ def check_embedded(page: Any, read: Callable[[int, int], bytes]) -> None:
         The page; compressions that announce no size of their own are bounded by the decoder.
     read : callable
         ``read(offset, count)`` gives bytes of the file.
+    segments : iterable of int, optional
+        The strips or tiles that are looked at; all by default.
     """
     from tifffile import TIFF
 
@@ -156,7 +160,8 @@ def check_embedded(page: Any, read: Callable[[int, int], bytes]) -> None:
         return
     height, width = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
     height = min(height, key.imagelength) if not key.is_tiled else height
-    for offset, count in zip(page.dataoffsets, page.databytecounts, strict=False):
+    places = list(zip(page.dataoffsets, page.databytecounts, strict=False))
+    for offset, count in places if segments is None else (places[i] for i in segments if i < len(places)):
         if not count:
             continue
         found = _EMBEDDED[compression](read(offset, count))

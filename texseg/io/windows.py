@@ -8,8 +8,8 @@ window are those that :func:`texseg.io.read.read_image` gives for the whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageReadError, MalformedFileError, UnsuitableImageError
-from texseg.io.geo import Georeference
+from texseg.io.errors import ImageReadError, UnsuitableImageError, reason_of
+from texseg.io.geo import Georeference, combined
 from texseg.io.header import Decoded, both
-from texseg.io.nodata import equals_nodata
-from texseg.io.sidecar import read_sidecars
+from texseg.io.nodata import check_bands, chosen_bands, holds_nodata
+from texseg.io.sidecar import Sidecar, read_sidecars
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.tiff import TiffSource
 
@@ -37,7 +37,8 @@ class _Opened(NamedTuple):
     n_channels: int
     dtype: np.dtype
     read: Callable[[Window], Decoded]
-    nodata: float | None = None
+    nodata: tuple[float | None, ...] = (None,)
+    """Of each band, or one for all."""
     geo: Georeference | None = None
     levels: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
@@ -57,30 +58,45 @@ class FileWindows:
         -1 for windows with channels.
     dtype : numpy.dtype
     nodata : float or None
-        Value that stands for "no data"; already part of the masks.
+        Value that stands for "no data", where it is the same in all bands; already part of the masks.
     geo : Georeference or None
     levels : tuple of (int, int)
         Shapes of the levels of a pyramid, the largest first.
     notes : tuple of str
     """
 
-    def __init__(self, opened: _Opened, nodata: float | None, ignore_alpha: bool, files: ExitStack) -> None:
-        self.shape, self.n_channels, self.dtype = opened.shape, opened.n_channels, opened.dtype
-        self.channel_axis = -1 if opened.n_channels > 1 else None
-        self.nodata = opened.nodata if nodata is None else nodata
+    def __init__(
+        self,
+        path: Path,
+        opened: _Opened,
+        files: ExitStack,
+        ignore_alpha: bool = False,
+        bands: Sequence[int] | None = None,
+        mask: FileWindows | None = None,
+    ) -> None:
+        self.shape, self.dtype = opened.shape, opened.dtype
+        self.n_channels = opened.n_channels if bands is None else len(bands)
+        self.channel_axis = -1 if self.n_channels > 1 else None
+        self.nodata = opened.nodata[0] if len(set(opened.nodata)) == 1 else None
         self.geo, self.levels, self.notes = opened.geo, opened.levels, opened.notes
-        self._read, self._ignore_alpha, self._files = opened.read, ignore_alpha, files
+        self._path, self._read, self._values, self._files = path, opened.read, opened.nodata, files
+        self._ignore_alpha, self._bands, self._mask = ignore_alpha, bands, mask
         self._lock = threading.Lock()
 
     def read(self, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         """Pixels (h, w) or (h, w, channels) of a window, and where they hold data (None: everywhere)."""
-        with self._lock:
+        with self._lock, _failures_named(self._path):
             pixels, opaque, valid = self._read(window)
+        values = self._values
+        if self._bands is not None:
+            pixels, values = chosen_bands(pixels, values, self._bands)
         if not self._ignore_alpha:
             valid = both(valid, opaque)
-        if self.nodata is not None:
-            valid = both(valid, ~equals_nodata(pixels, self.nodata))
-        return pixels, valid
+        if self._mask is not None:
+            shown, _ = self._mask.read(window)
+            valid = both(valid, shown != 0 if shown.ndim == 2 else (shown != 0).all(axis=-1))
+        missing = holds_nodata(pixels, values)
+        return pixels, valid if missing is None else both(valid, ~missing)
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +113,7 @@ def open_windows(
     channel_axis: int | None = None,
     nodata: float | None = None,
     ignore_alpha: bool = False,
+    bands: Sequence[int] | None = None,
 ) -> FileWindows:
     """Open an image file to be read window by window.
 
@@ -113,6 +130,8 @@ def open_windows(
     nodata : float, optional
         The default is what the file declares.
     ignore_alpha : bool, default=False
+    bands : sequence of int, optional
+        The bands to keep, counted from 0; all by default.
 
     Raises
     ------
@@ -131,18 +150,60 @@ def open_windows(
     ((3, 4), [[5.0, 6.0]])
     """
     with ExitStack() as files:
-        try:
+        with _failures_named(path):
             opened = _open(path, page, level, channel_axis, files)
-        except UnsuitableImageError as error:
-            raise UnsuitableImageError(f"{path.name}: {error}") from error
-        except FileNotFoundError as error:
-            raise ImageReadError(f"{path.name}: no such file") from error
-        except (MalformedFileError, OSError, ValueError, KeyError) as error:
-            raise ImageReadError(f"{path.name}: {error}") from error
-        if opened.geo is None:
-            opened = opened._replace(geo=read_sidecars(path).geo)
-        return FileWindows(opened, nodata, ignore_alpha, files.pop_all())
+            if bands is not None:
+                check_bands(bands, opened.n_channels)
+        mask = None
+        if level == 0:
+            sidecar = read_sidecars(path)
+            opened = _with_sidecar(opened, sidecar)
+            opened, mask = _with_mask(opened, sidecar.mask, files)
+        if nodata is not None:
+            opened = opened._replace(nodata=(nodata,))
+        opened = opened._replace(nodata=opened.nodata * (opened.n_channels if len(opened.nodata) == 1 else 1))
+        return FileWindows(path, opened, files.pop_all(), ignore_alpha, bands, mask)
     raise AssertionError("unreachable")  # an ExitStack may hold errors back, this one does not
+
+
+@contextmanager
+def _failures_named(path: Path) -> Iterator[None]:
+    """Let every failure name the file and say why."""
+    try:
+        yield
+    except UnsuitableImageError as error:
+        raise UnsuitableImageError(f"{path.name}: {error}") from error
+    except Exception as error:  # decoders raise many kinds on broken files
+        raise ImageReadError(f"{path.name}: {reason_of(error)}") from error
+
+
+def _with_sidecar(opened: _Opened, sidecar: Sidecar) -> _Opened:
+    """Add what lies beside an image, as :func:`texseg.io.read.read_image` does."""
+    nodata = opened.nodata if set(sidecar.nodata) <= {None} else sidecar.nodata
+    if len(set(nodata)) == 1:
+        nodata = nodata[:1]
+    geo = combined(opened.geo, sidecar.geo)
+    return opened._replace(geo=geo, nodata=nodata, notes=(*opened.notes, *sidecar.notes))
+
+
+def _with_mask(
+    opened: _Opened, path: Path | None, files: ExitStack
+) -> tuple[_Opened, FileWindows | None]:
+    """Open the mask that GDAL wrote beside an image; one that does not fit is said and left aside."""
+    if path is None:
+        return opened, None
+    try:
+        with _failures_named(path):
+            found = _open(path, None, 0, None, files)
+    except (OSError, ValueError) as error:
+        said = f"the mask beside the image cannot be read, and is left aside: {error}"
+        return opened._replace(notes=(*opened.notes, said)), None
+    fits = found.shape == opened.shape
+    said = f"masked by {path.name} beside the image"
+    if not fits:
+        said = f"{path.name} beside the image has another size, and is left aside"
+    mask = FileWindows(path, found._replace(nodata=()), files) if fits else None
+    return opened._replace(notes=(*opened.notes, said)), mask
 
 
 def _open(path: Path, page: int | None, level: int, channel_axis: int | None, files: ExitStack) -> _Opened:
@@ -182,7 +243,7 @@ def _open_tiff(path: Path, page: int | None, level: int, files: ExitStack) -> _O
         notes = (*notes, "large images are labelled as stored, not turned upright")
     read = source.window_reader(path, page or 0, level)
     return _Opened(
-        levels[level], header.n_channels, header.dtype, read, header.nodata, geo, tuple(levels), notes
+        levels[level], header.n_channels, header.dtype, read, (header.nodata,), geo, tuple(levels), notes
     )
 
 
@@ -275,7 +336,8 @@ def _open_raster(path: Path, files: ExitStack) -> _Opened:
     world = None if t.is_identity else _world_text(t)
     geo = None if world is None else Georeference(world=world)
     dtype = np.dtype(raster.dtypes[0])
-    return _Opened((raster.height, raster.width), len(bands), dtype, read, raster.nodata, geo)
+    nodata = tuple(raster.nodatavals[band - 1] for band in bands)
+    return _Opened((raster.height, raster.width), len(bands), dtype, read, nodata, geo)
 
 
 def _world_text(t: Any) -> str:
