@@ -108,9 +108,8 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
         return read(*arguments)
 
     monkeypatch.setattr(texseg.tiles, "read_block", read_some)
-    monkeypatch.setattr("texseg.cli.large.n_threads", lambda n_jobs: 1)
     with pytest.raises(Killed):
-        CliRunner().invoke(main, [str(word) for word in args], standalone_mode=False)
+        CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
     assert not (tmp_path / "image_labels.tif").exists()  # no half file
     assert len(list((tmp_path / ".image.texseg-parts").glob("*.npz"))) == 2
 

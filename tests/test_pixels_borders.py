@@ -89,12 +89,12 @@ def test_the_discriminant_is_that_of_scikit_learn(classifier):
     _, truth = scene()
     near = border_distance(truth) < 8
     pixels = np.flatnonzero(near)[::3]
-    scores = np.concatenate(list(borders.scores(planes, pixels))).T
+    scores = borders.scores(planes, pixels)
     labels = truth.ravel()[pixels]
     theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=1e-3, priors=[1 / 3] * 3)
     theirs.fit(scores, labels)
     other = np.flatnonzero(near)[1::3]
-    unseen = np.concatenate(list(borders.scores(planes, other))).T
+    unseen = borders.scores(planes, other)
     ours = borders.log_odds(planes, other).argmax(axis=0)
     truly = truth.ravel()[other]
     # learned on composites, it is nearly as good as one that was told the image's own truth

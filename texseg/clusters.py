@@ -41,6 +41,7 @@ from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.settings import Settings
 from texseg.textures import SETTLING_SWEEPS, Textures, divergence_limits, potts_field
+from texseg.threads import side_by_side
 
 __all__ = ["Record", "Search"]
 
@@ -150,7 +151,9 @@ class Search:
             return top
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
         kept = distinct(labels, K)[:_MOST_RIVALS]
-        told = np.array([doubt_of_clusters(labels[:, i], K, self.cells, self.window) for i in kept])
+        told = np.array(
+            side_by_side(lambda i: doubt_of_clusters(labels[:, i], K, self.cells, self.window), kept)
+        )
         scores = np.log([rivals[i].gain for i in kept])
         scores += _APART / (K * (K - 1) / 2) * np.log(told[:, 0]) + _ODDS * told[:, 1]
         return rivals[kept[int(scores.argmax())]]

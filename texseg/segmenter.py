@@ -50,7 +50,7 @@ from texseg.textures import (
     effective_observations,
     window_sides,
 )
-from texseg.threads import one_blas_thread
+from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked
 
 __all__ = ["Record", "TextureSegmenter", "segment"]
@@ -149,6 +149,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     n_starts : int, optional
         Annealed runs that compete; 2 by default. The first sees the calmest windows, the second all of them,
         and each one more a random half.
+    n_jobs : int, optional
+        Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.
 
     Attributes
     ----------
@@ -216,6 +218,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         learned_borders: bool | None = None,
         cell: int | None = None,
         n_starts: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.n_segments = n_segments
         self.model = model
@@ -240,8 +243,9 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.learned_borders = learned_borders
         self.cell = cell
         self.n_starts = n_starts
+        self.n_jobs = n_jobs
 
-    @one_blas_thread()
+    @computing
     def fit(self, X: Any, y: None = None, *, mask: Any = None) -> Self:
         """Find the textures of an image, or those that several images have in common.
 
@@ -310,7 +314,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self._describe()
         return self
 
-    @one_blas_thread()
+    @computing
     def predict(self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False) -> Any:
         """Find the learned textures again.
 
@@ -360,7 +364,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 )
         return results if isinstance(X, (list, tuple)) else results[0]
 
-    @one_blas_thread()
+    @computing
     def predict_proba(self, X: Any, *, mask: Any = None, rescale: bool = False) -> Any:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
@@ -443,7 +447,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             labels: Any = self.labels_ if is_list else [self.labels_]
             if self.ground_ is not None:
                 labels = [np.maximum(image - 1, 0) for image in labels]
-            self._hierarchy = Hierarchy(partial(_nested, labels, self._search, self.k_max), is_list)
+            levels = partial(_nested, labels, self._search, self.k_max, self.n_jobs)
+            self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
 
     def _fit_lazily(self, X: Any, mask: Any) -> Self:
@@ -517,6 +522,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if not isinstance(self.verbose, (bool, int, np.bool_)):
             raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
+        n_threads(self.n_jobs)
         if self.callback is not None and not callable(self.callback):
             raise ValueError(f"callback must be a function of one Progress, got {self.callback!r}")
         return settings_for(
@@ -711,12 +717,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.channel_names_ = features.names
 
 
-@one_blas_thread()
-def _nested(labels: list[NDArray[np.int32]], search: Search, k_max: int) -> Levels:
+def _nested(labels: list[NDArray[np.int32]], search: Search, k_max: int, n_jobs: int | None) -> Levels:
     """Nest a result between coarser and finer segmentations."""
-    settings = search.settings
-    tree = search.tree(k_max)
-    return levels_of(labels, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
+    with one_blas_thread(), crew_of(n_jobs):
+        settings = search.settings
+        tree = search.tree(k_max)
+        return levels_of(labels, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
 
 
 def _found_ground(planes: Planes) -> NDArray[np.bool_]:
@@ -781,6 +787,7 @@ def segment(
     learned_borders: bool | None = None,
     cell: int | None = None,
     n_starts: int | None = None,
+    n_jobs: int | None = None,
 ) -> NDArray[np.int32]:
     """Divide an image by its textures: the labels of a fitted :class:`TextureSegmenter`.
 
@@ -793,7 +800,7 @@ def segment(
         Non-zero where there is data.
     model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
     random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
-    learned_borders, cell, n_starts
+    learned_borders, cell, n_starts, n_jobs
         See :class:`TextureSegmenter`.
 
     Returns
@@ -834,6 +841,7 @@ def segment(
         learned_borders=learned_borders,
         cell=cell,
         n_starts=n_starts,
+        n_jobs=n_jobs,
     )
     labels: Any = segmenter.fit(image, mask=mask).labels_
     return labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, quantize, robust_range
-from texseg.channels.responses import Channel, Intensity, learn_intensity, responses
+from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipes
 from texseg.channels.textons import learn_codebook, words
+from texseg.threads import side_by_side
 
 __all__ = ["Features", "bins_of", "encode", "learn_features"]
 
@@ -83,7 +84,7 @@ def learn_features(
     random_state : int
         Of the k-means that finds the words.
     tell : function of two ints, optional
-        Told how many of the bank's filters, and of how many, are done.
+        Told how many of the channels, and of how many, are done.
 
     Returns
     -------
@@ -97,26 +98,27 @@ def learn_features(
     """
     intensity = learn_intensity(images, sigma, logarithm)
     masks = [planes.mask for planes in images]
-    streams = [responses(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
+    listed = [recipes(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
+    heads = listed[0]
     codebook = np.empty((0, patch_side**2), np.float32)
-    ranges: list[Range] = []
-    heads: list[Channel] = []
-    encoded: list[list[NDArray[np.uint8]]] = []
-    for index, channel in enumerate(zip(*streams, strict=True)):  # the same channel of all images
-        if tell is not None and index < len(bank.filters):
-            tell(index, len(bank.filters))
-        head, values = channel[0], [c.values for c in channel]
-        heads.append(head._replace(values=np.empty((0, 0), np.float32)))
+    bins = [np.empty((len(heads), *planes.bands[0].shape), np.uint8) for planes in images]
+
+    def learn(index: int) -> Range:
+        """Learn one channel from all images, and encode it in all."""
+        nonlocal codebook
+        head, values, range_ = heads[index], [one[index].values() for one in listed], Range(0.0, 0.0)
         if head.kind == "patch":
             rng = np.random.default_rng(random_state)
             codebook = learn_codebook(values, masks, n_bins, patch_side, rng)
-            ranges.append(Range(0.0, 0.0))
+        elif head.kind == "modulus":
+            range_ = robust_range(values, masks, None, _MODULUS_TOP)
         else:
-            modulus = head.kind == "modulus"
-            ranges.append(
-                robust_range(values, masks, None, _MODULUS_TOP) if modulus else robust_range(values, masks)
-            )
-        encoded.append([_to_bins(c, ranges[-1], codebook, n_bins) for c in channel])
+            range_ = robust_range(values, masks)
+        for plane, out in zip(values, bins, strict=True):
+            out[index] = _to_bins(plane, head.kind, range_, codebook, n_bins)
+        return range_
+
+    ranges = side_by_side(learn, range(len(heads)), tell)
     features = Features(
         bank,
         intensity,
@@ -130,7 +132,7 @@ def learn_features(
         np.array([head.wavelength for head in heads]),
         np.array([head.weight for head in heads], np.float32),
     )
-    return features, [np.stack(planes) for planes in zip(*encoded, strict=True)]
+    return features, bins
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
@@ -147,22 +149,28 @@ def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
     array([5, 6, 7, 8, 9, 9], dtype=uint8)
     """
     f = features
-    return bins_of(responses(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight), f)
+    return bins_of(recipes(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight), f)
 
 
-def bins_of(channels: Iterable[Channel], features: Features) -> NDArray[np.uint8]:
+def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]:
     """Bins, uint8 (C, H, W), of the channels that :attr:`Features.names` lists, in that order."""
-    return np.stack(
-        [
-            _to_bins(channel, range_, features.codebook, features.n_bins)
-            for channel, range_ in zip(channels, features.ranges, strict=True)
-        ]
-    )
+
+    def encoded(index: int) -> NDArray[np.uint8]:
+        recipe = channels[index]
+        return _to_bins(
+            recipe.values(), recipe.kind, features.ranges[index], features.codebook, features.n_bins
+        )
+
+    return np.stack(side_by_side(encoded, range(len(channels))))
 
 
 def _to_bins(
-    channel: Channel, range_: Range, codebook: NDArray[np.floating], n_bins: int
+    values: NDArray[np.floating],
+    kind: str,
+    range_: Range,
+    codebook: NDArray[np.floating],
+    n_bins: int,
 ) -> NDArray[np.uint8]:
-    if channel.kind == "patch":
-        return words(channel.values, codebook)
-    return quantize(channel.values, range_, min(_VALUE_BINS, n_bins) if channel.kind == "value" else n_bins)
+    if kind == "patch":
+        return words(values, codebook)
+    return quantize(values, range_, min(_VALUE_BINS, n_bins) if kind == "value" else n_bins)

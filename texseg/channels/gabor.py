@@ -138,18 +138,31 @@ class GaborBank:
             Finite. The border is mirrored (half-sample symmetric) by :attr:`halo` pixels.
         """
         image = np.asarray(image, dtype=np.float32)
+        spectrum = self.spectrum(image)
+        for filter in self.filters:
+            yield self.modulus(spectrum, filter, image.shape)
+
+    def spectrum(self, image: NDArray[np.float32]) -> NDArray[np.complex64]:
+        """Transform an image (H, W), its border mirrored by :attr:`halo` pixels and more."""
         if image.ndim != 2 or 0 in image.shape:
             raise ValueError(f"GaborBank filters one grey image (H, W), got shape {image.shape}")
         halo = self.halo
-        H, W = image.shape
-        shape = (scipy.fft.next_fast_len(H + 2 * halo), scipy.fft.next_fast_len(W + 2 * halo))
+        shape = [scipy.fft.next_fast_len(side + 2 * halo) for side in image.shape]
         after = [(halo, total - side - halo) for total, side in zip(shape, image.shape, strict=True)]
-        spectrum = scipy.fft.fft2(np.pad(image, after, mode="symmetric"))
-        for filter in self.filters:
-            keep = shape[0] * shape[1] <= _KEPT_PIXELS
-            transfer = self._kept_transfer(filter, shape) if keep else self.transfer(filter, shape)
-            response = scipy.fft.ifft2(spectrum * transfer, overwrite_x=True)
-            yield np.abs(response[halo : halo + H, halo : halo + W])
+        spectrum: NDArray[np.complex64] = scipy.fft.fft2(np.pad(image, after, mode="symmetric"))
+        return spectrum
+
+    def modulus(
+        self, spectrum: NDArray[np.complex64], filter: Filter, shape: tuple[int, ...]
+    ) -> NDArray[np.float32]:
+        """Modulus (H, W) of one filter's response, from the :meth:`spectrum` of an image of that shape."""
+        H, W = shape
+        keep = spectrum.size <= _KEPT_PIXELS
+        transfer = (self._kept_transfer if keep else self.transfer)(filter, spectrum.shape)
+        response = scipy.fft.ifft2(spectrum * transfer, overwrite_x=True)
+        halo = self.halo
+        modulus: NDArray[np.float32] = np.abs(response[halo : halo + H, halo : halo + W])
+        return modulus
 
     def transform(self, image: ArrayLike) -> NDArray[np.floating]:
         """Return all responses at once, float32 of shape (len(filters), H, W)."""

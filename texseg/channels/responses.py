@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -13,7 +14,15 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
 
-__all__ = ["Channel", "Intensity", "flatten_illumination", "learn_intensity", "responses"]
+__all__ = [
+    "Channel",
+    "Intensity",
+    "Recipe",
+    "flatten_illumination",
+    "learn_intensity",
+    "recipes",
+    "responses",
+]
 
 _BORDER = cv2.BORDER_REFLECT
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
@@ -44,6 +53,17 @@ class Channel(NamedTuple):
     """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
     wavelength: float
     """Scale in pixels; 0 for plain values, which have none."""
+    weight: float
+
+
+class Recipe(NamedTuple):
+    """A channel whose values are made when they are wanted, in any thread."""
+
+    name: str
+    values: Callable[[], NDArray[np.floating]]
+    """Makes the values of :class:`Channel`."""
+    kind: str
+    wavelength: float
     weight: float
 
 
@@ -243,15 +263,39 @@ def responses(
     >>> [channel.name for channel in channels]
     ['4 px, 0 deg', '4 px, 90 deg', 'value']
     """
+    for recipe in recipes(planes, intensity, bank, sigma, patch_weight, value_weight):
+        yield Channel(recipe.name, recipe.values(), *recipe[2:])
+
+
+def recipes(
+    planes: Planes,
+    intensity: Intensity,
+    bank: GaborBank | None,
+    sigma: float,
+    patch_weight: float = 0.0,
+    value_weight: float = 1.0,
+) -> list[Recipe]:
+    """List the channels of :func:`responses`, whose values can then be made side by side.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> planes = split_planes(np.eye(32))
+    >>> (value,) = recipes(planes, learn_intensity([planes], 8.0), None, 8.0)
+    >>> value.name, value.values().shape
+    ('value', (32, 32))
+    """
     lightness, values = _unit_values(planes.bands, intensity)
+    made = []
     if bank is not None:
-        flat = flatten_illumination(lightness, sigma, intensity.contrast)
-        for filter, modulus in zip(bank.filters, bank.responses(flat), strict=True):
+        spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast))
+        for filter in bank.filters:
             name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
-            yield Channel(name, modulus, "modulus", filter.wavelength, 1.0)
+            modulus = partial(bank.modulus, spectrum, filter, lightness.shape)
+            made.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
     if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
-        form = flatten_illumination(lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
-        yield Channel("patch", form, "patch", PATCH_REACH, patch_weight)
+        form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
+        made.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:
         names, shares = ["value"], [_GREY_WEIGHT]
     elif len(intensity.axes):
@@ -263,4 +307,9 @@ def responses(
         value_weight *= _VALUES_OF_LOG
     if value_weight > 0:
         for name, plane, share in zip(names, values, shares, strict=True):
-            yield Channel(name, plane, "value", 0.0, value_weight * share)
+            made.append(Recipe(name, partial(_as_it_is, plane), "value", 0.0, value_weight * share))
+    return made
+
+
+def _as_it_is(plane: NDArray[np.floating]) -> NDArray[np.floating]:
+    return plane

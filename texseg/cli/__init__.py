@@ -107,7 +107,9 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     items = collect(options["paths"], options["recursive"], options["output"])
     writing = writing_of(options, items, kinds)
     reading, parameters = reading_of(options), parameters_of(options)
-    model = fit_and_show(items, reading, parameters, options["quiet"]) if options["shared"] else None
+    model = None
+    if options["shared"]:
+        model = fit_and_show(items, reading, parameters, options["quiet"], options["jobs"])
     work = Work(
         reading,
         writing,

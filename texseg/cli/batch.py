@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -30,6 +29,7 @@ from texseg.cli.workers import begin_worker, end_workers, in_worker, unheard_by_
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
 from texseg.regions import harmless_cell
+from texseg.threads import crew_of
 
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
@@ -40,7 +40,7 @@ _PENDING_PER_JOB = 2
 
 
 def run(
-    items: Sequence[Input], work: Work, n_jobs: int = 1, callback: Any = None
+    items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
 ) -> Generator[Outcome, None, None]:
     """Process inputs and yield what became of each, as soon as it is known.
 
@@ -50,24 +50,32 @@ def run(
         In the order in which they are begun.
     work : Work
         What is done with each.
-    n_jobs : int, default=1
-        Processes that work side by side; the processors are shared out among them.
+    n_jobs : int, optional
+        Processors to use, by as many processes at most; where there are fewer images, each has several
+        threads. None: one image after the other, with as many threads as there are processors.
     callback : callable, optional
-        Told of the progress within an image, when there is one job only.
+        Told of the progress within an image, when there is one process only.
     """
-    if n_jobs == 1 or len(items) < 2:
-        return (process(item, work, callback) for item in items)
-    return _side_by_side(items, work, min(n_jobs, len(items)))
+    if n_jobs is None or n_jobs == 1 or len(items) < 2:
+        return (_process_with(n_jobs, item, work, callback) for item in items)
+    return _side_by_side(items, work, n_jobs)
+
+
+def _process_with(n_jobs: int | None, item: Input, work: Work, callback: Any = None) -> Outcome:
+    with crew_of(n_jobs):
+        return process(item, work, callback)
 
 
 def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
+    n_processes = min(n_jobs, len(items))
+    n_threads = n_jobs // n_processes
     todo = deque(items)
     while todo:
         begun: dict[Future[Outcome], Input] = {}
-        pool = _pool(n_jobs)
+        pool = _pool(n_processes, n_threads)
         try:
             while todo or begun:
-                while todo and len(begun) < _PENDING_PER_JOB * n_jobs:
+                while todo and len(begun) < _PENDING_PER_JOB * n_processes:
                     begun[_submit(pool, todo[0], work)] = todo[0]
                     todo.popleft()
                 finished, _ = wait(begun, return_when=FIRST_COMPLETED)
@@ -79,7 +87,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
         ):  # one of those begun brought its process down: each gets a process of its own
             for future, item in begun.items():
                 finished_well = future.done() and future.exception() is None
-                yield future.result() if finished_well else _process_apart(item, work)
+                yield future.result() if finished_well else _process_apart(item, work, n_threads)
         except BaseException:
             end_workers()
             raise
@@ -87,8 +95,8 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _process_apart(item: Input, work: Work) -> Outcome:
-    pool = _pool(1)
+def _process_apart(item: Input, work: Work, n_threads: int) -> Outcome:
+    pool = _pool(1, n_threads)
     try:
         return _submit(pool, item, work).result()
     except BrokenProcessPool:
@@ -101,10 +109,9 @@ def _process_apart(item: Input, work: Work) -> Outcome:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _pool(n_jobs: int) -> ProcessPoolExecutor:
+def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
     """Return fresh processes, not forks: forking a process with threads may never return."""
-    threads = max(1, (os.cpu_count() or 1) // n_jobs)
-    return ProcessPoolExecutor(n_jobs, get_context("spawn"), begin_worker, (threads,))
+    return ProcessPoolExecutor(n_processes, get_context("spawn"), begin_worker, (n_threads,))
 
 
 def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
@@ -114,10 +121,15 @@ def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcom
 
 
 def fit_shared(
-    items: Sequence[Input], reading: Reading, parameters: dict[str, Any], callback: Any = None
+    items: Sequence[Input],
+    reading: Reading,
+    parameters: dict[str, Any],
+    callback: Any = None,
+    n_jobs: int | None = None,
 ) -> TextureSegmenter:
     """Fit one model to an even sample of the inputs, few enough to be held in memory together."""
-    return fit_model(read_sample(items, reading), parameters, callback)
+    with crew_of(n_jobs):
+        return fit_model(read_sample(items, reading), parameters, callback)
 
 
 def read_sample(items: Sequence[Input], reading: Reading) -> list[Image]:

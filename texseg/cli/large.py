@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +29,7 @@ from texseg.io.write import write_confidence, write_overlay
 from texseg.progress import Progress
 from texseg.regions import SegmentRow, SegmentTally, csv_text
 from texseg.segmenter import TextureSegmenter
-from texseg.threads import n_threads
+from texseg.threads import crew_size
 from texseg.tiles import (
     CROP_SIDE,
     CROPS,
@@ -296,9 +295,9 @@ def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -
 
 
 def _jobs(memory: int | None, model: TextureSegmenter, blocks: Blocks, source: _MaskedWindows) -> int:
-    """Give the number of threads: as many as there are processors for, and as blocks fit into memory."""
+    """Give the number of blocks at once: as many as there are threads, and as fit into memory."""
     fitting = int(memory_budget(memory) / _memory(blocks.side, model, source))
-    return max(1, min(n_threads(-1), cv2.getNumThreads(), fitting))
+    return max(1, min(crew_size(), fitting))
 
 
 def _memory(side: int, model: TextureSegmenter, source: _MaskedWindows) -> float:

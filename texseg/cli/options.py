@@ -346,9 +346,8 @@ batch_options = _group(
     click.option(
         "--jobs",
         type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        help="Images worked on side by side.",
+        help="Processors to use: as many images side by side, if there are, else threads for each.  "
+        "[default: one image after the other, with all]",
     ),
     click.option(
         "--resume", is_flag=True, help="Go on with an image by blocks where an ended run has left it."

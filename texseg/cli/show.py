@@ -28,13 +28,17 @@ _INDEX = "texseg_reports.html"
 
 
 def fit_and_show(
-    items: Sequence[Input], reading: Reading, parameters: dict[str, Any], quiet: bool
+    items: Sequence[Input],
+    reading: Reading,
+    parameters: dict[str, Any],
+    quiet: bool,
+    n_jobs: int | None = None,
 ) -> TextureSegmenter:
     """Fit one model to the inputs; warnings are printed, a failure ends the command."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
-            model = fit_shared(items, reading, parameters, None if bar.hidden else bar)
+            model = fit_shared(items, reading, parameters, None if bar.hidden else bar, n_jobs)
         except (OSError, ValueError, TypeError, MemoryError) as error:
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):

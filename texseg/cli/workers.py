@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from texseg.threads import crew_of
+
 T = TypeVar("T")
 
 _GRACE = 0.7  # seconds in which a worker may remove the file it is writing
@@ -34,8 +36,10 @@ def begin_worker(n_threads: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     cv2.setNumThreads(n_threads)
     threadpool_limits(n_threads)
+    _threads.append(n_threads)
 
 
+_threads = [1]  # the last: how many this worker may use
 _at_work = threading.Event()
 
 
@@ -64,7 +68,8 @@ def in_worker(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function; when the worker is told to leave meanwhile, nothing follows."""
     _at_work.set()
     try:
-        return function(*arguments)
+        with crew_of(_threads[-1]):
+            return function(*arguments)
     except SystemExit:
         os._exit(1)
     finally:

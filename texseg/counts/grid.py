@@ -11,12 +11,13 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, aggregate
+from texseg.threads import side_by_side
 
 __all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
 
@@ -102,10 +103,13 @@ def cell_counts(
     rows, columns = np.arange(H) // grid.cell, np.arange(W) // grid.cell
     first = (rows[:, None] * grid.shape[1] + columns) * n_bins
     table = np.empty((grid.n_cells, len(bins), n_bins), np.float32)
-    for c, plane in enumerate(bins):
-        index = (first + plane).ravel() if mask is None else (first + plane)[mask]
+
+    def count(c: int) -> None:
+        index = (first + bins[c]).ravel() if mask is None else (first + bins[c])[mask]
         table[:, c] = np.bincount(index, minlength=grid.n_cells * n_bins).reshape(-1, n_bins)
         table[:, c] *= weights[c] / grid.cell**2
+
+    side_by_side(count, range(len(bins)))
     return table.reshape(grid.n_cells, -1)
 
 
@@ -150,11 +154,14 @@ def window_means(
     for side in sorted(set(sides)):
         channels = np.flatnonzero(np.asarray(sides) == side)
         down, across = (window_matrix(length, side / grid.cell, step) for length in (h, w))
-        block = np.ascontiguousarray(table[:, :, channels]).reshape(h, -1)
-        block = np.matmul(across, (down @ block).reshape(shape[0], w, -1))
         shares[side] = down @ presence @ across.T
-        scale = np.where(shares[side] > 1e-6, 1 / np.maximum(shares[side], 1e-6), 0)
-        means[:, :, channels] = (block * scale[..., None]).reshape(*shape, len(channels), -1)
+        scale = np.where(shares[side] > 1e-6, 1 / np.maximum(shares[side], 1e-6), 0)[..., None]
+
+        def average(c: int, down: Any = down, across: Any = across, scale: Any = scale) -> None:
+            block = down @ np.ascontiguousarray(table[:, :, c]).reshape(h, -1)
+            means[:, :, c] = np.matmul(across, block.reshape(shape[0], w, -1)) * scale
+
+        side_by_side(average, channels.tolist())
     return means.reshape(shape[0] * shape[1], -1), shape, shares[min(shares)].ravel()
 
 

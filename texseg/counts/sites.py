@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import CellGrid, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
+from texseg.threads import side_by_side
 
 __all__ = ["Sites", "border_measure", "interior_cells", "window_sites"]
 
@@ -28,6 +29,13 @@ BACKGROUND = 2e-3
 """Share of the background in every profile: what a cluster has not seen is unlikely in it, not impossible."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
+_ROWS = 32  # of sites, that are compared at once
+_STRIP = 4096  # sites that are multiplied at once; as many for every number of threads, as sums depend on it
+
+
+def in_strips(function: Callable[[slice], Floats], n_sites: int) -> list[Floats]:
+    """Call a function of some sites on all of them, strip by strip and side by side."""
+    return side_by_side(function, [slice(at, at + _STRIP) for at in range(0, n_sites, _STRIP)])
 
 
 def mix_background(profiles: Floats, background: Floats) -> Floats:
@@ -80,17 +88,21 @@ class Sites(CountOperator):
 
     def _product(self, A: Floats) -> Floats:
         weighted = A * self.weights[:, None].astype(A.dtype)
-        # sites are adjacent in memory; the product is faster in the other layout, copy included
-        return np.ascontiguousarray((self.counts @ weighted).T).T
+        # sites are adjacent in memory: the product is faster in the other layout, copy included
+        parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
     def _adjoint(self, B: Floats) -> Floats:
-        return (B.T @ self.counts).T * self.weights[:, None]
+        parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
+        return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
 
     def _rows(self, wanted: range) -> sp.csr_array:
         return sp.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
 
     def only(self, wanted: NDArray[np.bool_]) -> Sites:
         """Keep some of the sites (N,), in one long row: what has no place on a grid any more."""
+        if wanted.all():
+            return replace(self, grids=((1, len(wanted)),))
         counts = self.counts[wanted]
         return replace(self, counts=counts, sizes=self.sizes[wanted], grids=((1, len(counts)),))
 
@@ -104,7 +116,8 @@ class Sites(CountOperator):
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
         flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
         mass = flat @ self.sizes
-        means = (flat @ self.counts) / np.maximum(mass, 1e-6)[:, None]
+        parts = in_strips(lambda rows: flat[:, rows] @ self.counts[rows], self.shape[0])
+        means = sum(parts[1:], start=parts[0]) / np.maximum(mass, 1e-6)[:, None]
         means[mass <= 1e-6] = self.background
         return means.reshape(*posteriors.shape[1:], -1)
 
@@ -112,8 +125,13 @@ class Sites(CountOperator):
         """Log-likelihood of some sites under profiles (K, M), channel by channel: (rows, K, C)."""
         logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
         tables = logs.reshape(len(profiles), self.n_channels, -1)
-        counts = self.counts[rows].reshape(len(rows), self.n_channels, -1)
-        return np.matmul(counts.transpose(1, 0, 2), tables.transpose(1, 2, 0)).transpose(1, 2, 0)
+        columns = np.ascontiguousarray(tables.transpose(1, 2, 0))
+
+        def scores(strip: slice) -> Floats:
+            counts = self.counts[rows[strip]].reshape(-1, self.n_channels, tables.shape[2])
+            return np.matmul(counts.transpose(1, 0, 2), columns).transpose(1, 2, 0)
+
+        return np.concatenate(in_strips(scores, len(rows)))
 
     def window_mean(self, values: Floats, side: float) -> Floats:
         """Mean of values a site (N, ...) over centred square windows of so many sites, cut at the border."""
@@ -164,13 +182,21 @@ def border_measure(sites: Sites, reach: int) -> Floats:
     """
     measures = []
     for counts in sites.pieces(sites.counts):
-        roots = np.sqrt(counts * sites.weights)
-        measure = np.zeros(roots.shape[:2], np.float32)
-        for axis in (0, 1):
-            index = np.arange(measure.shape[axis])
-            step = roots.take(np.maximum(index - reach, 0), axis)
-            step -= roots.take(np.minimum(index + reach, index[-1]), axis)
-            measure = np.maximum(measure, np.einsum("hwm,hwm->hw", step, step))
+        h, w, _ = counts.shape
+        columns = np.arange(w)
+
+        def of_rows(top: int, counts: Floats = counts, h: int = h, columns: NDArray = columns) -> Floats:
+            """Measure some rows of sites, so that little is held at once."""
+            rows = np.arange(top, min(top + _ROWS, h))
+            first, stop = max(top - reach, 0), min(rows[-1] + reach + 1, h)
+            roots = np.sqrt(counts[first:stop] * sites.weights)
+            down = roots[np.maximum(rows - reach, 0) - first]
+            down -= roots[np.minimum(rows + reach, h - 1) - first]
+            across = roots[rows - first][:, np.maximum(columns - reach, 0)]
+            across -= roots[rows - first][:, np.minimum(columns + reach, columns[-1])]
+            return np.maximum(*(np.einsum("hwm,hwm->hw", step, step) for step in (down, across)))
+
+        measure = np.concatenate(side_by_side(of_rows, range(0, h, _ROWS)))
         measures.append(measure.ravel())
     return np.concatenate(measures)
 

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import window_matrix
 from texseg.counts.sites import Sites
+from texseg.threads import side_by_side
 
 __all__ = ["EVIDENCE", "PAIR_EVIDENCE", "Pairs", "PairTable", "along_the_tree", "measure", "shipped_table"]
 
@@ -119,8 +120,7 @@ class Pairs:
         areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
         moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
         pairs = cls(cells, window, labels, held, areas, _borders(labels, K, cells), *moments)
-        for a in range(K):
-            pairs._look_from(a, np.arange(K))
+        side_by_side(lambda a: pairs._look_from(a, np.arange(K)), range(K))
         return pairs
 
     def distances(self) -> NDArray[np.float64]:
@@ -154,8 +154,7 @@ class Pairs:
         (self.held[:, [a]],) = held_out_scores([(self.labels == a)[:, None]], self.cells)
         others = np.flatnonzero(self.areas.sum(axis=1) > 0)
         self._look_from(a, others)
-        for other in others.tolist():
-            self._look_from(other, np.array([a]))
+        side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
 
     def evidence(self, a: int, b: int, linkage: float) -> NDArray[np.float64]:
         """Measure what tells one texture from two in clusters a and b, in the order of :data:`PAIR_EVIDENCE`.

@@ -25,8 +25,9 @@ from scipy.special import logsumexp
 
 from texseg.channels.encode import Features, bins_of
 from texseg.channels.planes import Planes
-from texseg.channels.responses import Channel, responses
+from texseg.channels.responses import recipes
 from texseg.pixels.composites import border_distance, compose, trusted
+from texseg.threads import side_by_side
 
 __all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
@@ -38,6 +39,7 @@ PATCH_SIZE = _FORM**2
 _HEAVY = 5.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
 _FLOOR = 0.01  # added to the variances of a density, in those of all textures together
 _BLOCK = 2**13  # pixels that are described at once
+_ROWS = 128  # of pixels that are looked at together; 3 more on either side are seen
 _PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # of composites, in cells: side of a piece; margin
 # along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
 _N_COMPOSITES = 2
@@ -119,35 +121,65 @@ class BorderClassifier(NamedTuple):
     def log_odds(
         self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
     ) -> NDArray[np.floating]:
-        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (flat indices).
+        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (sorted flat indices).
 
         The ``bins`` (C, H, W) of the image are made if they are not given.
         """
-        sums = np.repeat(self.offsets[:, None], len(pixels), axis=1)
-        size = len(_WINDOWS)
-        for index, scores in enumerate(self.scores(planes, pixels, bins)):
-            sums += self.weights[index * size : (index + 1) * size].T @ scores
+        bins, form = _read(planes, self.features, bins)
+        sums = np.empty((len(self.offsets), len(pixels)), np.float32)
+
+        def add_up(place: tuple[slice, slice]) -> None:
+            rows, part = place
+            own = np.repeat(self.offsets[:, None], part.stop - part.start, axis=1)
+            size = len(_WINDOWS)
+            for index, scores in enumerate(self._scores(bins, form, pixels[part], rows)):
+                own += self.weights[index * size : (index + 1) * size].T @ scores
+            sums[:, part] = own
+
+        side_by_side(add_up, _strips(pixels, bins.shape[1:]))
         return sums
 
-    def scores(
-        self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
+    def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
+        """Local means (n, scores) round the pixels of all log-densities."""
+        bins, form = _read(planes, self.features)
+
+        def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
+            rows, part = place
+            return np.concatenate(list(self._scores(bins, form, pixels[part], rows))).T
+
+        return np.concatenate(side_by_side(look, _strips(pixels, bins.shape[1:])))
+
+    def _scores(
+        self, bins: NDArray[np.uint8], form: NDArray[np.floating], pixels: NDArray[np.intp], rows: slice
     ) -> Iterator[NDArray[np.floating]]:
-        """Yield arrays (windows, n): local means round the pixels of one log-density after the other."""
-        f = self.features
-        bins, form = _read(planes, f, bins)
+        """Yield arrays (windows, n): local means round pixels of some rows, a log-density at a time."""
+        f, reach = self.features, max(_WINDOWS) // 2
+        _, H, W = bins.shape
+        top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, H)
+        bins, form = bins[:, top:bottom], form[top : bottom + 2 * (_FORM // 2)]
+        pixels = pixels - top * W
         tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         for group in _groups(f.wavelengths):
             for table in tables:
                 yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
         shape = bins.shape[1:]
-        around = _grown(pixels, shape, max(_WINDOWS) // 2)
+        around = _grown(pixels, shape, reach)
         plane = np.zeros(shape, np.float32)
         blocks = (around[start : start + _BLOCK] for start in range(0, len(around), _BLOCK))
         logs = np.concatenate([self.density.log(_vectors(form, block)) for block in blocks], axis=1)
         for row in logs - logs.mean(axis=0):
             plane.ravel()[around] = row
             yield _local_means(plane, pixels)
+
+
+def _strips(pixels: NDArray[np.intp], shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
+    """Take an image apart into strips of rows; also which of the sorted pixels (flat indices) lie in each."""
+    H, W = shape
+    tops = np.arange(0, H, _ROWS)
+    ends = np.searchsorted(pixels, np.append(tops, H) * W).tolist()
+    parts = zip(tops.tolist(), ends, ends[1:], strict=False)
+    return [(slice(top, min(top + _ROWS, H)), slice(*part)) for top, *part in parts if part[0] < part[1]]
 
 
 def learn_borders(
@@ -192,7 +224,7 @@ def learn_borders(
     classifier = BorderClassifier(
         features, log_profiles[known], density, np.empty((0, K), np.float32), np.empty(K, np.float32)
     )
-    tables, truths = [], []
+    places, truths = [], []
     for _ in range(_N_COMPOSITES):
         made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng)
         filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
@@ -202,7 +234,8 @@ def learn_borders(
         truths.append(made.labels.ravel()[pixels])
         if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
             return None
-        tables.append(np.concatenate(list(classifier.scores(made.planes, pixels))).T)
+        places.append((made.planes, pixels))
+    tables = side_by_side(lambda place: classifier.scores(*place), places)
     heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
     weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
     of_all = np.zeros((len(weights), len(log_profiles)), np.float32)
@@ -235,21 +268,12 @@ def _read(
     planes: Planes, f: Features, bins: NDArray[np.uint8] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.floating]]:
     """Bins (C, H, W), unless they are known already, and the plane of the form, mirrored at its borders."""
-    forms: list[NDArray[np.floating]] = []
-
-    def counted() -> Iterator[Channel]:
-        """Keep the form as the channels pass."""
-        for channel in responses(planes, f.intensity, f.bank if bins is None else None, f.sigma, 1.0, 1.0):
-            if channel.kind == "patch":
-                forms.append(np.pad(channel.values, _FORM // 2, mode="symmetric"))
-            if channel.name in f.names:
-                yield channel
-
-    known = bins_of(counted(), f) if bins is None else bins
-    if bins is not None:
-        for _ in counted():
-            pass
-    return known, forms[0]
+    every = recipes(planes, f.intensity, f.bank if bins is None else None, f.sigma, 1.0, 1.0)
+    form = next(recipe for recipe in every if recipe.kind == "patch").values()
+    if bins is None:
+        wanted = [recipe for recipe in every if recipe.name in f.names]
+        bins = bins_of([r._replace(values=lambda: form) if r.kind == "patch" else r for r in wanted], f)
+    return bins, np.pad(form, _FORM // 2, mode="symmetric")
 
 
 def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -8,7 +8,9 @@ little say here.
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -17,6 +19,7 @@ from skimage.measure import label as connected_components
 
 from texseg.counts.grid import CellGrid
 from texseg.fitting.assignment import arg_max_over, soft_max_over
+from texseg.threads import side_by_side
 
 __all__ = [
     "SPECK",
@@ -32,6 +35,7 @@ __all__ = [
 Floats = NDArray[np.floating]
 
 _REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
+_STRIP = 2**16  # pixels that are handled at once
 SPECK = 4
 """A part is a speck only if its label has another that is so many times as large."""
 
@@ -89,16 +93,28 @@ def _settle(
     K, H, W = posteriors.shape
     flat = posteriors.reshape(K, -1)
     small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
+
+    def pulled(k: int, strength: np.float32, out: Floats) -> None:
+        """Log-likelihood of one label, and what the neighbours say."""
+        plane = posteriors[k] if mask is None else posteriors[k] * mask
+        field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+        field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
+        field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
+        field *= strength
+        np.add(local[k], field, out=out[k])
+
+    logits = np.empty_like(local)
     for strength, n_sweeps in _SWEEPS if len(band) else ():
+        pull = partial(pulled, strength=np.float32(strength * smoothness), out=logits)
         for _ in range(n_sweeps):
-            logits = local.copy()
-            for k in range(K):
-                plane = posteriors[k] if mask is None else posteriors[k] * mask
-                field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
-                field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
-                field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR)
-                logits[k] += np.float32(strength * smoothness) * field.ravel()[band]
-            flat[:, band] = soft_max_over(logits)
+            side_by_side(pull, range(K))
+            in_strips(soft_max_over, logits)
+            side_by_side(lambda k: flat[k].__setitem__(band, logits[k]), range(K))
+
+
+def in_strips(function: Callable[[Floats], Any], planes: Floats) -> None:
+    """Call a function on all columns of planes (K, n), some at a time, side by side."""
+    side_by_side(lambda at: function(planes[:, at : at + _STRIP]), range(0, planes.shape[1], _STRIP))
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
