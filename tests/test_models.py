@@ -249,6 +249,22 @@ def test_predictive_em_generalises_better_than_plain_em():
     assert predictive < 0.97 * plain
 
 
+@pytest.mark.parametrize("model", [ACM, HACM])
+def test_rows_are_left_out_where_the_temperature_is_chosen(model):
+    """More clusters than the data support: rows that know themselves in their profiles predict worse."""
+    n, _ = planted(occurrences=40, M=300, K=6, seed=5)
+    train, validation, test = split_counts(n, [0.7, 0.15, 0.15], 0)
+
+    def fitted(**options):
+        return model(12, beta="auto", random_state=0, **options).fit(train, validation=validation)
+
+    by_default, plain = fitted(), fitted(predictive=False)
+    assert by_default.perplexity(test) < 0.985 * plain.perplexity(test)
+    np.testing.assert_allclose(by_default.components_, fitted(predictive=True).components_)
+    columns = (train > 0).sum(axis=0) / (train > 0).sum()
+    assert (by_default.components_ >= 0.0099 * columns).all()
+
+
 def test_cross_validation_uses_every_occurrence_once():
     n, _ = planted()
     scores = cross_validate(ACM(3, random_state=0), n, n_folds=4, random_state=0)
@@ -459,6 +475,8 @@ def test_other_rows_need_fold_in():
         (ACM(assignment="fuzzy"), 'assignment "soft" or "hard"'),
         (SCM(assignment="hard", beta="auto"), "has no temperature"),
         (ACM(assignment="hard", predictive=True), "only with assignment='soft'"),
+        (ACM(predictive="yes"), "needs predictive as True, False or None, got 'yes'"),
+        (HACM(predictive=True), 'leaves rows out only with beta="auto", got beta=1.0'),
         (HACM(mixing="row"), "needs mixing as one of"),
         (HACM(tree="oak"), "needs tree as"),
         (HACM(3, tree=Tree.balanced(4)), "tree with 4 leaves for n_clusters=3"),

@@ -9,7 +9,14 @@ from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.assignment import ArgMax
 from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering, Profiles
 from texseg.models.base import normalise
-from texseg.models.hacm import HierarchicalClustering, Hierarchy, ObjectHierarchy, Tree
+from texseg.models.hacm import (
+    HierarchicalClustering,
+    Hierarchy,
+    ObjectHierarchy,
+    PredictiveHierarchy,
+    Tree,
+)
+from texseg.models.left_out import rows_of_columns
 from texseg.models.pmm import ProductAspectModel, ProductAspects
 from texseg.models.scm import TwoSidedClustering, association, mutual_information
 from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel
@@ -134,18 +141,22 @@ def test_acm_hard_takes_the_nearest_profile():
     np.testing.assert_array_equal(Q, naive.acm_hard(n, params.profiles))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2])
 @pytest.mark.parametrize("kind", ["dense", "csr", "image"])
-def test_acm_predictive_leaves_the_row_out(kind):
+def test_acm_predictive_leaves_the_row_out(kind, share):
     matrix, n = image_counts() if kind == "image" else (kinds_of(counts())[kind], counts())
     groups = getattr(matrix, "groups", np.zeros(n.shape[1], int))
     rng = np.random.RandomState(0)
     Q, rho = rng.dirichlet(np.ones(2), size=len(n)), np.array([0.3, 0.7])
-    result = PredictiveHistogramClustering().step(matrix, Profiles(None, rho), 0.8, Q)
+    background = rows_of_columns(matrix)
+    model = PredictiveHistogramClustering(background=background if share else None, share=share)
+    result = model.step(matrix, Profiles(None, rho), 0.8, Q)
     for i in (0, 4):
         others = np.delete(np.arange(len(n)), i)
         S = Q[others].T @ n[others]
         totals = np.array([[S[k, groups == groups[j]].sum() for j in range(n.shape[1])] for k in range(2)])
-        h = [sum(n[i, j] * np.log(S[k, j] / totals[k, j]) for j in np.flatnonzero(n[i])) for k in range(2)]
+        p = (1 - share) * S / totals + share * background
+        h = [sum(n[i, j] * np.log(p[k, j]) for j in np.flatnonzero(n[i])) for k in range(2)]
         weights = rho * np.exp(0.8 * (np.array(h) - max(h)))
         np.testing.assert_allclose(result.posteriors[i], weights / weights.sum(), atol=1e-6)
 
@@ -208,6 +219,45 @@ def test_hacm_with_mixing_of_each_cluster(kind, beta):
     np.testing.assert_allclose(result.params.weights, rho)
     np.testing.assert_allclose(expand(TREE, result.params.vertical), tau_new, atol=1e-10)
     np.testing.assert_allclose(result.params.nodes, q, atol=1e-10)
+
+
+def test_hacm_predictive_is_the_acm_when_leaves_say_everything():
+    n, rng = counts(), np.random.RandomState(0)
+    settings = {"background": rows_of_columns(n), "share": 0.1}
+    Q, rho = rng.dirichlet(np.ones(3), size=len(n)), rng.dirichlet(np.ones(3))
+    flat = PredictiveHistogramClustering(**settings)
+    profiles = flat.m_step(flat.stats(n, Q), np.zeros(5, int)).profiles
+    model = PredictiveHierarchy(tree=TREE, learn_vertical=False, **settings)
+    start = model.start_from(profiles, rho, np.zeros(5, int), leaf_share=1.0)
+    expected = flat.step(n, Profiles(profiles, rho), 0.7, Q)
+    found = model.step(n, start, 0.7, Q)
+    np.testing.assert_allclose(found.posteriors, expected.posteriors, atol=1e-6)
+    np.testing.assert_allclose(found.params.nodes[TREE.leaves], expected.params.profiles, atol=1e-6)
+
+
+def test_hacm_predictive_takes_away_what_a_row_has_added_to_its_path():
+    """Against the nodes of the tree estimated without the row, all else as it was."""
+    rng = np.random.RandomState(0)
+    n = rng.poisson(20 * rng.dirichlet(np.ones(8), size=30)) + 1.0
+    Q, params = np.eye(3)[np.arange(30) % 3], hierarchy(rng, 8)
+    tau = expand(TREE, params.vertical)
+    for _ in range(200):
+        params = (
+            HierarchicalClustering(tree=TREE, learn_vertical=False)
+            ._step_by(np.log(Q + 1e-300), n, params, 1.0, None)
+            .params
+        )
+    found = PredictiveHierarchy(tree=TREE, learn_vertical=False).step(n, params, 0.02, Q).posteriors
+    V = tau[:, :, None] * params.nodes / (tau @ params.nodes)[:, None]
+    for i in (0, 7):
+        others = np.delete(np.arange(30), i)
+        by_node = np.einsum("kvj,kj->vj", V, Q[others].T @ n[others])
+        p = tau @ (by_node / by_node.sum(axis=1, keepdims=True))
+        weights = params.weights * np.exp(0.02 * (np.log(p) @ n[i]))
+        kept = params.weights * np.exp(0.02 * (np.log(tau @ params.nodes) @ n[i]))
+        right, naive_ones = weights / weights.sum(), kept / kept.sum()
+        print(found[i], right, naive_ones)
+        assert np.abs(found[i] - right).max() < 0.1 * np.abs(naive_ones - right).max()
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -38,15 +38,15 @@ def in_strips(function: Callable[[slice], Floats], n_sites: int) -> list[Floats]
     return side_by_side(function, [slice(at, at + _STRIP) for at in range(0, n_sites, _STRIP)])
 
 
-def mix_background(profiles: Floats, background: Floats) -> Floats:
-    """Profiles (..., M) of which the share :data:`BACKGROUND` is the background (M,).
+def mix_background(profiles: Floats, background: Floats, share: float = BACKGROUND) -> Floats:
+    """Profiles (..., M) of which a share is the background (M,).
 
     Examples
     --------
     >>> mix_background(np.array([[1.0, 0.0]]), np.array([0.5, 0.5]))
     array([[0.999, 0.001]])
     """
-    return (1 - BACKGROUND) * profiles + BACKGROUND * background
+    return (1 - share) * profiles + share * background
 
 
 @dataclass(frozen=True, eq=False)

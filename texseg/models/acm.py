@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
-from texseg.counts.sites import mix_background
+from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.counts.sites import BACKGROUND, mix_background
 from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
 from texseg.models.base import (
@@ -34,7 +33,6 @@ from texseg.models.base import (
     Stats,
     Step,
     count_distinct,
-    entry_rows,
     extrapolate,
     group_sums,
     heaviest_first,
@@ -44,10 +42,14 @@ from texseg.models.base import (
     per_site,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment
-
-_NUMBERS_AT_ONCE = 2**20
-"""Numbers (entries x K) of a block of rows of which each is left out."""
+from texseg.models.estimator import (
+    BACKGROUND_SHARES,
+    CooccurrenceEstimator,
+    Data,
+    check_assignment,
+    check_predictive,
+)
+from texseg.models.left_out import left_out_scores, rows_of_columns
 
 COLDER = 4.0
 """How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
@@ -83,15 +85,18 @@ class HistogramClustering(ClusteringModel):
     posterior : Posterior, default=SoftMax()
         From scores to assignments, see `texseg.fitting.assignment`.
     background : array of shape (M,), optional
-        A profile of which every cluster holds the share ``texseg.counts.sites.BACKGROUND``: what a cluster
-        has not seen is unlikely in it then, not impossible.
+        A profile of which every cluster holds a share: what a cluster has not seen is unlikely in it then,
+        not impossible.
+    share : float, default=BACKGROUND
+        Of the background in every profile.
     """
 
     background: Floats | None = None
+    share: float = BACKGROUND
 
     def _mixed(self, profiles: Floats) -> Floats:
         """Profiles (..., M) with some of the background in each."""
-        return profiles if self.background is None else mix_background(profiles, self.background)
+        return profiles if self.background is None else mix_background(profiles, self.background, self.share)
 
     def scores(self, n: CountMatrix, params: Profiles) -> Floats:
         """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
@@ -146,7 +151,7 @@ class HistogramClustering(ClusteringModel):
 
     def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
-        return posteriors, params.profiles
+        return posteriors, self._mixed(params.profiles)
 
     def by_weight(self, params: Profiles, posteriors: Floats) -> tuple[Profiles, Floats]:
         """Return parameters and posteriors (N, K) with the heaviest cluster first."""
@@ -259,32 +264,24 @@ class PredictiveHistogramClustering(HistogramClustering):
         """One iteration; without posteriors of the step before, a plain one."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores = self._left_out_scores(n, posteriors, self.stats(n, posteriors, row_weights))
+        scores = self._left_out_scores(n, posteriors)
         Q, free_energy = self.posterior(
             per_site(scores, row_weights), beta, params.weights, None, row_weights
         )
         stats = self.stats(n, Q, row_weights)
         return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
 
-    def _left_out_scores(self, n: CountMatrix, Q: Floats, stats: Stats) -> Floats:
-        """``sum_j n_ij log q_jk`` with ``q`` from all rows but i, shape (N, K)."""
-        groups, S, K = groups_of(n), stats.counts, Q.shape[1]
-        indicator = (groups[:, None] == np.arange(groups.max() + 1)).astype(float)
-        columns, cluster_totals = S.T.astype(np.float32), S @ indicator
-        out = np.empty(Q.shape)
-        per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0]
-        for rows, block in row_blocks(n, max(1, int(_NUMBERS_AT_ONCE / (K * max(1, per_row))))):
-            index, q, data = entry_rows(block), Q[rows].astype(np.float32), block.data.astype(np.float32)
-            left = q[index]
-            left *= -data[:, None]
-            left += columns[block.indices]
-            # a column that only this row has is impossible for all clusters alike
-            np.log(np.maximum(left, np.float32(FLOOR), out=left), out=left)
-            weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
-            totals = block @ indicator
-            rest = np.maximum(cluster_totals - Q[rows][:, :, None] * totals[:, None, :], FLOOR)
-            out[rows] = weigh @ left - np.einsum("ng,nkg->nk", totals, np.log(rest))
-        return out
+    def _left_out_scores(self, n: CountMatrix, Q: Floats) -> Floats:
+        stats, groups = self.stats(n, Q), groups_of(n)
+        totals = np.maximum(np.broadcast_to(group_sums(stats.counts, groups), stats.counts.shape), FLOOR)
+        per_count = np.ascontiguousarray((1 / totals).T, np.float32)
+
+        def added(rows: slice, index: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+            out = per_count.take(columns, axis=0)
+            out *= Q[rows].astype(np.float32).take(index, axis=0)
+            return out
+
+        return left_out_scores(n, stats.counts / totals, added, self.background, self.share)
 
 
 class ACM(ClusterMixin, CooccurrenceEstimator):
@@ -306,15 +303,20 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     beta : float or "auto", default=1.0
         Inverse temperature at the end of the annealing; "auto" chooses it, and the moment to stop, on
         held-out occurrences. Only for soft assignments.
-    predictive : bool, default=False
-        Leave every row out of the profiles that judge it ([1]_ section 5.2). Only for soft assignments.
+    predictive : bool, optional
+        Leave every row out of the profiles that judge it ([1]_ section 5.2); by default with
+        ``beta="auto"``, where the profiles then also hold a share of a background (`texseg.models.left_out`).
+        Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
         See `SMM`.
 
     Attributes
     ----------
     components_ : ndarray of shape (K, M)
-        Profiles ``p(j | k)``; rows sum to one (of images: in each channel).
+        Profiles ``p(j | k)``, with their share of the background; rows sum to one (of images: in each
+        channel).
+    background_share_ : float
+        What held-out occurrences chose; 0 without ``beta="auto"``.
     weights_ : ndarray of shape (K,)
         Mixing proportions.
     mixing_ : ndarray of shape (N, K)
@@ -347,7 +349,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         assignment: str = "soft",
         *,
         beta: float | str = 1.0,
-        predictive: bool = False,
+        predictive: bool | None = None,
         validation_fraction: float = 0.1,
         n_init: int = 1,
         max_iter: int = 100,
@@ -369,6 +371,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
         check_assignment(owner, self.assignment, self.beta)
+        check_predictive(owner, self.predictive)
         if self.assignment == "hard" and self.predictive:
             raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
 
@@ -376,6 +379,9 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         if self.predictive:
             return PredictiveHistogramClustering()
         return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
+
+    def _models(self, data: Data) -> list[HistogramClustering]:
+        return predictive_models(data) if leaves_out(self) else [self._model()]
 
     def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
         if self.assignment == "hard":
@@ -386,6 +392,18 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
+        self.background_share_ = 0.0 if model.background is None else model.share
+
+
+def leaves_out(estimator: Any) -> bool:
+    """Whether rows are left out and a background is chosen: on held-out data, unless not wished."""
+    return estimator.beta == "auto" and estimator.predictive in (True, None)
+
+
+def predictive_models(data: Data) -> list[HistogramClustering]:
+    """One model for each share of the background."""
+    background = rows_of_columns(data.counts)
+    return [PredictiveHistogramClustering(background=background, share=s) for s in BACKGROUND_SHARES]
 
 
 def _rank(state: State) -> tuple[int, float]:
