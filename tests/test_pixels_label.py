@@ -10,7 +10,8 @@ from skimage.measure import label as connected_components
 from texseg.counts.grid import cell_grid
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.assignment import soft_max
-from texseg.pixels.label import dissolve_specks, merge_small, pixel_posteriors
+from texseg.pixels.label import dissolve_specks, merge_small, near_border, pixel_posteriors
+from texseg.pixels.planes import PixelPlanes
 
 N_BINS = 6
 
@@ -42,7 +43,9 @@ def posteriors_of(scores, smoothness=1.0, mask=None):
     valid = np.ones(H * W) if mask is None else mask.ravel()
     sums = [np.bincount(grid.parent(), plane.ravel() * valid, grid.n_cells) for plane in scores]
     cells = soft_max(np.stack(sums, axis=1).astype(np.float32))[0]
-    return pixel_posteriors(scores, cells, grid, smoothness, 6.0, mask)
+    band = np.flatnonzero(grid.to_pixels(near_border(cells, grid)))
+    local = scores.reshape(K, -1)[:, band]
+    return pixel_posteriors(local, cells, grid, band, smoothness, 6.0, mask).whole()
 
 
 def test_posteriors_sum_to_one_and_follow_the_border():
@@ -218,7 +221,7 @@ def test_every_label_may_have_a_limit_of_its_own():
 def without_specks(labels, area, K=2, mask=None):
     posteriors = (labels == np.arange(K)[:, None, None]).astype(np.float32) * 0.6 + 0.4 / K
     before = posteriors.copy()
-    dissolve_specks(posteriors, before, area, mask)
+    dissolve_specks(PixelPlanes.full(posteriors), PixelPlanes.full(before), area, mask)
     np.testing.assert_allclose(posteriors.sum(axis=0), before.sum(axis=0))
     np.testing.assert_array_equal(np.sort(posteriors, axis=0), np.sort(before, axis=0))
     return posteriors.argmax(axis=0)
@@ -255,3 +258,25 @@ def test_specks_do_not_reach_across_missing_pixels():
     mask[4:11, 4:11] = False
     mask[5:10, 5:10] = True
     np.testing.assert_array_equal(without_specks(labels, 200, mask=mask)[mask], labels[mask])
+
+
+# ---- planes ------------------------------------------------------------------------------------------------
+
+
+def test_planes_of_cells_and_a_band_are_those_that_were_written_out():
+    rng = np.random.default_rng(0)
+    grid = cell_grid((19, 30), 4)
+    band = np.sort(rng.choice(19 * 30, 200, replace=False))
+    planes = PixelPlanes(grid, rng.random((3, grid.n_cells)), band, rng.random((3, 200)))
+    whole = np.stack([grid.to_pixels(cells) for cells in planes.cells])
+    whole.reshape(3, -1)[:, band] = planes.near
+    np.testing.assert_array_equal(planes.whole(), whole)
+    labels = planes.labels()
+    np.testing.assert_array_equal(labels, whole.argmax(axis=0))
+    np.testing.assert_array_equal(planes.at(labels), whole.max(axis=0))
+    np.testing.assert_array_equal(planes.changed(np.negative).whole(), -whole)
+    pixels = np.sort(rng.choice(19 * 30, 100, replace=False))  # inside the band and outside
+    planes.exchange(pixels, np.zeros(100, int), np.full(100, 2))
+    flat = whole.reshape(3, -1)
+    flat[0, pixels], flat[2, pixels] = flat[2, pixels], flat[0, pixels]
+    np.testing.assert_array_equal(planes.whole(), whole)

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
+from texseg.fitting.assignment import arg_max_over
 from texseg.textures import Reading, Scene, Textures, agree
 
 __all__ = ["MergedTextures", "halved", "merged", "separated"]
+
 
 @dataclass(frozen=True)
 class MergedTextures:
@@ -65,11 +67,15 @@ class MergedTextures:
         """
         read = self.parts.read(scene, smoothness, specks=specks)
         groups = [np.flatnonzero(members) for members in self.members]
-        posteriors = np.stack([read.posteriors[group].max(axis=0) for group in groups])
-        scores = np.stack([read.scores[group].max(axis=0) for group in groups])
-        probabilities = np.stack([read.probabilities[group].sum(axis=0) for group in groups])
-        K = len(groups)
-        agree(probabilities.reshape(K, -1), posteriors.reshape(K, -1).argmax(axis=0))
+        posteriors, scores = (
+            planes.changed(lambda columns: np.stack([columns[group].max(axis=0) for group in groups]))
+            for planes in (read.posteriors, read.scores)
+        )
+        probabilities = read.probabilities.changed(
+            lambda columns: np.stack([columns[group].sum(axis=0) for group in groups])
+        )
+        agree(probabilities.cells, arg_max_over(posteriors.cells))
+        agree(probabilities.near, arg_max_over(posteriors.near))
         return Reading(posteriors, probabilities, scores)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:

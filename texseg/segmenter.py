@@ -25,7 +25,6 @@ from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
 from texseg.editing import Editable
-from texseg.fitting.assignment import arg_max_over
 from texseg.fitting.number import Selection, choose_number
 from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
@@ -378,7 +377,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         results = []
         for scene in self._scenes(X, mask, rescale):
-            probabilities = self.textures_.read(scene, self._smoothness).probabilities
+            probabilities = self.textures_.read(scene, self._smoothness).probabilities.whole()
             if scene.mask is not None:
                 probabilities = probabilities * scene.mask
             if scene.ground is not None:
@@ -645,11 +644,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Labels from 1 (0 without data) and the posterior of each pixel's label."""
         reading = (textures or self.textures_).read(scene, self._smoothness)
-        labels = arg_max_over(reading.posteriors)
+        labels = reading.posteriors.labels()
         if scene.mask is not None:
             labels[~scene.mask] = -1
         labels = merge_small(labels, reading.scores, int(self.min_size))
-        confidence = np.take_along_axis(reading.probabilities, np.maximum(labels, 0)[None], axis=0)[0]
+        confidence = reading.probabilities.at(labels)
         confidence[labels < 0] = 0
         labels += 1
         if scene.ground is not None:

@@ -20,7 +20,9 @@ from texseg.fitting.assignment import PottsField, arg_max_over, soft_max_over
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
+from texseg.pixels.planes import PixelPlanes
 from texseg.settings import PottsSettings
+from texseg.threads import side_by_side
 
 __all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]
 
@@ -68,13 +70,13 @@ class Scene:
 
 
 class Reading(NamedTuple):
-    """What textures say about every pixel of a scene; all float32 of shape (K, H, W)."""
+    """What textures say about every pixel of a scene; all float32, K planes (H, W)."""
 
-    posteriors: NDArray[np.floating]
+    posteriors: PixelPlanes
     """Of the model with its prior on the map: these decide the labels."""
-    probabilities: NDArray[np.floating]
+    probabilities: PixelPlanes
     """Calibrated: of pixels that get a label with probability p, about the share p is right."""
-    scores: NDArray[np.floating]
+    scores: PixelPlanes
     """Log-likelihoods without prior."""
 
 
@@ -156,50 +158,59 @@ class Textures:
         """Tell the textures apart at every pixel of a scene; ``specks`` keeps parts that are too small."""
         if smoothness == 0:
             return self._read_windows(scene)
-        K = len(self.profiles)
         cells = self._cells(scene, smoothness)
         sites, grid, local = cells.sites, cells.grid, cells.scores
         scores, learned = self._pixel_scores(scene, cells)
         posteriors = pixel_posteriors(
-            scores, cells.posteriors, grid, smoothness, self.boundary_sigma, scene.mask
+            scores.near, cells.posteriors, grid, scores.band, smoothness, self.boundary_sigma, scene.mask
         )
         if not specks:
             dissolve_specks(posteriors, scores, self.speck_area(smoothness), scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _WINDOW_WEIGHT * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
-        probabilities = np.log(np.maximum(posteriors, 1e-12))
-        probabilities *= _FIELD_WEIGHT
-        # windows across a border know less than what was learned of it
-        kept = probabilities.reshape(K, -1)[:, learned]
-        for plane, window in zip(probabilities, wide, strict=True):
-            plane += grid.to_pixels(window)
-        probabilities.reshape(K, -1)[:, learned] = kept
-        soft_max_over(probabilities.reshape(K, -1))
-        _confuse(probabilities.reshape(K, -1), self.confusion)
-        agree(probabilities.reshape(K, -1), arg_max_over(posteriors).ravel())
-        return Reading(posteriors, probabilities, scores)
 
-    def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
-        """Log-likelihoods (K, H, W), and the pixels (flat indices) that learned borders say them of.
+        def calibrated(columns: NDArray, heard: NDArray) -> NDArray[np.floating]:
+            """Probabilities (K, n) from posteriors, and what windows say of them."""
+            probabilities = np.log(np.maximum(columns, 1e-12))
+            probabilities *= _FIELD_WEIGHT
+            probabilities += heard
+            soft_max_over(probabilities)
+            probabilities = self.confusion.T @ probabilities
+            agree(probabilities, arg_max_over(columns))
+            return probabilities
+
+        def of_strip(at: int) -> NDArray[np.floating]:
+            pixels = posteriors.band[at : at + _STRIP]
+            heard = wide[:, grid.cells_of(pixels)]
+            # windows across a border know less than what was learned of it
+            heard[:, np.isin(pixels, learned, assume_unique=True)] = 0
+            return calibrated(posteriors.near[:, at : at + _STRIP], heard)
+
+        strips = side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
+        near = np.concatenate([posteriors.near[:, :0], *strips], axis=1)
+        sure = PixelPlanes(grid, calibrated(posteriors.cells, wide), posteriors.band, near)
+        return Reading(posteriors, sure, scores)
+
+    def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[PixelPlanes, NDArray[np.intp]]:
+        """Log-likelihoods, and the pixels (flat indices) that learned borders say them of.
 
         Those of a pixel's cell, and near borders what was learned of them, else those of small windows.
         """
-        K = len(self.profiles)
-        planes = [cells.grid.to_pixels(self.potts.beta * column) for column in cells.scores.T]
-        scores = np.stack(planes).astype(np.float32, copy=False)
+        of_cells = np.ascontiguousarray(self.potts.beta * cells.scores.T, np.float32)
         near = near_border(cells.posteriors, cells.grid)
         learned = np.zeros_like(near)
         if self.borders is not None and scene.planes is not None:
             learned = near & ~self._foreign(cells, self.borders)
-        band, rest = (np.flatnonzero(cells.grid.to_pixels(which)) for which in (learned, near & ~learned))
-        flat = scores.reshape(K, -1)
-        if len(rest):
+        band = np.flatnonzero(cells.grid.to_pixels(near))
+        known = learned[cells.grid.cells_of(band)]
+        local = np.empty((len(of_cells), len(band)), np.float32)
+        if not known.all():
             n = self._windowed(scene, _SMALL_WINDOWS, votes_of_scales(self.features.wavelengths))
-            flat[:, rest] = self._scores(n)[rest].T
-        if len(band) and self.borders is not None and scene.planes is not None:
-            flat[:, band] = self.borders.log_odds(scene.planes, band, scene.bins)
-        return scores, band
+            local[:, ~known] = self._scores(n)[band[~known]].T
+        if self.borders is not None and scene.planes is not None and known.any():
+            local[:, known] = self.borders.log_odds(scene.planes, band[known], scene.bins)
+        return PixelPlanes(cells.grid, of_cells, band, local), band[known]
 
     def _read_windows(self, scene: Scene) -> Reading:
         """Tell the textures apart at every pixel by the window round it, without a prior on the map."""
@@ -209,8 +220,8 @@ class Textures:
         )
         scores = np.ascontiguousarray((np.float32(beta) * self._scores(n)).T)
         shape = (len(scores), *scene.shape)
-        posteriors = soft_max_over(scores.copy()).reshape(shape)
-        return Reading(posteriors, posteriors, scores.reshape(shape))
+        posteriors = PixelPlanes.full(soft_max_over(scores.copy()).reshape(shape))
+        return Reading(posteriors, posteriors, PixelPlanes.full(scores.reshape(shape)))
 
     def _windowed(self, scene: Scene, windows: float | Sequence[float], votes: Any) -> WindowedCounts:
         """Histograms round every pixel; windows are proportional to the scale of a channel ([1] 6.3)."""
@@ -253,13 +264,6 @@ class Textures:
         H, W = scene.shape
         coarse = opened.repeat(WINDOW_STEP * self.cell, 0).repeat(WINDOW_STEP * self.cell, 1)[:H, :W]
         return coarse > 1
-
-
-def _confuse(probabilities: NDArray[np.floating], confusion: NDArray[np.floating]) -> None:
-    """Probabilities (K, pixels) of what pixels are, from those of what they are taken for, in place."""
-    for start in range(0, probabilities.shape[1], _STRIP):
-        strip = probabilities[:, start : start + _STRIP]
-        strip[:] = confusion.T @ strip
 
 
 def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:

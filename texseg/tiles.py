@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, split_planes
 from texseg.counts.sites import WINDOW_STEP
-from texseg.fitting.assignment import arg_max_over
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
 from texseg.textures import Scene, Textures
@@ -150,9 +149,7 @@ class Blocks:
         return rows, columns
 
 
-def plan_blocks(
-    shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1
-) -> Blocks:
+def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> Blocks:
     """Cut an image into blocks at multiples of everything that has a grid, with a margin wide enough.
 
     ``multiple`` is what else their side shall be a multiple of.
@@ -237,18 +234,17 @@ def read_block(
             unsaid = np.zeros((h, w), bool) if asked.unknown else None
             return BlockReading(empty, parts, unsaid, empty if asked.confidence else None, preview)
         reading = textures.read(scene, asked.smoothness, specks=True)
-        labels = arg_max_over(reading.posteriors)
+        labels = reading.posteriors.labels()
         if scene.mask is not None:
             labels[~scene.mask] = -1
+        confidence = None
+        if asked.confidence:
+            likely = reading.probabilities.at(labels)[inside] * (labels[inside] >= 0)
+            confidence = np.rint(255 * likely).astype(np.uint8)
         labels = np.ascontiguousarray(labels[inside])
-        scores = reading.scores[(slice(None), *inside)]
+        scores = np.stack([plane[inside] for plane in reading.scores])
         parts = parts_of_block(labels, scores, origin, blocks.shape[1], asked.small(textures))
         strange = textures.unfamiliar(scene)[inside].copy() if asked.unknown else None
-    confidence = None
-    if asked.confidence:
-        own = np.maximum(labels, 0)[None]
-        likely = np.take_along_axis(reading.probabilities[(slice(None), *inside)], own, axis=0)[0]
-        confidence = np.rint(255 * likely * (labels >= 0)).astype(np.uint8)
     return BlockReading((labels + 1).astype(np.uint8), parts, strange, confidence, preview)
 
 

@@ -46,6 +46,16 @@ class CellGrid(NamedTuple):
         rows, columns = np.arange(H) // self.cell, np.arange(W) // self.cell
         return (rows[:, None] * self.shape[1] + columns).ravel()
 
+    def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Index of the cell of every one of some pixels (flat indices)."""
+        rows, columns = np.divmod(pixels, self.image_shape[1])
+        return rows // self.cell * self.shape[1] + columns // self.cell
+
+    def cells_of_rows(self, rows: slice) -> NDArray[np.intp]:
+        """Index of the cell of every pixel in some rows, shape (rows, W)."""
+        down = np.arange(rows.start, rows.stop) // self.cell * self.shape[1]
+        return down[:, None] + np.arange(self.image_shape[1]) // self.cell
+
     def to_pixels(self, values: NDArray) -> NDArray:
         """Repeat a value a cell, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
         H, W = self.image_shape

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
 from texseg.counts.grid import CellGrid
-from texseg.fitting.assignment import arg_max_over, soft_max_over
+from texseg.fitting.assignment import soft_max_over
+from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
 __all__ = [
@@ -43,13 +44,14 @@ _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, a
 
 
 def pixel_posteriors(
-    scores: Floats,
+    local: Floats,
     cell_posteriors: Floats,
     grid: CellGrid,
+    band: NDArray[np.intp],
     smoothness: float = 1.0,
     sigma: float = 8.0,
     mask: NDArray[np.bool_] | None = None,
-) -> Floats:
+) -> PixelPlanes:
     """Mean field of a Potts model over the pixels near borders, begun at the cells' posteriors.
 
     Pixels that are three cells or more away from any border between cells keep their cell's posterior: a
@@ -57,9 +59,12 @@ def pixel_posteriors(
 
     Parameters
     ----------
-    scores : float32 array of shape (K, H, W)
+    local : float32 array of shape (K, n)
+        Log-likelihoods of the n pixels near borders.
     cell_posteriors : float32 array of shape (cells, K)
     grid : CellGrid
+    band : int array of shape (n,)
+        These pixels, flat indices in ascending order; see :func:`near_border`.
     smoothness : float, default=1
         Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood.
     sigma : float, default=8
@@ -68,48 +73,34 @@ def pixel_posteriors(
 
     Returns
     -------
-    float32 array of shape (K, H, W)
-        Sums to one over K.
+    PixelPlanes
+        Float32, sums to one over K.
     """
-    K = len(scores)
-    posteriors = np.stack([grid.to_pixels(values) for values in cell_posteriors.T])
-    band = np.flatnonzero(grid.to_pixels(near_border(cell_posteriors, grid)))
-    _settle(posteriors, scores.reshape(K, -1)[:, band], band, smoothness, sigma, mask)
-    return posteriors
+    found = PixelPlanes(grid, np.ascontiguousarray(cell_posteriors.T), band, np.empty_like(local))
+    if not len(band):
+        return found
+    H, W = grid.image_shape
+    K, small = len(local), (-(-W // _REDUCTION), -(-H // _REDUCTION))
+    planes = [np.ascontiguousarray(grid.to_pixels(values)) for values in found.cells]
 
-
-def _settle(
-    posteriors: Floats,
-    local: Floats,
-    band: NDArray[np.intp],
-    smoothness: float,
-    sigma: float,
-    mask: NDArray[np.bool_] | None,
-) -> None:
-    """Bring the pixels of a band to the mean field of a Potts model, in place; all others stay as they are.
-
-    ``local`` (K, n) holds the log-likelihoods of the band's n pixels.
-    """
-    K, H, W = posteriors.shape
-    flat = posteriors.reshape(K, -1)
-    small = (-(-W // _REDUCTION), -(-H // _REDUCTION))
-
-    def pulled(k: int, strength: np.float32, out: Floats) -> None:
+    def pull(k: int, strength: np.float32) -> None:
         """Log-likelihood of one label, and what the neighbours say."""
-        plane = posteriors[k] if mask is None else posteriors[k] * mask
+        plane = planes[k] if mask is None else planes[k] * mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
         field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
-        field = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
-        field *= strength
-        np.add(local[k], field, out=out[k])
+        there: Floats = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
+        there *= strength
+        np.add(local[k], there, out=found.near[k])
 
-    logits = np.empty_like(local)
-    for strength, n_sweeps in _SWEEPS if len(band) else ():
-        pull = partial(pulled, strength=np.float32(strength * smoothness), out=logits)
+    def put(k: int) -> None:
+        planes[k].ravel()[band] = found.near[k]
+
+    for strength, n_sweeps in _SWEEPS:
         for _ in range(n_sweeps):
-            side_by_side(pull, range(K))
-            in_strips(soft_max_over, logits)
-            side_by_side(lambda k: flat[k].__setitem__(band, logits[k]), range(K))
+            side_by_side(partial(pull, strength=np.float32(strength * smoothness)), range(K))
+            in_strips(soft_max_over, found.near)
+            side_by_side(put, range(K))
+    return found
 
 
 def in_strips(function: Callable[[Floats], Any], planes: Floats) -> None:
@@ -126,7 +117,7 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
 
 
 def dissolve_specks(
-    posteriors: Floats, scores: Floats, area: float, mask: NDArray[np.bool_] | None = None
+    posteriors: PixelPlanes, scores: PixelPlanes, area: float, mask: NDArray[np.bool_] | None = None
 ) -> None:
     """Give parts too small to be told by their texture to the neighbour that explains them best, in place.
 
@@ -135,9 +126,9 @@ def dissolve_specks(
 
     Parameters
     ----------
-    posteriors : float32 array of shape (K, H, W)
+    posteriors : PixelPlanes
         Of a pixel that changes sides, the old label's and the new label's are exchanged.
-    scores : float32 array of shape (K, H, W)
+    scores : PixelPlanes
     area : float
         Pixels; smaller parts are specks.
     mask : bool array of shape (H, W), optional
@@ -147,11 +138,12 @@ def dissolve_specks(
     >>> posteriors = np.zeros((2, 20, 20), np.float32)
     >>> posteriors[0, :, :12] = posteriors[1, :, 12:] = 1
     >>> posteriors[:, 4:6, 4:6] = [[[0]], [[1]]]
-    >>> dissolve_specks(posteriors, posteriors.copy(), area=9)
-    >>> posteriors[0, 4:6, 4:6].tolist()
+    >>> planes = PixelPlanes.full(posteriors)
+    >>> dissolve_specks(planes, PixelPlanes.full(posteriors.copy()), area=9)
+    >>> planes.whole()[0, 4:6, 4:6].tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    labels = arg_max_over(posteriors)
+    labels = posteriors.labels()
     if mask is not None:
         labels[~mask] = -1
     parts = connected_parts(labels)
@@ -161,13 +153,11 @@ def dissolve_specks(
     merged = _merged_labels(parts, scores, np.minimum(area, largest / SPECK))
     moved = np.flatnonzero((merged != parts.labels)[parts.places])
     part = parts.places.ravel()[moved]
-    old, new = parts.labels[part], merged[part]
-    flat = posteriors.reshape(len(posteriors), -1)
-    flat[old, moved], flat[new, moved] = flat[new, moved], flat[old, moved]
+    posteriors.exchange(moved, parts.labels[part], merged[part])
 
 
 def merge_small(
-    labels: NDArray[np.int32], scores: Floats, min_size: float | NDArray[np.floating]
+    labels: NDArray[np.int32], scores: Floats | PixelPlanes, min_size: float | NDArray[np.floating]
 ) -> NDArray[np.int32]:
     """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
 
@@ -178,7 +168,7 @@ def merge_small(
     ----------
     labels : int32 array of shape (H, W)
         -1 where there is no data; such pixels are neither merged nor merged into.
-    scores : float32 array of shape (K, H, W)
+    scores : float32 array of shape (K, H, W), or PixelPlanes
     min_size : number, or array of shape (K,)
         Pixels, of all labels or of each. Parts without any neighbour keep their label.
 
@@ -212,7 +202,9 @@ def connected_parts(labels: NDArray[np.int32]) -> Parts:
     return Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
 
 
-def _merged_labels(parts: Parts, scores: Floats, limits: NDArray[np.floating]) -> NDArray[np.int32]:
+def _merged_labels(
+    parts: Parts, scores: Floats | PixelPlanes, limits: NDArray[np.floating]
+) -> NDArray[np.int32]:
     """Label of every part (parts + 1,) when the small ones have been merged; limits (K,) in pixels."""
     small = parts.sizes < limits[parts.labels]
     small[0] = False
