@@ -304,3 +304,17 @@ def test_coarse_to_fine_ends_at_a_pixel_free_energy_as_low_as_the_single_level()
     scores = beta * (n @ np.log(np.maximum(multi.params.profiles, 1e-12)).T)
     _, sums = soft_max(scores + np.log(multi.params.weights))
     assert multi.free_energy == pytest.approx(-sums.sum(), rel=1e-4)
+
+
+def test_packed_counts_are_the_same_numbers():
+    bins = np.random.default_rng(0).integers(0, N_BINS, (3, 45, 50)).astype(np.uint8)
+    mask = np.random.default_rng(1).random((45, 50)) > 0.3
+    grid = cell_grid((45, 50), 8, mask)
+    plain, packed = (cell_counts(bins, grid, N_BINS, np.ones(3, np.float32), mask, p) for p in (False, True))
+    assert packed.table.dtype == np.uint8
+    np.testing.assert_array_equal(packed[...], plain)
+    np.testing.assert_array_equal(packed[3:9:2], plain[3:9:2])
+    np.testing.assert_array_equal(np.asarray(packed.rows(2, 5)), plain[2:5])
+    means = [window_means(counts, grid, [16, 24, 24], 2) for counts in (plain, packed)]
+    for one, other in zip(*means, strict=True):
+        np.testing.assert_array_equal(one, other)

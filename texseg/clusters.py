@@ -96,7 +96,6 @@ class Search:
     history: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.windows = self._windows(WINDOW_STEP)
         self._trees: dict[int, MergeTree] = {}
 
     def find(self, n_clusters: int, tell: Callable[[str], None], starts: Floats | None = None) -> Candidate:
@@ -221,6 +220,16 @@ class Search:
     def window(self) -> float:
         """Side of the windows that spread is measured on, in cells."""
         return self.settings.windows[0] / self.settings.cell
+
+    @cached_property
+    def windows(self) -> Sites:
+        """Windows that starts are found on."""
+        return self._windows(WINDOW_STEP)
+
+    def forget_windows(self) -> None:
+        """Give the memory back; they are made again where they are needed."""
+        self.__dict__.pop("windows", None)
+        self.__dict__.pop("_every_window", None)
 
     @cached_property
     def _every_window(self) -> Sites:

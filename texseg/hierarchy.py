@@ -234,7 +234,7 @@ def critical_temperatures(
         group = grouped(merges, len(merges) - step)
         parents.append(group[labels] == group[kept])
     Q = np.stack(parents[::-1], axis=1).astype(np.float32)
-    n = cells.counts * cells.weights
+    n = cells.counts[...] * cells.weights
     profiles = cells.profiles(Q) * cells.weights
     params = Profiles(profiles / profiles.sum(axis=1, keepdims=True), Q.mean(axis=0))
     rng = np.random.RandomState(0)

@@ -295,6 +295,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 for b, planes, ground in zip(bins, images, grounds, strict=True)
             ]
             fit = self._find(scenes, features, settings, rng, tell)
+            fit.search.forget_windows()
             textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
             if settings.learned_borders and settings.smoothness > 0:
                 tell("borders")

@@ -15,7 +15,15 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.counts.grid import CellGrid, cell_counts, cell_grid
 from texseg.counts.matrix import CountMatrix, WindowedCounts
-from texseg.counts.sites import WINDOW_STEP, Sites, interior_cells, mix_background, window_sites
+from texseg.counts.packed import PackedCounts
+from texseg.counts.sites import (
+    WINDOW_STEP,
+    Sites,
+    in_strips,
+    interior_cells,
+    mix_background,
+    window_sites,
+)
 from texseg.fitting.assignment import PottsField, arg_max_over, soft_max_over
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.pixels.borders import BorderClassifier, learn_borders
@@ -38,6 +46,8 @@ _PLAIN_WINDOWS = 6.0  # without a prior on the map: sides in wavelengths
 _FINEST = 2 * 2**0.5  # pixels; values without a wavelength count as if they had this one
 _VOTE = 0.8  # nats of a pixel's window at the finest scale
 _STRIP = 2**18  # pixels that are handled at once
+_MANY_CELLS = 2**14  # above, their histograms are packed
+_MOST_PACKED = 255  # pixels of a cell
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
 
 
@@ -53,19 +63,23 @@ class Scene:
     """The image itself, for textures that know borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
     """Flat ground, which the mask leaves out: a segment of its own; None: it is not told apart."""
-    _tables: dict[int, tuple[NDArray[np.floating], CellGrid]] = field(default_factory=dict, repr=False)
+    _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of pixels."""
         return self.bins.shape[1], self.bins.shape[2]
 
-    def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating], CellGrid]:
-        """Histograms of cells of ``side`` pixels (cells, C * n_bins), and their grid; counted once."""
+    def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating] | PackedCounts, CellGrid]:
+        """Histograms of cells of ``side`` pixels (cells, C * n_bins), and their grid; counted once.
+
+        Those of a large image are packed, which takes a little longer, and a quarter of the memory.
+        """
         if side not in self._tables:
             grid = cell_grid(self.shape, side, self.mask)
             ones = np.ones(len(self.bins), np.float32)
-            self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask), grid
+            packed = grid.n_cells > _MANY_CELLS and side**2 <= _MOST_PACKED
+            self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask, packed), grid
         return self._tables[side]
 
 
@@ -286,7 +300,12 @@ def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps:
 
 def divergence(windows: Sites, scores: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
     """Best profile of every window (N,), and the Kullback-Leibler divergence from it (N,), weighted nats."""
-    own = np.einsum("nm,nm->n", windows.counts * windows.weights, np.log(windows.counts + np.float32(1e-12)))
+
+    def entropy(rows: slice) -> NDArray[np.floating]:
+        counts = windows.counts[rows]
+        return np.einsum("nm,nm->n", counts * windows.weights, np.log(counts + np.float32(1e-12)))
+
+    own = np.concatenate(in_strips(entropy, len(scores)))
     return scores.argmax(axis=1), np.maximum(own - scores.max(axis=1), 0)
 
 
@@ -313,10 +332,11 @@ def cell_sites(
 ) -> tuple[Sites, list[CellGrid]]:
     """Bare histograms of the cells of all scenes."""
     tables, grids = zip(*(scene.cells(cell, features.n_bins) for scene in scenes), strict=True)
-    counts = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    counts = tables[0] if len(tables) == 1 else np.concatenate([table[...] for table in tables])
     sizes = np.concatenate([grid.sizes for grid in grids])
     if background is None:
-        background = (counts.sum(axis=0, dtype=np.float64) / sizes.sum(dtype=np.float64)).astype(np.float32)
+        sums = sum(in_strips(lambda rows: counts[rows].sum(axis=0, dtype=np.float64), len(counts)))
+        background = (sums / sizes.sum(dtype=np.float64)).astype(np.float32)
     weights = np.repeat(features.weights, features.n_bins)
     return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), list(grids)
 

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, aggregate
+from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
 __all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
 
+_ROWS = 16  # of cells, that are counted at once
 _EXPLICIT_SIDE = 8  # cells of this side and larger are ordinary matrices; smaller ones would explode memory
 
 
@@ -85,7 +87,8 @@ def cell_counts(
     n_bins: int,
     weights: NDArray[np.floating],
     mask: NDArray[np.bool_] | None = None,
-) -> NDArray[np.floating]:
+    packed: bool = False,
+) -> Any:
     """Histograms of the cells' own pixels, without windows.
 
     Parameters
@@ -96,10 +99,12 @@ def cell_counts(
     weights : array of shape (C,)
         A full cell's histogram sums to this in every channel.
     mask : bool array of shape (H, W), optional
+    packed : bool, default=False
+        Hold them as bytes: for weights of 1, and cells of at most 255 pixels.
 
     Returns
     -------
-    float32 array of shape (cells, C * n_bins)
+    float32 array of shape (cells, C * n_bins), or PackedCounts
         Rows sum to ``grid.sizes * weights.sum()``.
 
     Examples
@@ -110,21 +115,29 @@ def cell_counts(
            [0.  , 0.5 ]], dtype=float32)
     """
     H, W = grid.image_shape
-    rows, columns = np.arange(H) // grid.cell, np.arange(W) // grid.cell
-    first = (rows[:, None] * grid.shape[1] + columns) * n_bins
-    table = np.empty((grid.n_cells, len(bins), n_bins), np.float32)
+    (h, w), C = grid.shape, len(bins)
+    table = np.empty((h, w, C, n_bins), np.uint8 if packed else np.float32)
 
-    def count(c: int) -> None:
-        index = (first + bins[c]).ravel() if mask is None else (first + bins[c])[mask]
-        table[:, c] = np.bincount(index, minlength=grid.n_cells * n_bins).reshape(-1, n_bins)
-        table[:, c] *= weights[c] / grid.cell**2
+    def count(top: int) -> None:
+        """Count the cells of some rows, so that few indices are held at once."""
+        bottom = min(top + _ROWS, h)
+        pixels = slice(top * grid.cell, min(bottom * grid.cell, H))
+        first = (grid.cells_of_rows(pixels) - top * w) * n_bins
+        for c in range(C):
+            index = first + bins[c, pixels]
+            index = index.ravel() if mask is None else index[mask[pixels]]
+            counts = np.bincount(index, minlength=(bottom - top) * w * n_bins)
+            table[top:bottom, :, c] = counts.reshape(bottom - top, w, n_bins)
+            if not packed:
+                table[top:bottom, :, c] *= weights[c] / grid.cell**2
 
-    side_by_side(count, range(len(bins)))
-    return table.reshape(grid.n_cells, -1)
+    side_by_side(count, range(0, h, _ROWS))
+    flat = table.reshape(grid.n_cells, -1)
+    return PackedCounts(flat, np.float32(1) / grid.cell**2) if packed else flat
 
 
 def window_means(
-    counts: NDArray[np.floating], grid: CellGrid, sides: Sequence[float], step: int = 1
+    counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
 ) -> tuple[NDArray[np.floating], tuple[int, int], NDArray[np.floating]]:
     """Average cell histograms over square windows of cells, one window side a channel.
 
@@ -156,10 +169,10 @@ def window_means(
            [0.5 , 0.5 ]], dtype=float32), (1, 3))
     """
     h, w = grid.shape
-    table = counts.reshape(h, w, len(sides), -1)
+    table = counts.reshape(h, w, len(sides), counts.shape[1] // len(sides))
     presence = grid.sizes.reshape(h, w)
     shape = (-(-h // step), -(-w // step))
-    means = np.empty((*shape, len(sides), table.shape[-1]), np.float32)
+    means = np.empty((*shape, *table.shape[2:]), np.float32)
     shares = {}
     for side in sorted(set(sides)):
         channels = np.flatnonzero(np.asarray(sides) == side)

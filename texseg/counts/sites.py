@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import CellGrid, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
+from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
 __all__ = ["Sites", "border_measure", "interior_cells", "window_sites"]
@@ -62,8 +64,8 @@ class Sites(CountOperator):
            [1.5, 1.5]])
     """
 
-    counts: Floats
-    """(N, M); every channel of a site sums to the site's size."""
+    counts: Any
+    """(N, M), an array or PackedCounts; every channel of a site sums to the site's size."""
     sizes: Floats
     """(N,), share of each site that holds data, 0 to 1."""
     weights: Floats
@@ -164,14 +166,18 @@ def window_sites(
     step : int
     """
     side = np.where(wavelengths > FAR, sides[1], sides[0])
-    ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+    ends = np.cumsum([0] + [grid.n_cells for grid in grids]).tolist()
     means = [
-        window_means(table, grid, side.tolist(), step)
-        for table, grid in zip(np.split(cells.counts, ends), grids, strict=True)
+        window_means(_rows_of(cells.counts, *part), grid, side.tolist(), step)
+        for *part, grid in zip(ends, ends[1:], grids, strict=False)
     ]
-    counts = np.concatenate([mean for mean, _, _ in means])
+    counts = means[0][0] if len(means) == 1 else np.concatenate([mean for mean, _, _ in means])
     present = np.concatenate([shares > 1e-3 for _, _, shares in means]).astype(np.float32)
     return replace(cells, counts=counts, sizes=present, grids=tuple(shape for _, shape, _ in means))
+
+
+def _rows_of(counts: Floats | PackedCounts, first: int, stop: int) -> Floats | PackedCounts:
+    return counts.rows(first, stop) if isinstance(counts, PackedCounts) else counts[first:stop]
 
 
 def border_measure(sites: Sites, reach: int) -> Floats:

@@ -80,6 +80,7 @@ EVIDENCE = PAIR_EVIDENCE + _CONTEXT
 """The same, and how the pair compares with those of the other merges of its tree."""
 
 _ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
+_NUMBERS_AT_ONCE = 2**21  # cells, clusters and channels whose ratios are held
 _LEAST_SPREAD = 1e-6
 _LEAST_VARIANCE = 1e-9
 _INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
@@ -247,13 +248,15 @@ class Pairs:
         return np.concatenate(near)
 
     def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
-        """Measure the ratios of ``a`` to others on the windows of ``a``."""
+        """Measure the ratios of ``a`` to others on the windows of ``a``, few at once in a large image."""
         own = (self.labels == a) * self.cells.sizes
-        ratios = _inner_ratios(own, self.held, a, others, self.cells, self.window)
-        means = ratios.mean(axis=0)
-        ratios -= means
-        self.means[a, others] = means
-        self.covariances[a, others] = np.einsum("nkc,nkd->kcd", ratios, ratios, optimize=True) / len(ratios)
+        step = max(1, _NUMBERS_AT_ONCE // self.held[:, 0].size)
+        for some in (others[at : at + step] for at in range(0, len(others), step)):
+            ratios = _inner_ratios(own, self.held, a, some, self.cells, self.window)
+            means = ratios.mean(axis=0)
+            ratios -= means
+            self.means[a, some] = means
+            self.covariances[a, some] = np.einsum("nkc,nkd->kcd", ratios, ratios, optimize=True) / len(ratios)
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -390,4 +393,5 @@ def held_out_scores(members: Sequence[NDArray[np.bool_]], cells: Sites) -> Itera
         held = np.empty((*own.shape, cells.n_channels), np.float32)
         for mine, learned in zip(rows, profiles, strict=True):
             held[mine] = cells.channel_scores(mine, learned[start:end])
-        yield held / np.maximum(cells.sizes, 1e-6)[:, None, None]
+        held /= np.maximum(cells.sizes, 1e-6)[:, None, None]
+        yield held

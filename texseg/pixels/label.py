@@ -88,8 +88,7 @@ def pixel_posteriors(
         plane = planes[k] if mask is None else planes[k] * mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
         field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
-        there: Floats = cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
-        there *= strength
+        there = strength * cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
         np.add(local[k], there, out=found.near[k])
 
     def put(k: int) -> None:

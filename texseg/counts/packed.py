@@ -1,0 +1,55 @@
+"""Histograms of small cells as bytes, a quarter of what they need as numbers with a fraction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PackedCounts"]
+
+
+class PackedCounts:
+    """A float32 array held as whole multiples of ``unit``, up to 255; what is taken of it is written out.
+
+    Parameters
+    ----------
+    table : uint8 array of any shape
+    unit : float32
+
+    Examples
+    --------
+    >>> counts = PackedCounts(np.array([[0, 64], [32, 32]], np.uint8), np.float32(1 / 64))
+    >>> counts.shape, counts[1:]
+    ((2, 2), array([[0.5, 0.5]], dtype=float32))
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, table: NDArray[np.uint8], unit: np.float32) -> None:
+        self.table = table
+        self.unit = np.float32(unit)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.table.shape
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: Any) -> NDArray[np.float32]:
+        """Write a part out."""
+        return np.multiply(self.table[index], self.unit, dtype=np.float32)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[...].astype(dtype or np.float32, copy=False)
+
+    def reshape(self, *shape: int) -> PackedCounts:
+        """Give the same counts in another shape, still packed."""
+        return PackedCounts(self.table.reshape(*shape), self.unit)
+
+    def rows(self, first: int, stop: int) -> PackedCounts:
+        """Take some rows, still packed."""
+        return PackedCounts(self.table[first:stop], self.unit)
