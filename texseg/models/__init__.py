@@ -2,6 +2,7 @@
 
 from texseg.counts.blocks import BlockCounts
 from texseg.models.acm import ACM
+from texseg.models.backoff import Backoff
 from texseg.models.committee import Committee
 from texseg.models.estimator import cross_validate, heldout_log_likelihood
 from texseg.models.hacm import HACM, Tree
@@ -14,6 +15,7 @@ from texseg.models.smm import SMM
 
 __all__ = [
     "ACM",
+    "Backoff",
     "BlockCounts",
     "Committee",
     "HACM",

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from texseg.counts.matrix import CountMatrix
 from texseg.counts.random import random_state_of
+from texseg.fitting.assignment import Floats
 from texseg.models.estimator import PREDICTION_FLOOR, CooccurrenceEstimator, heldout_log_likelihood
 from texseg.models.smm import SMM
 
@@ -109,17 +110,20 @@ class Committee(BaseEstimator):
         -------
         float
         """
-        check_is_fitted(self)
-        mixing: NDArray[np.float64] = self.mixing_
+        n = self._check_new(X)
+        mixing: Floats = self.mixing_
         if fold_in is not None:
-            found = [
-                member._predictive_mixing(member._check_new(fold_in, "fold_in")) for member in self.members_
-            ]
-            mixing = np.hstack(found) / len(found)
-        n = self.members_[0]._check_new(X)
+            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
         if len(mixing) != n.shape[0]:
             raise ValueError(
                 f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
                 f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
             )
         return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
+
+    def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
+        check_is_fitted(self)
+        return self.members_[0]._check_new(X, name)
+
+    def _predictive_mixing(self, n: CountMatrix) -> Floats:
+        return np.hstack([member._predictive_mixing(n) for member in self.members_]) / len(self.members_)
