@@ -56,6 +56,7 @@ class Phases:
         phases = list(self._costs)
         before = sum(self._costs[name] for name in phases[: phases.index(phase)])
         share = (before + part * self._costs[phase]) / sum(self._costs.values())
+        share = min(share, 1.0)  # sums of floats are rounded, in newer Pythons each in its own way
         for callback in self._callbacks:
             callback(Progress(phase, done, total, share))
 
