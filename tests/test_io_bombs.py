@@ -146,6 +146,18 @@ def test_ome_metadata_of_planes_without_measure(tmp_path):
     )
     text = f'<OME><Image ID="Image:0"><Pixels ID="Pixels:0" {planes}><TiffData/></Pixels></Image></OME>'
     refuse(io_scenes.tiff(tmp_path / "o.tif", PIXELS, description=text), "announces 1000000000 planes")
+    wide = text.replace('"192"', '"1000000"').replace('"160"', '"1000000"').replace("1000000000", "1")
+    refuse(io_scenes.tiff(tmp_path / "w.tif", PIXELS, description=wide), "announces 32552083 planes")
+
+
+def test_pages_without_measure(tmp_path, monkeypatch):
+    monkeypatch.setattr("texseg.io.tiff_guard._MOST_PAGES", 300)  # memory is watched, which takes its time
+    tags = [(256, 1), (257, 1), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 1), (279, 1)]
+    entries = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", c, 4, 1, v) for c, v in tags)
+    size = len(entries) + 4
+    pages = b"".join(entries + struct.pack("<I", 8 + (i + 1) * size) for i in range(400))
+    (tmp_path / "pages.tif").write_bytes(b"II*\0\x08\0\0\0" + pages)
+    refuse(tmp_path / "pages.tif", "TIFF of more than 300 pages")
 
 
 def test_jpeg_2000_of_two_images(tmp_path):
@@ -174,6 +186,25 @@ def test_gif_of_empty_blocks(tmp_path):
     content = io_scenes.bytes_of(Image.fromarray(PIXELS).save, format="GIF")
     (tmp_path / "blocks.gif").write_bytes(content[:-1] + b"\x21\xfe\0" * 1_000_000)
     refuse(tmp_path / "blocks.gif", "blocks without content")
+
+
+def test_gif_of_a_small_frame_on_a_large_screen(tmp_path):
+    content = bytearray(io_scenes.bytes_of(Image.fromarray(PIXELS).save, format="GIF"))
+    struct.pack_into("<HH", content, 6, 13000, 13000)
+    (tmp_path / "screen.gif").write_bytes(content)
+    refuse(tmp_path / "screen.gif", "GIF of 13000 x 13000 pixels whose largest frame has 30720")
+
+
+def test_metadata_beside_an_image_of_elements_without_measure(tmp_path):
+    path = io_scenes.write(tmp_path / "i.png", PIXELS)
+    for text in ("<a>" * 1_000_000, '<PAMRasterBand band="1"/>' * 100_000 + "</PAMDataset>"):
+        (tmp_path / "i.png.aux.xml").write_text("<PAMDataset>" + text)
+        tracemalloc.start()
+        try:
+            assert "i.png.aux.xml beside the image cannot be read" in read_image(path).notes[0]
+            assert tracemalloc.get_traced_memory()[1] < 20e6
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGB16", "P"])

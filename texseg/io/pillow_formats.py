@@ -6,6 +6,7 @@ which belongs to the user, not to this library.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _FEW_BLOCKS, _BLOCK_BYTES = 4096, 64  # beyond so many, blocks of a GIF hold so many bytes on average
+_SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels of a GIF, beyond which so many times its largest frame
 
 
 def _open_with_plugin(format: str, stream: BinaryIO) -> ImageFile:
@@ -32,8 +34,8 @@ def _open_with_plugin(format: str, stream: BinaryIO) -> ImageFile:
     return BmpImagePlugin.BmpImageFile(stream) if format == "BMP" else GifImagePlugin.GifImageFile(stream)
 
 
-def _n_gif_frames(stream: BinaryIO, file_size: int) -> int:
-    """Count the frames without decoding one; Pillow does, too, but for as long as it takes."""
+def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int]:
+    """Count the frames and the pixels of the largest without decoding one; Pillow takes much longer."""
 
     def table_bytes(flags: int) -> int:
         return 3 << (flags & 7) + 1 if flags & 0x80 else 0
@@ -43,7 +45,7 @@ def _n_gif_frames(stream: BinaryIO, file_size: int) -> int:
     if len(start) < 13:
         raise MalformedFileError("file is truncated")
     position = 13 + table_bytes(start[10])
-    n_frames = n_blocks = 0
+    n_frames = n_blocks = most_pixels = 0
     while True:
         stream.seek(position)
         start = stream.read(10)
@@ -51,9 +53,11 @@ def _n_gif_frames(stream: BinaryIO, file_size: int) -> int:
             position += 2
         elif start[:1] == b"\x2c" and len(start) == 10:
             n_frames += 1
+            width, height = struct.unpack_from("<HH", start, 5)
+            most_pixels = max(most_pixels, width * height)
             position += 11 + table_bytes(start[9])
         else:  # the end mark, or a file that ends before it, which decoding will tell
-            return n_frames
+            return n_frames, most_pixels
         while True:
             n_blocks += 1
             if n_blocks > _FEW_BLOCKS + file_size // _BLOCK_BYTES:
@@ -71,12 +75,17 @@ class PillowSource:
     """A BMP or GIF file; animations have their frames as pages."""
 
     def __init__(self, format: str, stream: BinaryIO, file_size: int):
-        n_frames = max(1, _n_gif_frames(stream, file_size)) if format == "GIF" else 1
+        n_frames, most_pixels = _gif_frames(stream, file_size) if format == "GIF" else (1, 0)
+        n_frames = max(1, n_frames)
         stream.seek(0)
         self._image = image = _open_with_plugin(format, stream)
         width, height = image.size
         if width < 1 or height < 1:
             raise MalformedFileError(f"{format} header makes no sense, file is corrupt")
+        if format == "GIF" and width * height > _SMALL_SCREEN + _EMPTY_SCREEN * most_pixels:
+            raise MalformedFileError(
+                f"GIF of {width} x {height} pixels whose largest frame has {most_pixels}, file is corrupt"
+            )
         has_alpha = image.mode in _ALPHA_MODES or "transparency" in image.info
         self._mode = ("RGBA" if has_alpha else "RGB") if image.mode not in ("L", "1") else image.mode
         n_channels = 1 if self._mode in ("L", "1") else 3

@@ -17,6 +17,7 @@ from texseg.io.geo import Affine, Georeference, georeference_of, parse_world_fil
 
 _WORLD_BYTES = 4096
 _METADATA_BYTES = 2**22  # histograms and statistics of many bands
+_MOST_MARKS = 2**16  # the elements of as many cost 20 MB
 _NUMBER = re.compile(r"[^\s,]+")
 
 
@@ -82,6 +83,8 @@ def _read_gdal_metadata(image: Path) -> Sidecar:
         return Sidecar()
     unread = Sidecar(notes=(f"{path.name} beside the image cannot be read, and is left aside",))
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # GDAL writes none; entities can grow without end
+        return unread
+    if text.count("<") > _MOST_MARKS:
         return unread
     try:
         root = ElementTree.fromstring(text)

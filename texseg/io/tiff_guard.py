@@ -17,14 +17,12 @@ from texseg.io.jpeg import JpegLayout
 from texseg.io.jpeg2000 import Jpeg2000Source
 from texseg.io.webp import WebpSource
 
-_MOST_PAGES = 2**16
+_MOST_PAGES = 2**15  # half a second
 _MOST_PLANES = 2**18  # of files that hold a part of an OME data set each
-_OME_EXTENT = re.compile(rb"""Size[CZT]\s*=\s*["']\s*(\d{1,18})""")
+_OME_EXTENT = re.compile(rb"""Size([CTXYZ])\s*=\s*["']\s*(\d{1,18})""")
 _MOST_ENTRIES = 4096  # tifffile's own limit
-_FEW_SEGMENTS, _SEGMENT_PIXELS = (
-    2**16,
-    1024,
-)  # beyond so many, strips and tiles hold so many pixels on average
+_USUAL_ENTRIES = 24  # of a page, read at once
+_FEW_SEGMENTS, _SEGMENT_PIXELS = 2**16, 1024  # beyond so many, they hold so many pixels on average
 _LARGEST_TEXT = 2**25
 _TYPE_BYTES = {
     1: 1,
@@ -58,37 +56,37 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
     start = stream.read(16)
     order = "<" if start[:2] == b"II" else ">"
     is_big = start[2:4] in (b"+\0", b"\0+")
-    count_format, offset_format, entry, first = ("Q", "Q", "HHQ8s", 8) if is_big else ("H", "I", "HHI4s", 4)
-    count_bytes, offset_bytes = struct.calcsize("<" + count_format), struct.calcsize("<" + offset_format)
+    count_bytes, offset_bytes, entry, first = (8, 8, "HHQ8s", 8) if is_big else (2, 4, "HHI4s", 4)
     entry_bytes = struct.calcsize("<" + entry)
     seen: set[int] = set()
-    position = first
-    while True:
-        if position + offset_bytes > file_size:
-            raise MalformedFileError("file is truncated")
-        stream.seek(position)
-        (offset,) = struct.unpack(order + offset_format, stream.read(offset_bytes))
-        if offset == 0:
-            return
+    offset = _number(start[first:], offset_bytes, order)
+    while offset:
         if offset in seen:
             raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
         if len(seen) > _MOST_PAGES:
             raise MalformedFileError(f"TIFF of more than {_MOST_PAGES} pages; save a part of them by itself")
         seen.add(offset)
-        if offset + count_bytes > file_size:
-            raise MalformedFileError("file is truncated")
         stream.seek(offset)
-        (n_entries,) = struct.unpack(order + count_format, stream.read(count_bytes))
-        position = offset + count_bytes + n_entries * entry_bytes
-        if position > file_size:
+        page = stream.read(_USUAL_ENTRIES * entry_bytes)
+        n_entries = _number(page, count_bytes, order)
+        end = count_bytes + n_entries * entry_bytes
+        if offset + end + offset_bytes > file_size:
             raise MalformedFileError("file is truncated")
         if n_entries > _MOST_ENTRIES:
             raise MalformedFileError("TIFF page with more entries than there are tags, file is corrupt")
-        table = stream.read(n_entries * entry_bytes)
-        entries = list(struct.iter_unpack(order + entry, table))
+        if len(page) < end + offset_bytes:
+            page += stream.read(end + offset_bytes - len(page))
+        entries = list(struct.iter_unpack(order + entry, page[count_bytes:end]))
         _check_entries(entries, order, file_size)
         if len(seen) == 1:
-            _check_planes(_description(stream, entries, order))
+            _check_planes(_description(stream, entries, order), _sides(entries, order))
+        offset = _number(page[end:], offset_bytes, order)
+
+
+def _number(content: bytes, n_bytes: int, order: str) -> int:
+    if len(content) < n_bytes:
+        raise MalformedFileError("file is truncated")
+    return int.from_bytes(content[:n_bytes], "little" if order == "<" else "big")
 
 
 def _description(stream: BinaryIO, entries: list[tuple[int, int, int, bytes]], order: str) -> bytes:
@@ -99,19 +97,31 @@ def _description(stream: BinaryIO, entries: list[tuple[int, int, int, bytes]], o
     return b""
 
 
-def _check_planes(description: bytes) -> None:
-    """Refuse metadata (OME) that announce planes without measure: tifffile makes room for each at once."""
-    n_planes = sum(
-        math.prod(int(extent) for extent in _OME_EXTENT.findall(pixels))
-        for pixels in description.split(b"Pixels ")[1:]
-    )
+def _sides(entries: list[tuple[int, int, int, bytes]], order: str) -> dict[int, int]:
+    """Width, height and samples of a page, 1 where they are not said."""
+    sides = {_WIDTH: 1, _LENGTH: 1, _SAMPLES: 1}
+    for code, kind, count, value in entries:
+        if code in sides and count == 1:
+            sides[code] = _number(value, _TYPE_BYTES.get(kind, 1), order)
+    return sides
+
+
+def _check_planes(description: bytes, sides: dict[int, int]) -> None:
+    """Refuse metadata (OME) that announce planes without measure: tifffile makes room for each at once.
+
+    Planes that are larger than the page count as so many pages.
+    """
+    n_planes = 0.0
+    for pixels in description.split(b"Pixels ")[1:]:
+        extents = dict.fromkeys(b"CTXYZ", 1) | {axis[0]: int(n) for axis, n in _OME_EXTENT.findall(pixels)}
+        pages = extents[ord("X")] * extents[ord("Y")] / max(1, sides[_WIDTH] * sides[_LENGTH])
+        n_planes += math.prod(extents[axis] for axis in b"CTZ") * max(1.0, pages)
     if n_planes > _MOST_PLANES:
-        raise MalformedFileError(f"OME-TIFF that announces {n_planes} planes, file is corrupt")
+        raise MalformedFileError(f"OME-TIFF that announces {n_planes:.0f} planes, file is corrupt")
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
     """Refuse values behind the end of the file, texts and tables of strips without measure."""
-    sizes = {_WIDTH: 1, _LENGTH: 1, _SAMPLES: 1}
     n_segments = 0
     for code, kind, count, value in entries:
         if code not in _USED_TAGS:
@@ -121,14 +131,13 @@ def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_
             (offset,) = struct.unpack(order + ("I" if len(value) == 4 else "Q"), value)
             if offset + n_bytes > file_size:
                 raise MalformedFileError("file is truncated")
-        elif code in sizes and count == 1:
-            n = _TYPE_BYTES.get(kind, 1)
-            sizes[code] = int.from_bytes(value[:n], "little" if order == "<" else "big")
         if code in _PLACES:
             n_segments = max(n_segments, count)
         elif n_bytes > _LARGEST_TEXT:
             raise MalformedFileError(f"TIFF tag {code} of {n_bytes / 1e6:.0f} MB, file is corrupt")
-    if n_segments > _FEW_SEGMENTS + math.prod(sizes.values()) // _SEGMENT_PIXELS:
+    if n_segments < _FEW_SEGMENTS:
+        return
+    if n_segments > _FEW_SEGMENTS + math.prod(_sides(entries, order).values()) // _SEGMENT_PIXELS:
         raise MalformedFileError(f"TIFF of {n_segments} strips or tiles, more than a picture of its size has")
 
 
