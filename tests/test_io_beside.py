@@ -229,6 +229,8 @@ def test_a_few_pixels_and_one_valid_pixel(shape):
 def test_images_that_are_no_arrays():
     with pytest.raises(ValueError, match="a list is taken for several images"):
         segment(PIXELS.tolist(), 2)
+    with pytest.raises(ValueError, match="an image must be an array, got nested lists of unequal lengths"):
+        segment([[[1], [2, 3]]], 2)
     with pytest.raises(TypeError, match=r"channel_axis must be one whole number or None, got \(0,\)"):
         segment(np.zeros((3, 9, 9)), 2, channel_axis=(0,))
 

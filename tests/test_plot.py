@@ -52,6 +52,18 @@ def test_without_axes_a_new_figure_is_made_and_the_current_one_is_not_touched():
     plt.close("all")
 
 
+def test_what_is_refused_leaves_no_figure_behind():
+    before = plt.get_fignums()
+    image = np.zeros(LABELS.shape)
+    with pytest.raises(ValueError, match=r"labels must be 0 or more, got -"):
+        plot.overlay(image, -LABELS)
+    with pytest.raises(TypeError):
+        plot.overlay(image, LABELS, names=5)
+    with pytest.raises(ValueError, match="opacity must lie between 0 and 1"):
+        plot.overlay(image, LABELS, opacity=2)
+    assert plt.get_fignums() == before
+
+
 def test_too_few_axes_are_refused():
     with pytest.raises(ValueError, match="axes must hold 4 Axes for 1 rows of 4, got 2"):
         plot.responses(np.ones((3, 2, 2)), axes=grid(1, 2))

@@ -745,6 +745,11 @@ def _check_array(image: Any) -> None:
             f"an image must be an array, got {type(image).__name__}; with photo = texseg.read_image(path), "
             "pass photo.pixels, channel_axis=photo.channel_axis and mask=photo.mask"
         )
+    if isinstance(image, (list, tuple)):
+        try:
+            np.asarray(image)
+        except ValueError as error:
+            raise ValueError("an image must be an array, got nested lists of unequal lengths") from error
 
 
 def _check_number(name: str, value: Any) -> None:

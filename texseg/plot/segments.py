@@ -58,13 +58,14 @@ def overlay(
         raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
-    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)
+    tint, patches = _tint(label_image, opacity), _patches(label_image, names) if legend else None
+    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)  # what can be refused has been: no empty figure is left
     ax.imshow(picture, interpolation="nearest")
-    ax.imshow(_tint(label_image, opacity), interpolation="nearest")
+    ax.imshow(tint, interpolation="nearest")
     if boundaries:
         _draw_boundaries(ax, label_image)
-    if legend:
-        _draw_legend(ax, label_image, names)
+    if patches is not None:
+        _draw_legend(ax, patches)
     return bare(ax)
 
 
@@ -87,10 +88,11 @@ def labels(
     Axes
     """
     label_image = _checked(labels)
+    tint, patches = _tint(label_image, 1.0), _patches(label_image, names) if legend else None
     ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)
-    ax.imshow(_tint(label_image, 1.0), interpolation="nearest")
-    if legend:
-        _draw_legend(ax, label_image, names)
+    ax.imshow(tint, interpolation="nearest")
+    if patches is not None:
+        _draw_legend(ax, patches)
     return bare(ax)
 
 
@@ -244,6 +246,8 @@ def _checked(labels: ArrayLike) -> NDArray[np.integer]:
         raise ValueError(
             f"labels must be integers of shape (H, W), got {label_image.dtype} of shape {label_image.shape}"
         )
+    if label_image.min(initial=0) < 0:
+        raise ValueError(f"labels must be 0 or more, got {label_image.min()}")
     return label_image
 
 
@@ -267,10 +271,11 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
         ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
 
 
-def _draw_legend(ax: Axes, labels: NDArray[np.integer], names: Sequence[str]) -> None:
+def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
+    """Give a patch of colour for each label, with its name and share."""
     rows = segment_table(labels, names=names)
     colours = palette(max((row.label for row in rows), default=0)) / 255
-    patches = [
+    return [
         Patch(
             facecolor=colours[row.label],
             edgecolor="0.3",
@@ -279,4 +284,7 @@ def _draw_legend(ax: Axes, labels: NDArray[np.integer], names: Sequence[str]) ->
         )
         for row in rows
     ]
+
+
+def _draw_legend(ax: Axes, patches: list[Patch]) -> None:
     ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
