@@ -34,13 +34,25 @@ def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ri
     [(7, [[0, 0], [2, 0], [2, 1], [0, 1]])]
     """
     starts, directions, owners, following = _linked_edges(np.asarray(regions))
-    rings: dict[int, list[Ring]] = {}
-    for cycle in _cycles(following):
-        turns = directions[cycle] != directions[np.roll(cycle, 1)]
-        ring = starts[cycle[turns]][:, ::-1]
-        rings.setdefault(int(owners[cycle[0]]), []).append(ring)
-    for region in sorted(rings):
-        yield region, sorted(rings[region], key=_signed_area, reverse=True)
+    if not len(starts):
+        return
+    order, firsts = _cycles(following)
+    starts, directions = starts[order], directions[order]
+    before = np.arange(len(order)) - 1
+    before[firsts] = np.append(firsts[1:], len(order)) - 1
+    turns = directions != directions[before]
+    corners = starts[turns][:, ::-1]
+    ends = np.cumsum(np.add.reduceat(turns, firsts, dtype=np.intp))
+    y, x = starts.T
+    along_y, along_x = _STEPS[directions].T
+    areas = np.add.reduceat(x * along_y - y * along_x, firsts)  # twice those of the rings; of holes negative
+    owners = owners[order[firsts]]
+    rings = np.split(corners, ends[:-1])
+    sorting = np.lexsort((-areas, owners))
+    regions_of_rings = owners[sorting]
+    begins = np.flatnonzero(np.diff(regions_of_rings, prepend=-1))
+    for begin, end in zip(begins, np.append(begins[1:], len(sorting)), strict=True):
+        yield int(regions_of_rings[begin]), [rings[i] for i in sorting[begin:end]]
 
 
 def _linked_edges(regions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -57,8 +69,9 @@ def _linked_edges(regions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]
     owners = np.concatenate([inside[side[:, 0], side[:, 1]] for side in sides])
     starts = np.concatenate([side + corner for side, corner in zip(sides, first_corner, strict=True)])
     directions = np.repeat(np.arange(4), [len(side) for side in sides])
-    edge_at = np.full((4, regions.shape[0] + 1, regions.shape[1] + 1), -1)
-    edge_at[directions, starts[:, 0], starts[:, 1]] = np.arange(len(starts))
+    numbers = np.arange(len(starts), dtype=np.min_scalar_type(-len(starts) - 1))
+    edge_at = np.full((4, regions.shape[0] + 1, regions.shape[1] + 1), -1, numbers.dtype)
+    edge_at[directions, starts[:, 0], starts[:, 1]] = numbers
     ends = starts + _STEPS[directions]
     following = np.full(len(starts), -1)
     for turn in (1, 0, -1):  # the last one that fits wins: left before straight on before right
@@ -68,23 +81,19 @@ def _linked_edges(regions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]
     return starts, directions, owners, following
 
 
-def _cycles(following: NDArray) -> Iterator[NDArray]:
-    """Split a permutation into its cycles."""
+def _cycles(following: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Order the elements of a permutation cycle by cycle, and tell where each cycle begins in that order."""
     successor = following.tolist()
     seen = bytearray(len(successor))
+    order: list[int] = []
+    firsts = []
     for first in range(len(successor)):
         if seen[first]:
             continue
-        cycle = []
+        firsts.append(len(order))
         edge = first
         while not seen[edge]:
             seen[edge] = 1
-            cycle.append(edge)
+            order.append(edge)
             edge = successor[edge]
-        yield np.array(cycle)
-
-
-def _signed_area(ring: Ring) -> int:
-    """Area by the shoelace formula, positive for a ring that runs clockwise on the screen."""
-    x, y = ring[:, 0], ring[:, 1]
-    return int(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y)) // 2
+    return np.array(order, np.intp), np.array(firsts, np.intp)
