@@ -116,12 +116,20 @@ class Sites(CountOperator):
 
     def profiles(self, posteriors: Floats) -> Floats:
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
+        return self.means_of(*self.sums(posteriors))
+
+    def sums(self, posteriors: Floats) -> tuple[Floats, Floats]:
+        """Sum the histograms (..., M) and sizes (...) of soft clusters (N, ...)."""
         flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
-        mass = flat @ self.sizes
         parts = in_strips(lambda rows: flat[:, rows] @ self.counts[rows], self.shape[0])
-        means = sum(parts[1:], start=parts[0]) / np.maximum(mass, 1e-6)[:, None]
-        means[mass <= 1e-6] = self.background
-        return means.reshape(*posteriors.shape[1:], -1)
+        shape = posteriors.shape[1:]
+        return sum(parts[1:], start=parts[0]).reshape(*shape, -1), (flat @ self.sizes).reshape(shape)
+
+    def means_of(self, sums: Floats, sizes: Floats) -> Floats:
+        """Mean histograms (..., M) from summed ones and their sizes; the background for an empty one."""
+        means = sums / np.maximum(sizes, 1e-6)[..., None]
+        means[sizes <= 1e-6] = self.background
+        return means
 
     def channel_scores(self, rows: NDArray[np.intp], profiles: Floats) -> Floats:
         """Log-likelihood of some sites under profiles (K, M), channel by channel: (rows, K, C)."""

@@ -33,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -79,6 +80,7 @@ _CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
 EVIDENCE = PAIR_EVIDENCE + _CONTEXT
 """The same, and how the pair compares with those of the other merges of its tree."""
 
+_window_matrix = lru_cache(maxsize=8)(window_matrix)
 _ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
 _NUMBERS_AT_ONCE = 2**21  # cells, clusters and channels whose ratios are held
 _LEAST_SPREAD = 1e-6
@@ -102,6 +104,7 @@ class Pairs:
     window: float
     """Side of a window in cells."""
     labels: NDArray[np.intp]
+    held_out: HeldOut
     held: Floats
     """(N, K, C), score of every cell in every cluster, learned without the cell, channel by channel."""
     areas: NDArray[np.float64]
@@ -114,13 +117,14 @@ class Pairs:
     """(K, K, C, C), of the same."""
 
     @classmethod
-    def of(cls, labels: NDArray[np.intp], held: Floats, cells: Sites, window: float) -> Pairs:
+    def of(cls, labels: NDArray[np.intp], held_out: HeldOut, cells: Sites, window: float) -> Pairs:
         """Measure all pairs."""
+        held = held_out.scores(cells)
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
         areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
         moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
-        pairs = cls(cells, window, labels, held, areas, _borders(labels, K, cells), *moments)
+        pairs = cls(cells, window, labels, held_out, held, areas, _borders(labels, K, cells), *moments)
         side_by_side(lambda a: pairs._look_from(a, np.arange(K)), range(K))
         return pairs
 
@@ -152,7 +156,9 @@ class Pairs:
         self.areas[a] += self.areas[b]
         self.areas[b] = 0
         self.borders[b] = self.borders[:, b] = 0
-        (self.held[:, [a]],) = held_out_scores([(self.labels == a)[:, None]], self.cells)
+        for sums in self.held_out:
+            sums[:, a] += sums[:, b]
+        self.held[:, [a]] = self.held_out.part([a]).scores(self.cells)
         others = np.flatnonzero(self.areas.sum(axis=1) > 0)
         self._look_from(a, others)
         side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
@@ -327,11 +333,9 @@ def measure(
     partitions: Sequence[NDArray[np.intp]], n_clusters: int, cells: Sites, window: float
 ) -> Iterator[Pairs]:
     """Measure the pairs of some partitions."""
-    members = [labels[:, None] == np.arange(n_clusters) for labels in partitions]
-    if not members:
-        return
-    for labels, held in zip(partitions, held_out_scores(members, cells), strict=True):
-        yield Pairs.of(labels, held, cells, window)
+    for labels in partitions:
+        held_out = hold_out(labels[:, None] == np.arange(n_clusters), cells)
+        yield Pairs.of(labels, held_out, cells, window)
 
 
 def _log(value: float | np.floating, least: float = 0.1) -> float:
@@ -364,7 +368,7 @@ def _inner_ratios(
             continue
         ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
         box = tuple(slice(first, last + 1) for first, last in ends)
-        down, across = (window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
+        down, across = (_window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
         inside, scores = inside[box], piece[box]
         down, across, mine = down[::step], across[::step], inside[::step, ::step] > 0
         shares.append((down @ inside @ across.T)[mine])
@@ -377,21 +381,34 @@ def _inner_ratios(
     return inner.reshape(len(inner), len(others), -1).astype(np.float64)
 
 
-def held_out_scores(members: Sequence[NDArray[np.bool_]], cells: Sites) -> Iterator[Floats]:
-    """Scores (N, K, C) of full cells in the clusters of one-hot members (N, K), learned without the cell.
+class HeldOut(NamedTuple):
+    """Histograms of K clusters, summed over the white cells of a checkerboard, and over the black ones."""
 
-    All profiles are made at once, the scores one partition after the other.
-    """
-    fold = np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in cells.grids])
-    together = np.concatenate(members, axis=1)
-    halves = [(together & (fold == half)[:, None]).astype(np.float32) for half in (1, 0)]
-    profiles = [cells.profiles(half) for half in halves]
-    rows = [np.flatnonzero(fold == half) for half in (0, 1)]
-    end = 0
-    for own in members:
-        start, end = end, end + own.shape[1]
-        held = np.empty((*own.shape, cells.n_channels), np.float32)
-        for mine, learned in zip(rows, profiles, strict=True):
-            held[mine] = cells.channel_scores(mine, learned[start:end])
+    sums: Floats
+    """(2, K, M)."""
+    sizes: Floats
+    """(2, K), cells."""
+
+    def scores(self, cells: Sites) -> Floats:
+        """Scores (N, K, C) of full cells in the clusters, each learned from cells of the other colour."""
+        held = np.empty((len(cells.sizes), self.sizes.shape[1], cells.n_channels), np.float32)
+        for colour, sums, sizes in zip((1, 0), self.sums, self.sizes, strict=True):
+            mine = np.flatnonzero(_checkerboard(cells.grids) == colour)
+            held[mine] = cells.channel_scores(mine, cells.means_of(sums, sizes))
         held /= np.maximum(cells.sizes, 1e-6)[:, None, None]
-        yield held
+        return held
+
+    def part(self, clusters: slice | list[int]) -> HeldOut:
+        """Take some of the clusters."""
+        return HeldOut(self.sums[:, clusters], self.sizes[:, clusters])
+
+
+def hold_out(members: NDArray[np.bool_], cells: Sites) -> HeldOut:
+    """Sum up the cells of one-hot members (N, K), colour by colour."""
+    colours = _checkerboard(cells.grids)
+    halves = [cells.sums((members & (colours == colour)[:, None]).astype(np.float32)) for colour in (0, 1)]
+    return HeldOut(np.stack([sums for sums, _ in halves]), np.stack([sizes for _, sizes in halves]))
+
+
+def _checkerboard(grids: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
+    return np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in grids])
