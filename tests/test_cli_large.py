@@ -1,6 +1,7 @@
 """Images above the memory that was allowed: by blocks, from file to file, and gone on with when ended."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import texseg.tiles
 from tests.test_tiles import scene
 from texseg.cli import main
 from texseg.io.read import read_labels
+from texseg.io.write import polygons
+from texseg.regions import region_table
 
-pytest.importorskip("zarr")
+zarr = pytest.importorskip("zarr")
 
 LITTLE = ["--memory", "1M"]
 
@@ -38,9 +41,7 @@ def test_a_model_labels_by_blocks_what_it_labels_as_a_whole(place, tmp_path):
     result = run(*args, *LITTLE, "-o", tmp_path / "blocks")
     assert result.exit_code == 0, result.output
     assert "read by blocks of 256 pixels" in result.stderr
-    whole, blocks = (
-        read_labels(tmp_path / name / "image_labels.tif") for name in ("whole", "blocks")
-    )
+    whole, blocks = (read_labels(tmp_path / name / "image_labels.tif") for name in ("whole", "blocks"))
     assert np.mean(whole == blocks) > 0.9999
     tables = [(tmp_path / name / "image_segments.csv").read_text() for name in ("whole", "blocks")]
     rows = [list(csv.DictReader(table.splitlines())) for table in tables]
@@ -139,10 +140,80 @@ def test_a_mask_is_read_by_windows_too(place, tmp_path):
     assert "mask shape (99, 520) does not match image (400, 520)" in result.stderr
 
 
+def test_regions_and_outlines_are_joined_across_blocks(place, tmp_path):
+    """Each region has one row and one outline, exact, however many blocks it lies in."""
+    args = ("apply", place / "model.texseg", place / "image.tif", "--format", "tif", "--confidence")
+    result = run(*args, "--regions", "--polygons", *LITTLE, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    labels = read_labels(tmp_path / "image_labels.tif")
+    rows = list(csv.DictReader((tmp_path / "image_regions.csv").read_text().splitlines()))
+    expected = region_table(labels)
+    assert len(rows) == len(expected) > 1
+    for row, region in zip(rows, expected, strict=True):
+        for field in ("region", "label", "pixels", "top", "left", "bottom", "right"):
+            assert int(row[field]) == getattr(region, field)
+        assert 0 < float(row["mean_confidence"]) <= 1
+    found = json.loads((tmp_path / "image_polygons.geojson").read_text())
+    whole = polygons(labels)
+    for one, other in zip(found["features"], whole["features"], strict=True):
+        assert one["geometry"] == other["geometry"]
+        assert one["properties"]["label"] == other["properties"]["label"]
+
+
+def test_labels_as_a_zarr_array(place, tmp_path):
+    args = ("apply", place / "model.texseg", place / "image.tif", "--format", "tif,zarr")
+    for extra in (LITTLE, []):  # by blocks, and whole
+        result = run(*args, *extra, "-o", tmp_path)
+        assert result.exit_code == 0, result.output
+        array = zarr.open(tmp_path / "image_labels.zarr", mode="r")
+        assert array.dtype == np.uint8
+        np.testing.assert_array_equal(array[:], read_labels(tmp_path / "image_labels.tif"))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    other = tmp_path / "mine" / "image_labels.zarr"
+    other.mkdir(parents=True)
+    (other / "notes.txt").write_text("mine")
+    result = run(*args, *LITTLE, "-o", tmp_path / "mine")
+    assert "image_labels.zarr is there and is no zarr array" in result.stderr
+    assert (other / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of rasterio itself
+def test_georeferenced_labels_are_cloud_optimised(place, tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    options = {"driver": "GTiff", "height": 400, "width": 520, "count": 1, "dtype": "uint8", "tiled": True}
+    transform = rasterio.Affine(10, 0, 500000, 0, -10, 5200000)
+    options |= {"crs": "EPSG:32632", "transform": transform, "blockxsize": 128, "blockysize": 128}
+    with rasterio.open(tmp_path / "map.tif", "w", **options) as file:
+        file.write(tifffile.imread(place / "image.tif"), 1)
+    result = run("apply", place / "model.texseg", tmp_path / "map.tif", *LITTLE, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    with rasterio.open(tmp_path / "out" / "map_labels.tif") as file:
+        assert file.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert file.crs.to_epsg() == 32632 and file.transform == transform and file.nodata == 0
+        stored = file.read(1)
+    np.testing.assert_array_equal(stored, read_labels(tmp_path / "out" / "map_labels.tif"))
+    assert set(np.unique(stored)) == {1, 2}
+
+
+def test_the_report_of_a_large_image_is_about_an_overview(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("texseg.cli.large._PREVIEW", 150)
+    args = ("apply", place / "model.texseg", place / "image.tif", "--report-html", *LITTLE)
+    result = run(*args, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "report have 1/4 of the size" in result.stderr
+    page = (tmp_path / "image_report.html").read_text()
+    assert "520 x 400 pixels" in page
+    content = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    assert content["shape"] == [400, 520] and content["levels"][0]["estimated"]
+    areas = [segment["pixels"] for segment in content["levels"][0]["segments"]]
+    truth = np.bincount(read_labels(tmp_path / "image_labels.tif").ravel())[1:]
+    np.testing.assert_allclose(areas, truth, rtol=0.05)
+
+
 def test_what_is_not_written_by_blocks_is_refused(place, tmp_path):
-    result = run("segment", place / "image.tif", "--polygons", *LITTLE, "-o", tmp_path)
+    result = run("segment", place / "image.tif", "--format", "npy", *LITTLE, "-o", tmp_path)
     assert result.exit_code == 1
-    assert "not polygons; leave it out, or give more --memory" in result.stderr
+    assert "labels are written as tif or zarr, not npy; leave it out, or give more --memory" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -22,10 +22,10 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.palette import palette
-from texseg.io.polygons import region_outlines
+from texseg.io.polygons import Outlines, region_outlines
 from texseg.io.read import read_image, read_labels, read_pages
 from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
-from texseg.regions import connected_regions, csv_text, region_table, segment_table
+from texseg.regions import RegionTally, connected_regions, csv_text, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
@@ -135,7 +135,7 @@ class TestLabels:
             ("l.png", np.full((3, 3), 65536), ValueError, "label 65536 does not fit into the 16 bits"),
             ("l.tif", np.full((3, 3), 2**32), ValueError, "label 4294967296 does not fit into the 32 bits"),
             ("l.png", np.zeros((2, 3, 3), int), ValueError, "a PNG file holds one page"),
-            ("l.jpg", np.zeros((3, 3), int), ValueError, "written as .png, .tif, .tiff or .npy, not '.jpg'"),
+            ("l.jpg", np.zeros((3, 3), int), ValueError, ".tiff, .npy or .zarr, not '.jpg'"),
         ],
     )
     def test_what_is_no_label_image_is_refused(self, tmp_path, name, labels, error, message):
@@ -381,6 +381,19 @@ class TestPolygons:
             outer = filled(rings[:1], regions.shape)
             assert (outer | ~(regions == number)).all()
         assert seen == list(range(1, regions.max() + 1))
+
+    @settings(max_examples=60, deadline=None)
+    @given(labels=label_images(3), height=st.integers(1, 5))
+    def test_what_comes_in_bands_has_the_regions_and_outlines_of_the_whole(self, labels, height):
+        tally, outlines = RegionTally(), Outlines(labels.shape)
+        for top in range(0, len(labels), height):
+            band = labels[top : top + height]
+            outlines.add(band, tally.add(band, band / 4))
+        assert tally.rows(["a"]) == region_table(labels, labels / 4, ["a"])
+        together = outlines.rings(tally.region_of_parts())
+        for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
+            assert one[0] == other[0]
+            assert [ring.tolist() for ring in one[1]] == [ring.tolist() for ring in other[1]]
 
     def test_geojson_in_pixels(self, tmp_path):
         labels = np.array([[1, 1, 1], [1, 2, 1], [1, 1, 1]])

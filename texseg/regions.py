@@ -162,6 +162,89 @@ class SegmentTally:
         ]
 
 
+class RegionTally:
+    """The table of :func:`region_table` for an image that comes in bands of rows, from top to bottom.
+
+    Examples
+    --------
+    >>> tally = RegionTally()
+    >>> tally.add(np.array([[2, 0, 2]])).tolist(), tally.add(np.array([[1, 1, 2]])).tolist()
+    ([[1, 0, 2]], [[3, 3, 4]])
+    >>> tally.region_of_parts().tolist()
+    [0, 1, 2, 3, 2]
+    >>> [(row.region, row.label, row.pixels) for row in tally.rows()]
+    [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
+    """
+
+    def __init__(self) -> None:
+        self._top = 0
+        self._above: tuple[NDArray[Any], NDArray[Any]] | None = None
+        self._links: list[NDArray[np.int64]] = []
+        self._measures: list[tuple[int, float, int, int, int, int, float | None]] = []
+        self._labels: list[int] = []
+
+    def add(
+        self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None = None
+    ) -> NDArray[np.int64]:
+        """Add the next rows (h, W); give the part of each pixel, from 1 (0 without a label).
+
+        Parts of one region in several bands have different numbers.
+        """
+        own = connected_regions(labels).astype(np.int64)
+        first = len(self._labels)
+        label_of = np.zeros(int(own.max(initial=0)) + 1, np.int64)
+        label_of[own.ravel()] = labels.ravel()
+        for _, (pixels, _, top, left, bottom, right, mean) in _measure(own, confidence):
+            box = top + self._top, left, bottom + self._top, right
+            self._measures.append((pixels, 0.0, *box, mean))
+        self._labels += label_of[1:].tolist()
+        numbers = np.where(own > 0, own + first, 0)
+        if self._above is not None:
+            one = (self._above[0] == labels[0]) & (labels[0] > 0)
+            self._links.append(np.unique(np.stack([self._above[1][one], numbers[0][one]]), axis=1))
+        self._above = labels[-1].copy(), numbers[-1].copy()
+        self._top += len(labels)
+        return numbers
+
+    def region_of_parts(self) -> NDArray[np.intp]:
+        """Give the number of the region, from 1, of every part from 0 on; part 0 is in none."""
+        from scipy.sparse import coo_matrix
+        from scipy.sparse.csgraph import connected_components
+
+        n = len(self._labels)
+        links = np.concatenate([np.empty((2, 0), np.int64), *self._links], axis=1) - 1
+        graph = coo_matrix((np.ones(links.shape[1], bool), tuple(links)), (n, n))
+        _, group = connected_components(graph, directed=False)
+        _, first, back = np.unique(group, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.intp)
+        rank[np.argsort(first)] = np.arange(1, len(first) + 1)  # parts are in the order of first pixels
+        return np.append(0, rank[back])
+
+    def rows(self, names: Sequence[str] = ()) -> list[RegionRow]:
+        """Give the table, ascending by the number of the region."""
+        merged: dict[int, tuple[int, int, int, int, int, int, float | None]] = {}
+        total = sum(measure[0] for measure in self._measures)
+        regions = self.region_of_parts()[1:].tolist()
+        for region, label, measure in zip(regions, self._labels, self._measures, strict=True):
+            pixels, _, top, left, bottom, right, mean = measure
+            certain = None if mean is None else mean * pixels
+            if region in merged:
+                _, more, *box, sure = merged[region]
+                pixels += more
+                top, left = min(top, box[0]), min(left, box[1])
+                bottom, right = max(bottom, box[2]), max(right, box[3])
+                certain = None if sure is None or certain is None else certain + sure
+            merged[region] = label, pixels, top, left, bottom, right, certain
+        rows = []
+        for region, (label, pixels, top, left, bottom, right, certain) in sorted(merged.items()):
+            mean = None if certain is None else round(certain / pixels, _DIGITS)
+            share = pixels / total
+            rows.append(
+                RegionRow(region, label, _name(names, label), pixels, share, top, left, bottom, right, mean)
+            )
+        return rows
+
+
 def harmless_cell(value: Any) -> Any:
     """Give a text that spreadsheets would take for a formula an apostrophe in front.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -17,17 +17,15 @@ from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing
 from texseg.cli.parts import PartsFolder, digest_of, stamp_of
 from texseg.cli.reading import Reading, mask_for, turned_grey
+from texseg.cli.scene_outputs import BY_BLOCKS, About, write_blocks
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
-from texseg.io.atomic import atomic_write
-from texseg.io.blockwise import write_label_rows
 from texseg.io.errors import ImageReadError, ImageTooLargeError, UnsuitableImageError
 from texseg.io.header import Header
 from texseg.io.read import Image, read_header
 from texseg.io.windows import FileWindows, open_windows
-from texseg.io.write import write_confidence, write_overlay
 from texseg.progress import Progress
-from texseg.regions import SegmentRow, SegmentTally, csv_text
+from texseg.regions import SegmentRow
 from texseg.segmenter import TextureSegmenter
 from texseg.threads import crew_size
 from texseg.tiles import (
@@ -35,7 +33,6 @@ from texseg.tiles import (
     CROPS,
     SIDE,
     Asked,
-    BlockReading,
     Blocks,
     label_blocks,
     plan_blocks,
@@ -43,7 +40,6 @@ from texseg.tiles import (
 )
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence
-_WHOLE_ONLY = ("regions", "polygons", "report")
 _SMALLEST_SIDE = 256
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
 
@@ -101,23 +97,16 @@ class Found(NamedTuple):
     messages: tuple[str, ...]
 
 
-def labels_by_blocks(item: Input, writing: Writing) -> Path:
-    """Name the label image, which is written last but for what is made of it."""
-    return writing.folder / item.name.parent / f"{item.name.name}_labels.tif"
-
-
 def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task, callback: Any) -> Found:
     """Label an image block by block and write the results; what was done before may be gone on with."""
-    unfit = [kind for kind in _WHOLE_ONLY if kind in writing.kinds]
-    if unfit or set(writing.formats) - {"tif"}:
-        wrong = ", ".join([*unfit, *sorted(set(writing.formats) - {"tif"})])
+    unfit = sorted(set(writing.formats) - set(BY_BLOCKS))
+    if unfit:
         raise ValueError(
-            f"by blocks, the labels (tif), the overlay, the segments and the confidence are written, not "
-            f"{wrong}; leave it out, or give more --memory"
+            f"by blocks, labels are written as {' or '.join(BY_BLOCKS)}, not {', '.join(unfit)}; leave it "
+            "out, or give more --memory"
         )
-    target = labels_by_blocks(item, writing)
-    folder, name = target.parent, item.name.name
-    wants_confidence = "confidence" in writing.kinds
+    folder, name = writing.folder / item.name.parent, item.name.name
+    wants_confidence = bool(writing.kinds & {"confidence", "report"})
     with _MaskedWindows(item.path, reading) as source:
         plan = _plan(item, reading, task, folder) | {"confidence": wants_confidence}
         parts = PartsFolder(folder / f".{name}.texseg-parts", plan, task.resume)
@@ -138,8 +127,6 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
             wants_confidence,
             reduction,
         )
-        tally = SegmentTally()
-        pictures = _Pictures(source.shape, reduction, asked.confidence)
         found = label_blocks(
             source,
             model.textures_,
@@ -149,20 +136,8 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
             store=parts,
             tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
         )
-        largest = model.n_segments_ + task.unknown
-        geo = source.windows.geo
-        written = [target]
-        write_label_rows(target, _bands(found, blocks, tally, pictures), source.shape, largest, geo)
-        if "overlay" in writing.kinds:
-            written.append(folder / f"{name}_overlay.png")
-            write_overlay(written[-1], pictures.image, pictures.labels, mask=pictures.labels > 0)
-        if pictures.confidence is not None:
-            written.append(folder / f"{name}_confidence.tif")
-            write_confidence(written[-1], pictures.confidence)
-        rows = tuple(tally.rows(task.names or model.names_))
-        if "segments" in writing.kinds:
-            written.append(folder / f"{name}_segments.csv")
-            atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
+        about = About(item, source.shape, blocks, asked, source.windows.geo)
+        written, rows = write_blocks(found, about, writing, model, task.names or model.names_)
         parts.remove()
     said = f"read by blocks of {blocks.side} pixels"
     if task.model is None:
@@ -170,8 +145,8 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
         n_crops = len(sample_windows(source.shape, n_crops=n_crops))
         said += f", textures learned from {n_crops} crops of {CROP_SIDE} pixels, evenly spread"
     if reduction > 1:
-        said += f"; overlay and confidence have 1/{reduction} of the size"
-    return Found(source.shape, rows, tuple(written), (*source.windows.notes, said))
+        said += f"; overlay, confidence and report have 1/{reduction} of the size"
+    return Found(source.shape, rows, written, (*source.windows.notes, said))
 
 
 class _MaskedWindows:
@@ -312,45 +287,3 @@ def _reduction(shape: Sequence[int]) -> int:
     while max(shape) > _PREVIEW * reduction:
         reduction *= 2
     return reduction
-
-
-class _Pictures:
-    """Reduced image, labels and confidence, filled in block by block."""
-
-    def __init__(self, shape: tuple[int, int], reduction: int, with_confidence: bool) -> None:
-        self._reduction = reduction
-        small = tuple(-(-side // reduction) for side in shape)
-        self.image: NDArray[np.float32] = np.zeros(small, np.float32)
-        self.labels = np.zeros(small, np.int32)
-        self.confidence = np.zeros(small, np.float32) if with_confidence else None
-
-    def add(self, window: tuple[slice, slice], labels: NDArray[np.int32], block: BlockReading) -> None:
-        """Fill in one block; blocks begin where the squares of the reduction do."""
-        step = self._reduction
-        place = tuple(slice(part.start // step, -(-part.stop // step)) for part in window)
-        assert block.preview is not None  # asked for
-        if block.preview.ndim != self.image.ndim:
-            self.image = np.zeros((*self.labels.shape, block.preview.shape[-1]), np.float32)
-        self.image[place] = block.preview
-        self.labels[place] = labels[::step, ::step]
-        if self.confidence is not None and block.confidence is not None:
-            self.confidence[place] = block.confidence[::step, ::step] / np.float32(255)
-
-
-def _bands(
-    found: Iterator[tuple[tuple[int, int], NDArray[np.int32], BlockReading]],
-    blocks: Blocks,
-    tally: SegmentTally,
-    pictures: _Pictures,
-) -> Iterator[NDArray[np.integer]]:
-    """Put the blocks of a row side by side, and note down what tables and pictures need."""
-    row: list[NDArray[np.integer]] = []
-    for place, labels, block in found:
-        window = blocks.core(place)
-        confidence = None if block.confidence is None else block.confidence / np.float32(255)
-        tally.add(labels, (window[0].start, window[1].start), confidence)
-        pictures.add(window, labels, block)
-        row.append(labels.astype(np.uint16))
-        if len(row) == blocks.grid[1]:
-            yield np.concatenate(row, axis=1)
-            row = []

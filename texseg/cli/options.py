@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _PRESETS = ("default", "plain")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
-_FORMATS = ("png", "tif", "npy")
+_FORMATS = ("png", "tif", "npy", "zarr")
 _MOST_SEGMENTS = 255
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
 
-LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy"}
+LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy", "zarr": ".zarr"}
 """Suffix of each format of label images."""
 
 
@@ -89,7 +89,7 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
     maps = formats or (("tif",) if n_pages > 1 or has_tags else ("png",))
     if not formats:
         formats = ("tif",) if n_pages > 1 else ("png", "tif")
-    map_format = next(form for form in ("tif", "npy", "png") if form in maps)
+    map_format = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
     n_digits = len(str(n_pages - 1))
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
     endings = {
@@ -172,7 +172,7 @@ def write_outputs(
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
         write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
-    entry = _write_reports(reports, item, images, labelled, model, names, _command(item, writing))
+    entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing))
     for path in planned.get("segments", ()):
         _write_table(path, SegmentRow, [segment_table(*page, names) for page in labelled])
     for path in planned.get("regions", ()):
@@ -211,7 +211,7 @@ def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> Report
     return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, entry["thumbnail"])
 
 
-def _command(item: Input, writing: Writing) -> tuple[str, ...]:
+def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
     """Words of a command that does this input again."""
     inputs = writing.inputs or (str(item.path),)
     end = ("--",) if any(path.startswith("-") for path in inputs) else ()

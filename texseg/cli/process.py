@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
-from texseg.cli.large import Task, label_by_blocks, labels_by_blocks, needs_blocks
+from texseg.cli.large import Task, label_by_blocks, needs_blocks
 from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
 from texseg.cli.reading import Reading, mask_for, turned_grey
 from texseg.cli.record import made_from, recorded_result
+from texseg.cli.scene_outputs import labels_by_blocks
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.regions import SegmentRow, segment_table
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from texseg.fitting.number import Selection
     from texseg.report import ReportEntry
     from texseg.segmenter import TextureSegmenter
-
-
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ def earlier_outcome(item: Input, work: Work) -> Outcome | None:
     planned = planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
     result = recorded_result(planned["run"][0], _made_from(item, work)) if "run" in planned else None
     outputs = tuple(path for paths in planned.values() for path in paths)
-    if result is None or not all(path.is_file() for path in outputs):
+    if result is None or not all(path.exists() for path in outputs):
         return None
     return Outcome(
         item.path,
@@ -254,7 +253,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     n_segments = parameters.get("n_segments") if model is None else model.n_segments_
     preset = parameters.get("preset", "default") if model is None else model.preset
     if needs_blocks(item.path, work.reading, n_segments, preset):
-        if work.skip_existing and labels_by_blocks(item, work.writing).exists():
+        targets = labels_by_blocks(item, work.writing).values()
+        if work.skip_existing and all(path.exists() for path in targets):
             return Outcome(item.path, "skipped", "its outputs exist")
         large = Task(work.parameters, model, work.names, work.unknown, work.resume)
         found = label_by_blocks(item, work.reading, work.writing, large, callback)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def write_label_rows(
     """Write a label image from bands of full width, top to bottom, holding one of them at a time.
 
     The file is a tiled, deflated TIFF (BigTIFF where it may pass 4 GB) with overviews, which have every
-    fourth row and column of the level before; it appears whole or not at all.
+    fourth row and column of the level before; it appears whole or not at all. With a georeference, and where
+    rasterio is installed, it is a cloud-optimised GeoTIFF, whose overviews halve.
 
     Parameters
     ----------
@@ -85,12 +87,29 @@ def write_label_rows(
             while max(level.shape) * _STEP > _SMALL:
                 file.write(level, subfiletype=_REDUCED, **common)
                 level = level[::_STEP, ::_STEP]
+        if geo is not None and geo.tags and find_spec("rasterio") is not None:
+            _optimise_for_clouds(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _optimise_for_clouds(path: Path) -> None:
+    """Put a GeoTIFF in the order in which it is read over a network: tables first, overviews before tiles."""
+    import rasterio
+    from rasterio.shutil import copy
+
+    ordered = path.with_suffix(".cog")
+    options = {"blocksize": TILE, "compress": "DEFLATE", "overview_resampling": "NEAREST"}
+    try:
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+            copy(path, ordered, driver="COG", bigtiff="IF_SAFER", **options)
+        ordered.replace(path)
+    finally:
+        ordered.unlink(missing_ok=True)
 
 
 def _keeping(

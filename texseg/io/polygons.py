@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 Ring = NDArray[np.int64]
 
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
+_FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
+_TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
 def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
@@ -33,7 +36,84 @@ def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ri
     >>> [(number, rings[0].tolist()) for number, rings in region_outlines(np.array([[7, 7]]))]
     [(7, [[0, 0], [2, 0], [2, 1], [0, 1]])]
     """
-    starts, directions, owners, following = _linked_edges(np.asarray(regions))
+    yield from _rings(*_linked_edges(np.asarray(regions)))
+
+
+class Outlines:
+    """Outlines of regions of an image that comes in bands of rows; only edges of regions are kept.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns of the whole image.
+
+    Examples
+    --------
+    >>> outlines = Outlines((2, 1))
+    >>> for number in (3, 4):  # parts of one region
+    ...     outlines.add(np.array([[7]]), np.array([[number]]))
+    >>> [(region, rings[0].tolist()) for region, rings in outlines.rings(np.array([0, 0, 0, 1, 1]))]
+    [(1, [[0, 0], [1, 0], [1, 2], [0, 2]])]
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._corners = shape[0] + 1, shape[1] + 1
+        self._top = 0
+        self._above = np.zeros((1, shape[1]), np.int64), np.zeros((1, shape[1]), np.int64)
+        self._keys: list[NDArray[np.int64]] = []
+        self._owners: list[NDArray[np.int64]] = []
+
+    def add(self, labels: NDArray[np.integer], numbers: NDArray[np.integer]) -> None:
+        """Add the next rows: what differs where regions meet, and the number of each pixel's part.
+
+        Parts with different numbers may turn out to be one region; 0 is no region.
+        """
+        labels, numbers = (
+            np.concatenate([last, rows]) for last, rows in zip(self._above, (labels, numbers), strict=True)
+        )
+        wide = np.pad(labels, ((0, 0), (1, 1)))
+        here, above, below = labels[1:], labels[:-1], labels[1:]
+        # the last row's lower sides are known when the next rows come, the first row's were not before
+        self._keep(0, np.argwhere((here != above) & (here != 0)) + (1, 0), numbers)
+        self._keep(1, np.argwhere((here != wide[1:, 2:]) & (here != 0)) + (1, 0), numbers)
+        self._keep(2, np.argwhere((above != below) & (above != 0)), numbers)
+        self._keep(3, np.argwhere((here != wide[1:, :-2]) & (here != 0)) + (1, 0), numbers)
+        self._top += len(here)
+        self._above = labels[-1:].astype(np.int64), numbers[-1:].astype(np.int64)
+
+    def _keep(self, side: int, pixels: NDArray, numbers: NDArray) -> None:
+        down, across = _FIRST_CORNERS[side]
+        rows = pixels[:, 0] + (self._top - 1 + down)
+        self._keys.append(self._key(side, rows, pixels[:, 1] + across))
+        self._owners.append(numbers[pixels[:, 0], pixels[:, 1]].astype(np.int64))
+
+    def _key(self, side: Any, rows: NDArray, columns: NDArray) -> NDArray[np.int64]:
+        height, width = self._corners
+        return (side * height + rows).astype(np.int64) * width + columns
+
+    def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
+        """Yield every region's rings, as :func:`region_outlines`; ``region_of`` names that of each part."""
+        width = self._corners[1] - 1
+        self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
+        keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]
+        order = np.argsort(keys)
+        keys, owners = keys[order], owners[order]
+        directions, corner = np.divmod(keys, self._corners[0] * self._corners[1])
+        starts = np.stack(np.divmod(corner, self._corners[1]), axis=1)
+        ends = starts + _STEPS[directions]
+        following = np.full(len(keys), -1)
+        for turn in _TURNS if len(keys) else ():
+            wanted = self._key((directions + turn) % 4, ends[:, 0], ends[:, 1])
+            candidate = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            fits = (keys[candidate] == wanted) & (owners[candidate] == owners)
+            following[fits] = candidate[fits]
+        yield from _rings(starts, directions, owners, following)
+
+
+def _rings(
+    starts: NDArray, directions: NDArray, owners: NDArray, following: NDArray
+) -> Iterator[tuple[int, list[Ring]]]:
+    """Yield the rings of every region, from its edges and what follows each."""
     if not len(starts):
         return
     order, firsts = _cycles(following)
@@ -64,17 +144,16 @@ def _linked_edges(regions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]
     padded = np.pad(regions, 1)
     inside = padded[1:-1, 1:-1]
     neighbours = (padded[:-2, 1:-1], padded[1:-1, 2:], padded[2:, 1:-1], padded[1:-1, :-2])
-    first_corner = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
     sides = [np.argwhere((inside != other) & (inside != 0)) for other in neighbours]
     owners = np.concatenate([inside[side[:, 0], side[:, 1]] for side in sides])
-    starts = np.concatenate([side + corner for side, corner in zip(sides, first_corner, strict=True)])
+    starts = np.concatenate([side + corner for side, corner in zip(sides, _FIRST_CORNERS, strict=True)])
     directions = np.repeat(np.arange(4), [len(side) for side in sides])
     numbers = np.arange(len(starts), dtype=np.min_scalar_type(-len(starts) - 1))
     edge_at = np.full((4, regions.shape[0] + 1, regions.shape[1] + 1), -1, numbers.dtype)
     edge_at[directions, starts[:, 0], starts[:, 1]] = numbers
     ends = starts + _STEPS[directions]
     following = np.full(len(starts), -1)
-    for turn in (1, 0, -1):  # the last one that fits wins: left before straight on before right
+    for turn in _TURNS:
         candidate = edge_at[(directions + turn) % 4, ends[:, 0], ends[:, 1]]
         fits = (candidate >= 0) & (owners[candidate] == owners)
         following[fits] = candidate[fits]

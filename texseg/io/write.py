@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_fi
 from texseg.io.longlat import to_longitude_latitude
 from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
-from texseg.regions import connected_regions, region_table
+from texseg.io.zarr_rows import ZarrRows
+from texseg.regions import RegionRow, connected_regions, region_table
 
 _BLOCK_ROWS = 256
 _TINT = 0.45
@@ -46,7 +47,7 @@ def write_labels(
     Parameters
     ----------
     path : str or path-like
-        Target; its suffix decides: ``.png``, ``.tif``, ``.tiff`` or ``.npy``.
+        Target; its suffix decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for a zarr array.
     labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
         Labels, 0 for no data.
     geo : Georeference, optional
@@ -69,6 +70,9 @@ def write_labels(
     path = Path(path)
     labels = _checked_labels(labels)
     suffix = path.suffix.lower()
+    if suffix == ".zarr":
+        _write_zarr(path, labels)
+        return
     if suffix == ".png":
         content = _label_png(labels)
     elif suffix in (".tif", ".tiff"):
@@ -76,7 +80,9 @@ def write_labels(
     elif suffix == ".npy":
         content = _npy(labels)
     else:
-        raise ValueError(f"{path.name}: labels are written as .png, .tif, .tiff or .npy, not {suffix!r}")
+        raise ValueError(
+            f"{path.name}: labels are written as .png, .tif, .tiff, .npy or .zarr, not {suffix!r}"
+        )
     _write_world_file(path, geo)
     atomic_write(path, content)
 
@@ -233,9 +239,34 @@ def polygons(
     labels = _checked_labels(labels)
     regions = connected_regions(labels)
     rows = region_table(labels, confidence, names, regions=regions)
-    colours = palette(int(labels.max(initial=0))).tolist()
+    outlines = region_outlines(regions)
+    collection = _collection(rows, outlines, geo)
+    if geo is not None:
+        _settle_system(collection, geo)
+    return collection
+
+
+def write_outlines(
+    path: Path,
+    rows: Sequence[RegionRow],
+    outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
+    geo: Georeference | None = None,
+) -> None:
+    """Write regions that are outlined already, each with its row of the table, as GeoJSON."""
+    collection = _collection(rows, outlines, geo)
+    if geo is not None:
+        _settle_system(collection, geo)
+    atomic_write(path, json.dumps(collection, ensure_ascii=False).encode())
+
+
+def _collection(
+    rows: Sequence[RegionRow],
+    outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
+    geo: Georeference | None,
+) -> dict[str, Any]:
+    colours = palette(max((row.label for row in rows), default=0)).tolist()
     features = []
-    for row, (_, rings) in zip(rows, region_outlines(regions), strict=True):
+    for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"texture {row.label}"
         properties: dict[str, Any] = {
             "label": row.label,
@@ -248,10 +279,7 @@ def polygons(
         }
         geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
-    collection: dict[str, Any] = {"type": "FeatureCollection", "features": features}
-    if geo is not None:
-        _settle_system(collection, geo)
-    return collection
+    return {"type": "FeatureCollection", "features": features}
 
 
 def _settle_system(collection: dict[str, Any], geo: Georeference) -> None:
@@ -289,6 +317,14 @@ def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     if labels.min() < 0:
         raise ValueError(f"labels must not be negative, got {labels.min()}")
     return labels
+
+
+def _write_zarr(path: Path, labels: NDArray[np.integer]) -> None:
+    if labels.ndim != 2:
+        raise ValueError(f"{path.name}: a zarr array holds one label image, not {len(labels)} pages")
+    with ZarrRows(path, (labels.shape[0], labels.shape[1]), int(labels.max(initial=0))) as rows:
+        for _ in rows.keeping([labels]):
+            pass
 
 
 def _label_png(labels: NDArray[np.integer]) -> bytes:

@@ -49,7 +49,7 @@ def steady_levels(
 def level_content(
     n_segments: int,
     labels: NDArray[np.integer],
-    bins: NDArray[np.uint8],
+    bins: NDArray[Any],
     *,
     shape: tuple[int, int],
     shown: tuple[int, int],
@@ -61,7 +61,8 @@ def level_content(
     """Describe one label image: its picture, and of every segment words, areas, parts and histograms.
 
     The image has the size ``shape``; ``labels`` and ``bins`` may have been sampled, then numbers of pixels
-    are estimates.
+    are estimates. In place of ``bins`` (C, H, W) of whole numbers, ``bins`` may hold the profiles
+    (K, C, n_bins) of the labels from 1, which sum to one.
     """
     down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
     regions: dict[int, list[Any]] = {}
@@ -70,7 +71,11 @@ def level_content(
     segments = []
     rows = segment_table(labels, confidence, names)
     numbers = [row.label for row in rows]
-    shares = _histograms(labels, numbers, bins, features.n_bins)
+    if bins.dtype.kind == "f":
+        known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last for unknown textures
+        shares = known[np.minimum(numbers, len(bins) + 1) - 1]
+    else:
+        shares = _histograms(labels, numbers, bins, features.n_bins)
     words = describe(labels, numbers, shares, features, look.at((labels.shape[0], labels.shape[1])))
     for row, sentence in zip(rows, words, strict=True):
         parts = sorted(regions[row.label], key=lambda region: -region.pixels)

@@ -67,6 +67,7 @@ def write_report(
     title: str | None = None,
     source: str | os.PathLike[str] | None = None,
     command: Sequence[str] = (),
+    overview_of: tuple[int, int] | None = None,
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
@@ -100,6 +101,9 @@ def write_report(
         File of the image, as the page shall name it.
     command : sequence of strings, optional
         Words of the command that made the report, "texseg" first.
+    overview_of : (int, int), optional
+        Rows and columns of a larger image of which all these are a reduced picture: areas are estimates from
+        it, and the histograms of segments those that were learned.
 
     Returns
     -------
@@ -133,21 +137,32 @@ def write_report(
     shown = shown_shape(own.shape)
     picture = to_rgb(pixels, planes.mask)
     features = model.textures_.features
-    bins = encode(planes, features)
-    settings = {"shape": own.shape, "shown": shown, "features": features, "look": Look.of(picture)}
+    shape = (own.shape[0], own.shape[1]) if overview_of is None else overview_of
+    # the texture of a reduced picture is another
+    bins = encode(planes, features) if overview_of is None else None
+    settings = {"shape": shape, "shown": shown, "features": features, "look": Look.of(picture)}
     levels = [
-        level_content(len(np.unique(own[own > 0])), own, bins, confidence=sure, names=names, **settings)
+        level_content(
+            len(np.unique(own[own > 0])),
+            own,
+            model.profiles_ if bins is None else bins,
+            confidence=sure,
+            names=names,
+            **settings,
+        )
     ]
-    if shown != own.shape:  # the picture shown has lost its finest texture, and labels their size
+    if (
+        shown != own.shape and overview_of is None
+    ):  # the picture shown has lost its finest texture, and labels their size
         levels[0]["full"] = labels_uri(own)
         for segment in levels[0]["segments"]:
             segment["crops"] = [crop_uri(picture, place) for place in segment["samples"]]
-    if hierarchy is not None:
+    if hierarchy is not None and bins is not None:
         sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
         others = steady_levels(own, hierarchy, shown)
         levels += [level_content(k, level, sampled, **settings) for k, level in others]
     content = {
-        "shape": list(own.shape),
+        "shape": list(shape),
         "shown": list(shown),
         "chosen": levels[0]["n"],
         "levels": sorted(levels, key=lambda level: level["n"]),
@@ -164,7 +179,7 @@ def write_report(
     heading = {
         "date": date.today().isoformat(),
         **({} if source is None else {"input": os.fspath(source)}),
-        "size": f"{own.shape[1]} x {own.shape[0]} pixels",
+        "size": f"{shape[1]} x {shape[0]} pixels",
     }
     facts = {
         "texseg": texseg.__version__,
@@ -183,7 +198,7 @@ def write_report(
         CONTENT=json.dumps(content).replace("<", "\\u003c"),
     )
     atomic_write(path, page.encode())
-    return ReportEntry(path, title, levels[0]["n"], (own.shape[0], own.shape[1]), _thumbnail(picture, own))
+    return ReportEntry(path, title, levels[0]["n"], shape, _thumbnail(picture, own))
 
 
 def write_index(

@@ -1,0 +1,189 @@
+"""What is written about an image that is labelled block by block, while the blocks come and after them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.cli.inputs import Input
+from texseg.cli.outputs import LABEL_SUFFIXES, Writing, command_for
+from texseg.cli.terminal import shown
+from texseg.io.atomic import atomic_write
+from texseg.io.blockwise import write_label_rows
+from texseg.io.geo import Georeference
+from texseg.io.polygons import Outlines
+from texseg.io.write import write_confidence, write_outlines, write_overlay
+from texseg.io.zarr_rows import ZarrRows
+from texseg.regions import RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
+from texseg.segmenter import TextureSegmenter
+from texseg.tiles import Asked, BlockReading, Blocks
+
+BY_BLOCKS = ("tif", "zarr")
+"""Formats of label images that are written block by block."""
+
+Found = Iterable[tuple[tuple[int, int], NDArray[np.int32], BlockReading]]
+
+
+class About(NamedTuple):
+    """An image, and how it was read."""
+
+    item: Input
+    shape: tuple[int, int]
+    blocks: Blocks
+    asked: Asked
+    geo: Georeference | None
+
+
+def labels_by_blocks(item: Input, writing: Writing) -> dict[str, Path]:
+    """Name the label images, by format."""
+    folder = writing.folder / item.name.parent
+    formats = [form for form in BY_BLOCKS if form in (writing.formats or BY_BLOCKS[:1])]
+    return {form: folder / f"{item.name.name}_labels{LABEL_SUFFIXES[form]}" for form in formats}
+
+
+def write_blocks(
+    found: Found, about: About, writing: Writing, model: TextureSegmenter, names: Sequence[str]
+) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...]]:
+    """Write label images as the blocks come, then all else; give the files and the rows of the table."""
+    noted = _Noted(about.shape, writing.kinds)
+    pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
+    targets = labels_by_blocks(about.item, writing)
+    largest = model.n_segments_ + about.asked.unknown
+    bands = _bands(found, about.blocks, noted, pictures)
+    with ZarrRows(targets["zarr"], about.shape, largest) if "zarr" in targets else nullcontext() as copied:
+        kept = bands if copied is None else copied.keeping(bands)
+        if "tif" in targets:
+            write_label_rows(targets["tif"], kept, about.shape, largest, about.geo)
+        else:
+            for _ in kept:
+                pass
+    written = list(targets.values())
+    stem = str(writing.folder / about.item.name)
+    if "overlay" in writing.kinds:
+        written.append(Path(f"{stem}_overlay.png"))
+        write_overlay(written[-1], pictures.image, pictures.labels, mask=pictures.labels > 0)
+    if "confidence" in writing.kinds and pictures.confidence is not None:
+        written.append(Path(f"{stem}_confidence.tif"))
+        write_confidence(written[-1], pictures.confidence)
+    rows = tuple(noted.segments.rows(names))
+    if "segments" in writing.kinds:
+        written.append(Path(f"{stem}_segments.csv"))
+        atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
+    written += noted.write_regions(stem, writing.kinds, names, about.geo)
+    if "report" in writing.kinds:
+        written.append(writing.page or Path(f"{stem}_report.html"))
+        _write_overview(written[-1], about, model, pictures, rows, command_for(about.item, writing))
+    return tuple(written), rows
+
+
+class _Pictures:
+    """Reduced image, labels and confidence, filled in block by block."""
+
+    def __init__(self, shape: tuple[int, int], reduction: int, with_confidence: bool) -> None:
+        self._reduction = reduction
+        small = tuple(-(-side // reduction) for side in shape)
+        self.image: NDArray[np.float32] = np.zeros(small, np.float32)
+        self.labels = np.zeros(small, np.int32)
+        self.confidence = np.zeros(small, np.float32) if with_confidence else None
+
+    def add(self, window: tuple[slice, slice], labels: NDArray[np.int32], block: BlockReading) -> None:
+        """Fill in one block; blocks begin where the squares of the reduction do."""
+        step = self._reduction
+        place = tuple(slice(part.start // step, -(-part.stop // step)) for part in window)
+        assert block.preview is not None  # asked for
+        if block.preview.ndim != self.image.ndim:
+            self.image = np.zeros((*self.labels.shape, block.preview.shape[-1]), np.float32)
+        self.image[place] = block.preview
+        self.labels[place] = labels[::step, ::step]
+        if self.confidence is not None and block.confidence is not None:
+            self.confidence[place] = block.confidence[::step, ::step] / np.float32(255)
+
+
+class _Noted:
+    """What tables and outlines need, noted down as rows of blocks come."""
+
+    def __init__(self, shape: tuple[int, int], kinds: Collection[str]) -> None:
+        self.segments = SegmentTally()
+        self.regions = RegionTally() if {"regions", "polygons"} & set(kinds) else None
+        self.outlines = Outlines(shape) if "polygons" in kinds else None
+
+    def write_regions(
+        self, stem: str, kinds: Collection[str], names: Sequence[str], geo: Georeference | None
+    ) -> list[Path]:
+        """Write table and outlines of the connected regions, if they are asked for."""
+        written: list[Path] = []
+        if self.regions is None:
+            return written
+        rows = self.regions.rows(names)
+        if "regions" in kinds:
+            written.append(Path(f"{stem}_regions.csv"))
+            atomic_write(written[-1], csv_text(rows, RegionRow._fields).encode())
+        if self.outlines is not None:
+            written.append(Path(f"{stem}_polygons.geojson"))
+            write_outlines(written[-1], rows, self.outlines.rings(self.regions.region_of_parts()), geo)
+        return written
+
+    def add(self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None) -> None:
+        """Note down the next rows of pixels, as wide as the image."""
+        if self.regions is not None:
+            numbers = self.regions.add(labels, confidence)
+            if self.outlines is not None:
+                self.outlines.add(labels, numbers)
+
+
+def _bands(
+    found: Found,
+    blocks: Blocks,
+    noted: _Noted,
+    pictures: _Pictures,
+) -> Iterator[NDArray[np.integer]]:
+    """Put the blocks of a row side by side, and note down what tables and pictures need."""
+    row: list[NDArray[np.integer]] = []
+    sure: list[NDArray[np.floating]] = []
+    for place, labels, block in found:
+        window = blocks.core(place)
+        confidence = None if block.confidence is None else block.confidence / np.float32(255)
+        noted.segments.add(labels, (window[0].start, window[1].start), confidence)
+        pictures.add(window, labels, block)
+        row.append(labels.astype(np.uint16))
+        if confidence is not None:
+            sure.append(confidence)
+        if len(row) == blocks.grid[1]:
+            band = np.concatenate(row, axis=1)
+            noted.add(band, np.concatenate(sure, axis=1) if sure else None)
+            yield band
+            row, sure = [], []
+
+
+def _write_overview(
+    path: Path,
+    about: About,
+    model: TextureSegmenter,
+    pictures: _Pictures,
+    rows: Sequence[SegmentRow],
+    command: Sequence[str],
+) -> None:
+    """Write the report, on the reduced picture."""
+    from texseg.report import write_report
+
+    seen = copy.copy(model)
+    seen.channel_axis = -1 if pictures.image.ndim == 3 else None
+    write_report(
+        seen,
+        pictures.image,
+        path,
+        mask=pictures.labels > 0,
+        labels=pictures.labels,
+        confidence=pictures.confidence,
+        names=[row.name for row in rows],
+        title=shown(about.item.name),
+        source=shown(about.item.path),
+        command=command,
+        overview_of=about.shape,
+    )
