@@ -104,8 +104,8 @@ def test_progress_is_told_by_the_calling_thread():
 
     with crew_of(4):
         side_by_side(lambda i: time.sleep(0.001), range(30), tell)
-    assert told[0] == (0, 30)
     assert told == sorted(told)
+    assert all(0 <= done < total == 30 for done, total in told)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
