@@ -40,6 +40,7 @@ from texseg.fitting.number import MergeTree, confusion_of_clusters, doubt_of_clu
 from texseg.fitting.steps import Problem
 from texseg.models.acm import HistogramClustering, Profiles
 from texseg.settings import Settings
+from texseg.strokes import Description, describe
 from texseg.textures import SETTLING_SWEEPS, Textures, divergence_limits, potts_field
 from texseg.threads import side_by_side
 
@@ -230,6 +231,11 @@ class Search:
         """Give the memory back; they are made again where they are needed."""
         self.__dict__.pop("windows", None)
         self.__dict__.pop("_every_window", None)
+
+    @cached_property
+    def description(self) -> Description:
+        """Of the cells, for strokes."""
+        return describe(self.cells, self.wavelengths)
 
     @cached_property
     def _every_window(self) -> Sites:

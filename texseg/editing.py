@@ -120,8 +120,8 @@ class Editable:
         Raises
         ------
         ValueError
-            There is no such segment, no two textures are told apart in it, or the model was loaded from a
-            file and the segment is not a merged one.
+            There is no such segment, no two textures are told apart in it, it is a class of strokes, or the
+            model was loaded from a file and the segment is not a merged one.
         """
         check_is_fitted(self, "textures_")
         self._refuse_ground()
@@ -130,6 +130,10 @@ class Editable:
         textures, parts = self.textures_, None
         if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == segment - 1) > 1:
             textures = separated(textures, segment - 1)
+        elif getattr(textures, "parts", textures).strokes is not None:
+            raise ValueError(
+                f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
+            )
         else:
             halves = self._halves(segment)
             textures = halved(textures, segment - 1, *self._profiles_of(halves))

@@ -20,6 +20,7 @@ from texseg.io.archive import ModelFileError, load_model, save_model
 from texseg.merged import MergedTextures
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 from texseg.settings import PottsSettings, Settings
+from texseg.strokes import StrokeClassifier
 from texseg.textures import Textures
 
 __all__ = [
@@ -46,6 +47,7 @@ _ROUNDING = 1e-3
 _MOST_AXES = 32  # of an array
 _SMOOTHEST = 1e4  # nothing changes long before; far beyond, probabilities are no longer numbers
 _LARGEST_IMAGE = 2**53  # pixels
+_WIDEST = 64.0  # cells, of a window
 _SMALLEST_SHARE = 1e-9  # of a texture in its segment
 
 
@@ -92,6 +94,8 @@ def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     }
     if textures.borders is not None:
         values |= _borders_to_plain_data(textures.borders)
+    if textures.strokes is not None:
+        values |= {f"stroke_{name}": array for name, array in textures.strokes._asdict().items()}
     from_plain_data(values)  # what could not be read again is not written
     return values
 
@@ -133,6 +137,7 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
         _check("limits", values["limits"], _Numbers((K,), 0, np.inf, np.float32)),
         confusion,
         _borders(values, features, K),
+        _strokes(values, C * n_bins, K),
     )
     return _with_classes(values, textures) if "classes" in values else textures
 
@@ -425,3 +430,14 @@ def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> 
 
 def _real(shape: tuple[int, ...], dtype: type = np.float32) -> _Numbers:
     return _Numbers(shape, -_LARGEST_OF_BORDERS, _LARGEST_OF_BORDERS, dtype)
+
+
+def _strokes(values: Mapping[str, Any], n_columns: int, n_classes: int) -> StrokeClassifier | None:
+    if "stroke_weights" not in values:
+        return None
+    sides = _check("stroke_sides", values["stroke_sides"], _Numbers((None,), 1, _WIDEST))
+    return StrokeClassifier(
+        sides,
+        _check("stroke_weights", values["stroke_weights"], _real((len(sides), n_columns, n_classes))),
+        _check("stroke_offsets", values["stroke_offsets"], _real((n_classes,))),
+    )

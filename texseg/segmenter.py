@@ -39,9 +39,11 @@ from texseg.modelfile import (
     to_plain_data,
 )
 from texseg.models.sites import site_labels
+from texseg.painted import painted_textures
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import Settings, settings_for
+from texseg.strokes import checked_seeds
 from texseg.textures import (
     Scene,
     Textures,
@@ -155,7 +157,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     ----------
     labels_ : int32 array of shape (H, W), or a list of them when a list was fitted
         1 .. ``n_segments_``, ordered by texture energy (mean bin over the filters), faintest first, whatever
-        the seed (flat ground, if there is any, is 1); 0 only where there is no data.
+        the seed (flat ground, if there is any, is 1); 0 only where there is no data. With strokes, class c
+        has label c.
     n_segments_ : int
         Segments found; below ``n_segments`` when the image does not hold so many, with a warning.
     names_ : tuple of ``n_segments_`` strings
@@ -245,7 +248,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     @computing
-    def fit(self, X: Any, y: None = None, *, mask: Any = None) -> Self:
+    def fit(self, X: Any, y: None = None, *, mask: Any = None, seeds: Any = None) -> Self:
         """Find the textures of an image, or those that several images have in common.
 
         Parameters
@@ -255,10 +258,19 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         y : ignored
         mask : array of shape (H, W), or a list of them, optional
             Non-zero where there is data.
+        seeds : int array of shape (H, W), or a list of them (None for an image without), optional
+            Strokes: 0, or c where a pixel is of class c, which becomes segment c. ``n_segments`` then
+            counts all classes; those nobody has painted are found beside the others. None takes as many as
+            the largest class, at least two. Flat ground is no segment of its own then.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError, TypeError
+            A parameter is not allowed, or image, mask and seeds do not fit each other.
 
         Notes
         -----
@@ -270,9 +282,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         ``confidence_`` and ``hierarchy_`` are those of the crops.
         """
         if is_lazy(X):
+            if seeds is not None:
+                raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
             return self._fit_lazily(X, mask)
         settings, images, bank = self._prepare(X, mask)
-        originals, grounds = images, self._grounds(images)
+        strokes, n_classes = self._checked_strokes(seeds, images, isinstance(X, (list, tuple)))
+        originals, grounds = images, [None] * len(images) if strokes else self._grounds(images)
         images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
         for note in notes_on(images, self.log):
             warnings.warn(note, stacklevel=3)
@@ -291,12 +306,16 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 tell=partial(tell, "filters"),
             )
             scenes = [
-                Scene(b, planes.mask, planes, ground)
-                for b, planes, ground in zip(bins, images, grounds, strict=True)
+                Scene(b, planes.mask, planes, ground, own)
+                for b, planes, ground, own in zip(
+                    bins, images, grounds, strokes or [None] * len(bins), strict=True
+                )
             ]
-            fit = self._find(scenes, features, settings, rng, tell)
+            fit = self._find(scenes, features, settings, rng, tell, n_classes)
             fit.search.forget_windows()
-            textures = fit.textures.take(_energy_order(fit.textures, len(bank.filters)))
+            textures = fit.textures
+            if not strokes:
+                textures = textures.take(_energy_order(textures, len(bank.filters)))
             if settings.learned_borders and settings.smoothness > 0:
                 tell("borders")
                 generator = np.random.default_rng(rng.randint(2**31))
@@ -311,6 +330,68 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             )
         self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
         self.ground_ = profile_of_ground(originals, grounds, features)
+        self._describe()
+        return self
+
+    @computing
+    def refit(self, seeds: Any) -> Self:
+        """Correct the segments by strokes, from the present state: filters and clusters are not made again.
+
+        Painted classes become what all their strokes say, so give every stroke each time, not only new ones.
+        Segments nobody has painted keep the look they have, and a stroke of a new number adds a segment.
+        Names stay. The model keeps what it takes of the images while it is in memory, not in a file.
+
+        Parameters
+        ----------
+        seeds : int array of shape (H, W), or a list of them (None for an image without)
+            0, or c where a pixel is of class c, which is segment c.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            The seeds do not fit the images; or the model was loaded from a file or a pickle, knows flat
+            ground, or has no prior on the map.
+
+        Examples
+        --------
+        >>> rows, columns = np.mgrid[:64, :96]
+        >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+        >>> seeds = np.zeros(image.shape, int)
+        >>> seeds[30:33, 10:40], seeds[30:33, 60:90] = 2, 1
+        >>> model = TextureSegmenter(n_segments=2).fit(image).refit(seeds)
+        >>> model.labels_[5, [5, 90]].tolist()
+        [2, 1]
+        """
+        check_is_fitted(self)
+        scenes: list[Scene] | None = getattr(self, "_fitted", None)
+        if scenes is None:
+            raise ValueError(
+                "refit needs the images that were fitted, which a model from a file or a pickle does not "
+                "hold; call fit(image, seeds=seeds)"
+            )
+        if self.ground_ is not None:
+            raise ValueError("strokes know no flat ground beside them; fit with flat_ground=False")
+        several = isinstance(self.labels_, list)
+        self._refuse_strokes_without_cells()
+        shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
+        strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
+        n_classes = max(n_classes, self.n_segments_)
+        scenes = [replace(scene, seeds=own) for scene, own in zip(scenes, strokes, strict=True)]
+        old = self.labels_ if several else [self.labels_]
+        textures = painted_textures(
+            self._search, scenes, self.textures_.features, n_classes, self.k_max, present=old
+        )
+        if self._search.settings.learned_borders:
+            textures = textures.with_borders(scenes, self._smoothness, np.random.default_rng(0))
+        results = [self._label(scene, textures) for scene in scenes]
+        names = (*self.names_, *[""] * (n_classes - len(self.names_)))
+        fit = _Fit(textures, self.history_, self._search, getattr(self, "selection_", None))
+        self._publish(fit, scenes, results, several)
+        self.names_ = names
         self._describe()
         return self
 
@@ -590,6 +671,25 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             for planes, ground in zip(images, grounds, strict=True)
         ]
 
+    def _checked_strokes(
+        self, seeds: Any, images: list[Planes], several: bool
+    ) -> tuple[list[NDArray[np.int32] | None], int | None]:
+        """Strokes of each image and the number of classes; nothing where there are no strokes."""
+        if seeds is None:
+            return [], None
+        self._refuse_strokes_without_cells()
+        if self.model != "acm":
+            raise ValueError(f"strokes need model='acm', got {self.model!r}")
+        shapes, masks = [image.bands[0].shape for image in images], [image.mask for image in images]
+        return checked_seeds(seeds, shapes, masks, several=several, n_segments=self.n_segments)
+
+    def _refuse_strokes_without_cells(self) -> None:
+        if self._smoothness == 0:
+            raise ValueError(
+                "strokes are decided on cells under the prior on the map, and need smoothness above 0 "
+                "(which the plain preset sets to 0)"
+            )
+
     def _grounds(self, images: list[Planes]) -> list[NDArray[np.bool_] | None]:
         """Flat ground of each image; None for all where there is none, or it is not to be told apart."""
         if not self.flat_ground or self.preset == "plain" or self.n_segments == 1:
@@ -604,14 +704,22 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         settings: Settings,
         rng: np.random.RandomState,
         tell: Phases,
+        n_classes: int | None = None,
     ) -> _Fit:
-        """From scenes to textures: the clusters of their cells, see :mod:`texseg.clusters`."""
+        """From scenes to textures: the clusters of their cells, see :mod:`texseg.clusters`.
+
+        Or, if their number is given, the classes of strokes, see :mod:`texseg.strokes`.
+        """
         tell("histograms")
         cells, grids = cell_sites(scenes, features, settings.cell)
         n_filters = len(features.bank.filters)
         sides = window_sides(features.wavelengths[:n_filters], settings.windows_of_octaves)
         beta = effective_observations(features.bank, sides)
         search = Search(cells, grids, features.wavelengths, settings, beta, rng)
+        if n_classes is not None:
+            tell("clusters")
+            textures = painted_textures(search, scenes, features, n_classes, self.k_max)
+            return _Fit(textures, search.history, search)
         has_ground = any(scene.ground is not None for scene in scenes)
         n_segments = None if self.n_segments is None else self.n_segments - has_ground
         selection, level = None, None
@@ -650,6 +758,9 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             labels[~scene.mask] = -1
         labels = merge_small(labels, reading.scores, int(self.min_size))
         confidence = reading.probabilities.at(labels)
+        if scene.seeds is not None:
+            rows, columns = np.nonzero(scene.seeds)
+            labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns] - 1, 1
         confidence[labels < 0] = 0
         labels += 1
         if scene.ground is not None:
@@ -673,7 +784,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             K = len(textures.profiles)
             used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
             kept = used[used > first] - first - 1
-            if len(kept) == K:
+            if len(kept) == K or textures.strokes is not None:  # the numbers of painted classes stay
                 tell(len(scenes), len(scenes))
                 return textures, results
             textures = textures.take(kept)
@@ -690,7 +801,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.history
-        self._search = fit.search
+        self._search, self._fitted = fit.search, scenes
         if fit.selection is not None:
             self.selection_ = fit.selection
         labels, confidence = [r[0] for r in results], [r[1] for r in results]
@@ -700,7 +811,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_search", "_hierarchy")}
+        left = ("_search", "_hierarchy", "_fitted")
+        return {name: value for name, value in state.items() if name not in left}
 
     @property
     def _smoothness(self) -> float:
@@ -770,6 +882,7 @@ def segment(
     n_segments: int | None = None,
     *,
     mask: ArrayLike | None = None,
+    seeds: ArrayLike | None = None,
     model: Model = "acm",
     preset: Preset = "default",
     channel_axis: int | None = None,
@@ -803,6 +916,8 @@ def segment(
         Number of textures; None chooses it between ``k_min`` and ``k_max``.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
+    seeds : int array of shape (H, W), optional
+        Strokes: 0, or c where a pixel is of class c, which gets label c; see :meth:`TextureSegmenter.fit`.
     model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
     random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
     learned_borders, cell, n_starts, n_jobs
@@ -811,8 +926,8 @@ def segment(
     Returns
     -------
     int32 array of shape (H, W)
-        1 .. ``n_segments``, ordered by texture energy; 0 only where there is no data. A lazy array where
-        the image is one, see :meth:`TextureSegmenter.fit`.
+        1 .. ``n_segments``, ordered by texture energy, or as painted; 0 only where there is no data. A lazy
+        array where the image is one, see :meth:`TextureSegmenter.fit`.
 
     Examples
     --------
@@ -848,5 +963,5 @@ def segment(
         n_starts=n_starts,
         n_jobs=n_jobs,
     )
-    labels: Any = segmenter.fit(image, mask=mask).labels_
+    labels: Any = segmenter.fit(image, mask=mask, seeds=seeds).labels_
     return labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -30,6 +31,7 @@ from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
 from texseg.settings import PottsSettings
+from texseg.strokes import PIN, StrokeClassifier, painted_cells, pins
 from texseg.threads import side_by_side
 
 __all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]
@@ -63,6 +65,8 @@ class Scene:
     """The image itself, for textures that know borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
     """Flat ground, which the mask leaves out: a segment of its own; None: it is not told apart."""
+    seeds: NDArray[np.int32] | None = field(default=None, repr=False)
+    """(H, W), class of the pixels that were painted, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
 
     @property
@@ -130,6 +134,8 @@ class Textures:
     """(K, K), chance that what was taken for one texture (row) is another; see `confusion_of_clusters`."""
     borders: BorderClassifier | None = None
     """What was learned of borders between the textures, if that was."""
+    strokes: StrokeClassifier | None = None
+    """What tells the textures apart on cells where strokes have shown them, in place of the profiles."""
 
     def take(self, order: NDArray[np.intp]) -> Textures:
         """Keep some of the textures, in this order."""
@@ -141,6 +147,7 @@ class Textures:
             limits=self.limits[order],
             confusion=confusion / confusion.sum(axis=1, keepdims=True),
             borders=borders,
+            strokes=None if self.strokes is None else self.strokes.take(order),
         )
 
     def with_borders(self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator) -> Textures:
@@ -155,8 +162,12 @@ class Textures:
         """Tell the textures apart on the cells of a scene."""
         sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         prior = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS)
-        scores = self._scores(sites)
-        return _Cells(sites, grid, scores, prior(scores, self.potts.beta, np.ones(1)).posteriors)
+        beta = self.potts.beta
+        scores = self._scores(sites) if self.strokes is None else self.strokes.scores(sites) / beta
+        pinned = scores
+        if scene.seeds is not None:
+            pinned = scores + pins(painted_cells([scene.seeds], [grid], scores.shape[1])) / beta
+        return _Cells(sites, grid, scores, prior(pinned.astype(np.float32), beta, np.ones(1)).posteriors)
 
     def speck_area(self, smoothness: float) -> float:
         """Pixels; parts below it show too little of a texture to be told from a flaw."""
@@ -166,7 +177,10 @@ class Textures:
     def reach(self) -> int:
         """Pixels beyond which nothing tells what a pixel is: filters, light taken away twice, borders."""
         windows = max(window_sides(self.features.wavelengths, _PLAIN_WINDOWS)) // 2
-        return self.features.reach + max(_BAND * self.cell, windows)
+        cells = _BAND * self.cell
+        if self.strokes is not None:
+            cells += math.ceil(self.strokes.sides.max() / 2) * self.cell
+        return self.features.reach + max(cells, windows)
 
     def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
         """Tell the textures apart at every pixel of a scene; ``specks`` keeps parts that are too small."""
@@ -224,6 +238,9 @@ class Textures:
             local[:, ~known] = self._scores(n)[band[~known]].T
         if self.borders is not None and scene.planes is not None and known.any():
             local[:, known] = self.borders.log_odds(scene.planes, band[known], scene.bins)
+        if scene.seeds is not None:
+            (painted,) = np.nonzero(scene.seeds.ravel()[band])
+            local[scene.seeds.ravel()[band[painted]] - 1, painted] += PIN
         return PixelPlanes(cells.grid, of_cells, band, local), band[known]
 
     def _read_windows(self, scene: Scene) -> Reading:

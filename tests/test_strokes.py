@@ -1,0 +1,177 @@
+"""Strokes, through the public door: painted pixels keep their class, and the rest follows them."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter, segment
+
+K = 3
+
+
+@pytest.fixture(scope="module")
+def painted(mosaic):
+    """Strokes of 3 x 12 pixels in the middle of each texture, in another order than that of the truth."""
+    _, truth = mosaic
+    return strokes_on(truth, [3, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def fitted(mosaic, painted):
+    return TextureSegmenter(K).fit(mosaic[0], seeds=painted)
+
+
+def strokes_on(truth, classes):
+    """Paint a stroke of class ``classes[i]`` on the i-th value of the truth."""
+    seeds = np.zeros(truth.shape, int)
+    for value, number in zip(np.unique(truth), classes, strict=True):
+        if number:
+            inside = truth == value
+            for _ in range(6):
+                inside &= np.roll(inside, 1, 0) & np.roll(inside, -1, 0)
+                inside &= np.roll(inside, 1, 1) & np.roll(inside, -1, 1)
+            rows, columns = np.nonzero(inside)
+            i = np.abs(rows - rows.mean()).argmin()
+            stroke = np.zeros(truth.shape, bool)
+            stroke[rows[i] - 1 : rows[i] + 2, max(columns[i] - 6, 0) : columns[i] + 6] = True
+            seeds[stroke & (truth == value)] = number
+    return seeds
+
+
+def renumbered(truth, classes):
+    return np.array(classes)[np.unique(truth, return_inverse=True)[1].reshape(truth.shape)]
+
+
+def test_classes_have_the_numbers_that_were_painted(mosaic, painted, fitted):
+    assert (fitted.labels_ == renumbered(mosaic[1], [3, 1, 2])).mean() > 0.95
+    assert fitted.n_segments_ == K
+
+
+def test_painted_pixels_belong_to_their_class_for_certain(mosaic):
+    _, truth = mosaic
+    seeds = strokes_on(truth, [3, 1, 2])
+    rows, columns = np.nonzero(seeds == 1)
+    seeds[rows[:2], columns[:2]] = 2  # against all looks
+    model = TextureSegmenter(K, min_size=50).fit(mosaic[0], seeds=seeds)
+    assert (model.labels_ == seeds)[seeds > 0].all()
+    assert (model.confidence_[seeds > 0] > 0.99).all()
+
+
+def test_the_number_is_that_of_the_largest_class(mosaic, painted):
+    assert np.unique(segment(mosaic[0], seeds=painted)).tolist() == [1, 2, 3]
+    alone = np.where(painted == 1, 1, 0)
+    assert np.unique(segment(mosaic[0], seeds=alone)).tolist() == [1, 2]
+
+
+def test_a_class_nobody_painted_is_found_beside_the_others(mosaic):
+    image, truth = mosaic
+    labels = segment(image, K, seeds=strokes_on(truth, [3, 0, 1]))
+    assert (labels == renumbered(truth, [3, 2, 1])).mean() > 0.95
+
+
+def test_strokes_join_looks_that_no_clustering_would(mosaic):
+    image, truth = mosaic
+    labels = segment(image, 2, seeds=strokes_on(truth, [1, 2, 1]))
+    assert (labels == renumbered(truth, [1, 2, 1])).mean() > 0.95
+
+
+def test_a_refit_follows_new_strokes_and_keeps_the_rest(mosaic):
+    image, truth = mosaic
+    model = TextureSegmenter(2).fit(image, seeds=strokes_on(truth, [1, 2, 1])).rename({2: "second"})
+    assert model.refit(strokes_on(truth, [1, 0, 3])) is model
+    assert (model.labels_ == renumbered(truth, [1, 2, 3])).mean() > 0.95
+    assert model.names_ == ("", "second", "")
+
+
+def test_a_fit_without_strokes_takes_them_later(mosaic, painted):
+    model = TextureSegmenter(K).fit(mosaic[0]).refit(painted)
+    assert (model.labels_ == renumbered(mosaic[1], [3, 1, 2])).mean() > 0.95
+
+
+def test_a_refit_without_change_is_the_fit(mosaic, painted):
+    model = TextureSegmenter(K).fit(mosaic[0], seeds=painted)
+    before = model.labels_.copy()
+    assert (model.refit(painted).labels_ == before).mean() > 0.99
+
+
+def test_inputs_are_left_alone(mosaic, painted):
+    image, seeds = mosaic[0].copy(), painted.copy()
+    segment(image, seeds=seeds)
+    assert np.array_equal(image, mosaic[0])
+    assert np.array_equal(seeds, painted)
+
+
+def test_strokes_on_one_of_several_images_serve_all(mosaic, painted):
+    image, truth = mosaic
+    model = TextureSegmenter(K).fit([image, image[::-1]], seeds=[painted, None])
+    for labels, right in zip(model.labels_, (truth, truth[::-1]), strict=True):
+        assert (labels == renumbered(right, [3, 1, 2])).mean() > 0.95
+
+
+def test_classes_are_found_again_by_the_saved_model(mosaic, fitted, tmp_path):
+    image, truth = mosaic
+    fitted.save(tmp_path / "model")
+    loaded = TextureSegmenter.load(tmp_path / "model")
+    flipped = image[:, ::-1]
+    assert np.array_equal(loaded.predict(flipped), fitted.predict(flipped))
+    assert (loaded.predict(flipped) == renumbered(truth, [3, 1, 2])[:, ::-1]).mean() > 0.95
+
+
+def test_merged_classes_stay_merged_in_files(mosaic, painted, tmp_path):
+    model = TextureSegmenter(K).fit(mosaic[0], seeds=painted).merge([(1, 3)])
+    model.save(tmp_path / "model")
+    loaded = TextureSegmenter.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(mosaic[0]), model.predict(mosaic[0]))
+
+
+def test_pixels_without_data_have_no_class(mosaic, painted):
+    mask = np.ones(mosaic[1].shape, bool)
+    mask[:20] = False
+    seeds = painted.copy()
+    seeds[0, 0] = 1
+    labels = segment(mosaic[0], K, mask=mask, seeds=seeds)
+    assert np.array_equal(labels > 0, mask)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "change", "message"),
+    [
+        ({}, lambda s: s * 0, "seeds hold no stroke"),
+        ({}, lambda s: s[:-1], "do not match the image"),
+        ({}, lambda s: s / 2, "must be whole numbers"),
+        ({}, lambda s: -s, "must be 0 (nothing) to 255"),
+        ({"n_segments": 2}, lambda s: s, "must be at least 3"),
+        ({"n_segments": 1}, lambda s: s > 0, "must be at least 2"),
+        ({"smoothness": 0}, lambda s: s, "need smoothness above 0"),
+        ({"preset": "plain"}, lambda s: s, "need smoothness above 0"),
+        ({"model": "smm"}, lambda s: s, "need model='acm'"),
+        ({}, lambda s: [s, s], "do not match the image"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(mosaic, painted, parameters, change, message):
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        TextureSegmenter(**parameters).fit(mosaic[0], seeds=change(painted))
+
+
+def test_a_list_of_images_needs_a_list_of_strokes(mosaic, painted):
+    with pytest.raises(ValueError, match="one array .or None. for each of the 2 images, got 1"):
+        TextureSegmenter().fit([mosaic[0]] * 2, seeds=[painted])
+
+
+def test_strokes_where_there_is_no_data_are_refused(mosaic, painted):
+    with pytest.raises(ValueError, match="strokes of class 2 lie only where"):
+        TextureSegmenter().fit(mosaic[0], mask=painted != 2, seeds=painted)
+
+
+def test_a_refit_needs_the_images(mosaic, painted, fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    for model in (TextureSegmenter.load(tmp_path / "model"), pickle.loads(pickle.dumps(fitted))):
+        with pytest.raises(ValueError, match="refit needs the images that were fitted"):
+            model.refit(painted)
+
+
+def test_a_painted_class_is_not_split_but_painted_anew(fitted):
+    with pytest.raises(ValueError, match="is a class of strokes; paint a part"):
+        fitted.split(1)

@@ -1,0 +1,71 @@
+"""From strokes to textures: the classes a user has painted, learned on the cells of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.encode import Features
+from texseg.clusters import Search
+from texseg.hierarchy import cell_shares
+from texseg.strokes import STROKE_STRENGTH, learn_classes, painted_cells, pins
+from texseg.textures import SETTLING_SWEEPS, Scene, Textures, potts_field
+
+__all__ = ["painted_textures"]
+
+
+def painted_textures(
+    search: Search,
+    scenes: Sequence[Scene],
+    features: Features,
+    n_classes: int,
+    k_max: int,
+    present: Sequence[NDArray[np.int32]] | None = None,
+) -> Textures:
+    """Learn ``n_classes`` classes from the strokes on some scenes.
+
+    Parameters
+    ----------
+    search : Search
+        Of these scenes.
+    scenes : sequence of Scene
+        With their strokes.
+    features : Features
+    n_classes : int
+        K, at least two and at least the largest class painted.
+    k_max : int
+        Clusters of the over-segmentation, at most.
+    present : sequence of int arrays of shape (H, W), optional
+        Labels by now, from 1: unpainted classes go on from these.
+    """
+    cells, settings = search.cells, search.settings
+    seeds = [scene.seeds for scene in scenes]
+    painted = painted_cells(seeds, search.grids, n_classes)
+    potts = settings.potts._replace(strength=STROKE_STRENGTH * settings.potts.strength)
+    field = potts_field(cells, potts, settings.smoothness, SETTLING_SWEEPS)
+    held = pins(painted).astype(np.float32)
+
+    def settle(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+        return field((scores + held).astype(np.float32), 1.0, np.ones(1)).posteriors
+
+    of_cells = None if present is None else _classes_of_cells(present, search, n_classes)
+    clusters = search.tree(k_max).labels
+    strokes, scores = learn_classes(painted, search.description, cells, clusters, settle, of_cells)
+    Q = settle(scores)
+    textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
+    certain = np.eye(n_classes, dtype=np.float32)  # that these are different classes, the user has said
+    return replace(textures, potts=potts, strokes=strokes, confusion=certain)
+
+
+def _classes_of_cells(
+    present: Sequence[NDArray[np.int32]], search: Search, n_classes: int
+) -> NDArray[np.intp]:
+    """Class that has most pixels of each cell (N,), from 0; -1 where there is no data."""
+    pairs = zip(present, search.cells.grids, strict=True)
+    shares = np.concatenate(
+        [cell_shares(image, n_classes, grid, search.settings.cell) for image, grid in pairs]
+    )
+    return np.where(shares.any(axis=1), shares.argmax(axis=1), -1)

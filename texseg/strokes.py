@@ -1,0 +1,373 @@
+"""Strokes: pixels whose class the user has painted, and what is learned from them.
+
+The user's classes are not the image's clusters: a gland is lumen and epithelium, and a shadow on sand is
+sand. Which differences count is what the strokes tell. So two linear classifiers of cells are learned, on the
+square roots of the histograms (between which distances are Hellinger's) of the cell and of windows round it:
+
+1. *Logistic regression* on the cells that were touched, which weighs the channels by how well they separate
+   the strokes.
+2. *A linear discriminant* ([1]_) between the means of the touched cells, with the covariance within the
+   clusters of the image's over-segmentation: what varies inside one texture tells no classes apart. The
+   strokes are few; this uses all the rest of the image.
+
+Their log-odds are averaged, and take the place of the likelihood of the clusters under the same Potts prior,
+where the cells that were touched are pinned to their class, so that their neighbours feel it. Classes nobody
+has painted are first found beside the others, among the clusters of the over-segmentation that those explain
+least; the cells of these clusters are their strokes.
+
+References
+----------
+.. [1] T. Hastie, R. Tibshirani, J. Friedman, The Elements of Statistical Learning, 2nd ed., section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from sklearn.linear_model import LogisticRegression
+
+from texseg.counts.grid import CellGrid
+from texseg.counts.sites import Sites, interior_cells, mix_background
+
+__all__ = [
+    "PIN",
+    "STROKE_STRENGTH",
+    "Description",
+    "StrokeClassifier",
+    "checked_seeds",
+    "describe",
+    "learn_classes",
+    "painted_cells",
+    "pins",
+]
+
+Floats = NDArray[np.floating]
+
+STROKE_STRENGTH = 0.3
+"""Factor on the strength of the prior on the map: classes of a user's are scattered more than textures; .2 to
+.5 give the same."""
+
+PIN = 20.0
+"""Nats for a painted cell or pixel: more than prior and likelihood add up to."""
+
+_WINDOWS = (1.0, 3.0, 7.0)  # sides in cells of the histograms that are looked at
+_AXES = 8  # of each octave and window, those in which cells differ most; 5 to 12 do
+_PENALTY = 3.0  # inverse of scikit-learn's C of the logistic regression; .3 to 10 do
+_RIDGE = 0.1  # added to the correlation matrix within clusters; .1 to .3 do
+_DEPENDENCE = 0.1  # factor on the discriminant's log-odds, as windows overlap; .03 to .3 do
+_LEAST = -6.0  # log-probability of a class on a cell, at least
+_ROUNDS = 3  # of training with the cells whose class is sure by then
+_SURE = 0.8  # probability from which on it is
+_OWN_WORD = 3.0  # weight of these cells of a class against its strokes
+_MOST_CELLS = 150  # of a class that are taken for sure, or stand for one that was not painted
+_MOST_STEPS = 200
+_MOST_CLASSES = 255
+
+
+class StrokeClassifier(NamedTuple):
+    """Linear classifier of cells into K classes, over roots of histograms."""
+
+    sides: Floats
+    """(S,), of the windows in cells; 1 is the cell itself."""
+    weights: Floats
+    """(S, M, K)."""
+    offsets: Floats
+    """(K,)."""
+
+    def scores(self, cells: Sites) -> Floats:
+        """Log-probabilities (N, K) of the classes at every cell."""
+        sums = np.tile(self.offsets, (cells.shape[0], 1))
+        for side, weights in zip(self.sides, self.weights, strict=True):
+            sums += _roots(cells, float(side)) @ weights
+        return _log_probabilities(sums)
+
+    def take(self, order: NDArray[np.intp]) -> StrokeClassifier:
+        """Keep some of the classes, in this order."""
+        return self._replace(weights=self.weights[..., order], offsets=self.offsets[order])
+
+
+class Description(NamedTuple):
+    """Cells described by few numbers: of the roots of their histograms, the axes along which they differ."""
+
+    sides: Floats
+    """(S,), of the windows in cells."""
+    means: Floats
+    """(S, M)."""
+    axes: Floats
+    """(S, M, D)."""
+    values: Floats
+    """(N, S * D)."""
+
+    def classifier(self, weights: Floats, offsets: Floats) -> StrokeClassifier:
+        """Make a classifier of histograms from one of the few numbers, weights (S * D, K)."""
+        S, _, D = self.axes.shape
+        of_roots = np.einsum("smd,sdk->smk", self.axes, weights.reshape(S, D, -1))
+        offsets = offsets - np.einsum("sm,smk->k", self.means, of_roots)
+        return StrokeClassifier(self.sides, of_roots.astype(np.float32), offsets.astype(np.float32))
+
+
+def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
+    """Describe cells by the leading axes of each octave (and plain channel), each window by itself."""
+    present = cells.sizes > 0
+    means, axes, values = [], [], []
+    for side in _WINDOWS:
+        roots = _roots(cells, side)
+        mean = roots[present].mean(axis=0)
+        blocks = []
+        for channels in _octaves(wavelengths):
+            columns = np.flatnonzero(np.isin(cells.groups, channels))
+            own = roots[np.ix_(present, columns)] - mean[columns]
+            n = len(columns)
+            _, leading = eigh(own.T @ own, subset_by_index=[max(0, n - _AXES), n - 1])
+            block = np.zeros((roots.shape[1], leading.shape[1]), np.float32)
+            block[columns] = leading
+            blocks.append(block)
+        basis = np.concatenate(blocks, axis=1)
+        means.append(mean)
+        axes.append(basis)
+        values.append((roots - mean) @ basis)
+    return Description(
+        np.array(_WINDOWS), np.stack(means), np.stack(axes), np.concatenate(values, axis=1).astype(np.float64)
+    )
+
+
+def checked_seeds(
+    seeds: Any,
+    shapes: Sequence[tuple[int, ...]],
+    masks: Sequence[NDArray[np.bool_] | None],
+    *,
+    several: bool,
+    n_segments: int | None,
+) -> tuple[list[NDArray[np.int32] | None], int]:
+    """Check strokes, and give those of every image, where it holds data, with the number of classes.
+
+    Raises
+    ------
+    ValueError, TypeError
+        They are no whole numbers, of another shape than their image, or of more classes than are asked for.
+    """
+    given = list(seeds) if several and isinstance(seeds, (list, tuple)) else [seeds]
+    if len(given) != len(shapes):
+        raise ValueError(
+            f"seeds must hold one array (or None) for each of the {len(shapes)} images, got {len(given)}"
+        )
+    pairs = zip(given, shapes, strict=True)
+    painted = [None if one is None else _checked(one, shape) for one, shape in pairs]
+    checked = [
+        one if one is None or mask is None else one * mask for one, mask in zip(painted, masks, strict=True)
+    ]
+    classes, seen = _classes_in(painted), _classes_in(checked)
+    if not len(classes):
+        raise ValueError("seeds hold no stroke: all pixels are 0; give some the number of their class")
+    if len(seen) < len(classes):
+        missing = int(np.setdiff1d(classes, seen)[0])
+        raise ValueError(f"strokes of class {missing} lie only where the image holds no data")
+    largest = int(classes[-1])
+    if n_segments is None:
+        return checked, max(2, largest)
+    if n_segments < max(2, largest):
+        raise ValueError(
+            f"n_segments counts all classes, and must be at least {max(2, largest)} with strokes of class "
+            f"{largest}, got {n_segments}"
+        )
+    return checked, n_segments
+
+
+def _classes_in(seeds: Sequence[NDArray[np.int32] | None]) -> NDArray[np.intp]:
+    found = np.unique(np.concatenate([[0], *(np.unique(one) for one in seeds if one is not None)]))
+    return found[found > 0].astype(np.intp)
+
+
+def _checked(seeds: Any, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    array = np.asarray(seeds)
+    if array.dtype.kind not in "iub":
+        raise TypeError(
+            f"seeds must be whole numbers, 0 for nothing and c for a pixel of class c, got {array.dtype}"
+        )
+    if array.shape != tuple(shape):
+        raise ValueError(f"seeds of shape {array.shape} do not match the image, which is {tuple(shape)}")
+    if array.size and (array.min() < 0 or array.max() > _MOST_CLASSES):
+        raise ValueError(
+            f"seeds must be 0 (nothing) to {_MOST_CLASSES}, got {int(array.min())} to {int(array.max())}"
+        )
+    return array.astype(np.int32)
+
+
+def painted_cells(
+    seeds: Sequence[NDArray[np.int32] | None], grids: Sequence[CellGrid], n_classes: int
+) -> Floats:
+    """Painted pixels of each class in every cell of all images, (N, K)."""
+    tables = []
+    for one, grid in zip(seeds, grids, strict=True):
+        table = np.zeros((grid.n_cells, n_classes))
+        if one is not None:
+            rows, columns = np.nonzero(one)
+            place = (rows // grid.cell) * grid.shape[1] + columns // grid.cell
+            np.add.at(table, (place, one[rows, columns] - 1), 1)
+        tables.append(table)
+    return np.concatenate(tables)
+
+
+def pins(painted: Floats) -> Floats:
+    """Nats (N, K) that hold painted cells at their class; a cell of several classes is divided."""
+    return PIN * painted / np.maximum(painted.sum(axis=1, keepdims=True), 1)
+
+
+def learn_classes(
+    painted: Floats,
+    description: Description,
+    cells: Sites,
+    clusters: NDArray[np.intp],
+    settle: Callable[[Floats], Floats],
+    present: NDArray[np.intp] | None = None,
+) -> tuple[StrokeClassifier, Floats]:
+    """Learn the classes from painted cells.
+
+    Parameters
+    ----------
+    painted : float array of shape (N, K)
+        Painted pixels of each class in every cell.
+    description : Description
+        Of the cells.
+    cells : Sites
+    clusters : int array of shape (N,)
+        Over-segmentation of the cells.
+    settle : function
+        From log-probabilities (N, K) of the cells to posteriors (N, K) under the prior on the map.
+    present : int array of shape (N,), optional
+        Classes the cells have by now, from 0, or -1: those of a class that was not painted stand for it. Of
+        such classes without any cell clusters are found.
+
+    Returns
+    -------
+    classifier : StrokeClassifier
+    scores : float array of shape (N, K)
+        Its log-probabilities of the cells.
+    """
+    samples = painted * (cells.sizes > 0)[:, None]
+    if present is not None:
+        samples = _with_present(samples, present, cells)
+    samples = _with_found(samples, clusters, cells)
+    rows, classes = np.nonzero(samples)
+    amounts = samples[rows, classes]
+    amounts /= np.bincount(classes, amounts)[classes]
+    values, K = description.values, samples.shape[1]
+    unit = values / values.std(axis=0).mean()
+    regression = _logistic(unit[rows], classes, amounts * len(rows) / K, K)
+    discriminant = _discriminant(unit, rows, classes, amounts, clusters, K)
+    first = [(one + other) / 2 for one, other in zip(regression, discriminant, strict=True)]
+    weights, offsets = first
+    for _ in range(_ROUNDS):
+        Q = settle(_log_probabilities(unit @ weights + offsets))
+        sure = [_spread_over(np.flatnonzero((Q.argmax(axis=1) == k) & (Q[:, k] > _SURE))) for k in range(K)]
+        numbers = np.array([len(own) for own in sure])
+        more = np.concatenate([rows, *sure]), np.concatenate([classes, np.repeat(np.arange(K), numbers)])
+        shares = np.concatenate([amounts, np.repeat(_OWN_WORD / np.maximum(numbers, 1), numbers)])
+        second = _logistic(unit[more[0]], more[1], shares * len(rows) / K, K)
+        weights, offsets = ((one + other) / 2 for one, other in zip(first, second, strict=True))
+    classifier = description.classifier(weights / values.std(axis=0).mean(), offsets)
+    return classifier, _log_probabilities(unit @ weights + offsets)
+
+
+def _spread_over(rows: NDArray[np.intp], most: int = _MOST_CELLS) -> NDArray[np.intp]:
+    """At most so many of some rows, evenly spread."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
+
+
+def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> Floats:
+    """Let the cells that an unpainted class has stand for it, those far from borders if there are any."""
+    out = samples.copy()
+    inside = interior_cells(present, cells) & (cells.sizes > 0) & (samples.sum(axis=1) == 0)
+    for label in np.flatnonzero(samples.sum(axis=0) == 0):
+        own = (present == label) & (cells.sizes > 0) & (samples.sum(axis=1) == 0)
+        out[_spread_over(np.flatnonzero(own & inside if (own & inside).any() else own)), label] = 1
+    return out
+
+
+def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Floats:
+    """Let clusters that the painted classes explain least stand for those that were not painted."""
+    samples, missing = painted.copy(), np.flatnonzero(painted.sum(axis=0) == 0)
+    if not len(missing):
+        return samples
+    n_clusters = int(clusters.max()) + 1
+    inside = interior_cells(clusters, cells) & (cells.sizes > 0)
+    members = ((clusters[:, None] == np.arange(n_clusters)) * (cells.sizes > 0)[:, None]).astype(np.float32)
+    profiles = mix_background(cells.profiles(members), cells.background)
+    known = samples.sum(axis=0) > 0
+    shares = (samples[:, known] / np.maximum(samples.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    of_classes = mix_background(cells.profiles(shares), cells.background)
+    areas = members.T @ cells.sizes
+    free = members.T @ (painted.sum(axis=1) > 0) == 0  # nobody painted there
+    for label in missing:
+        gains = areas * _divergences(profiles, of_classes, cells.weights).min(axis=1)
+        chosen = int(np.where(free | ~free.any(), gains, -1).argmax())
+        own = np.flatnonzero(clusters == chosen)
+        own = own[inside[own]] if inside[own].any() else own
+        samples[_spread_over(own[painted[own].sum(axis=1) == 0]), label] = 1
+        of_classes = np.concatenate([of_classes, profiles[chosen][None]])
+        free[chosen] = False
+    return samples
+
+
+def _divergences(profiles: Floats, others: Floats, weights: Floats) -> Floats:
+    """Kullback-Leibler divergences (n, k) of profiles (n, M) from others (k, M), channels weighted."""
+    weighted = profiles * weights
+    own = (weighted * np.log(profiles + 1e-7)).sum(axis=1)
+    return own[:, None] - weighted @ np.log(others + 1e-7).T
+
+
+def _logistic(
+    values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
+) -> tuple[Floats, Floats]:
+    """Weights (D, K) and offsets (K,) of a logistic regression."""
+    fitted = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS).fit(values, classes, amounts)
+    if n_classes == 2:
+        half = fitted.coef_[0] / 2, fitted.intercept_[0] / 2
+        return np.stack([-half[0], half[0]], axis=1), np.array([-half[1], half[1]])
+    return fitted.coef_.T, fitted.intercept_
+
+
+def _discriminant(
+    values: Floats,
+    rows: NDArray[np.intp],
+    classes: NDArray[np.intp],
+    amounts: Floats,
+    clusters: NDArray[np.intp],
+    n_classes: int,
+) -> tuple[Floats, Floats]:
+    """Weights (D, K) and offsets (K,) of the linear discriminant between the means of classes."""
+    centred = values.copy()
+    for cluster in np.unique(clusters):
+        own = clusters == cluster
+        centred[own] -= values[own].mean(axis=0)
+    scale = values.std(axis=0) + 1e-9
+    within = (centred.T @ centred) / len(values) / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    means = np.zeros((n_classes, len(scale)))
+    np.add.at(means, classes, amounts[:, None] * values[rows] / scale)
+    weights = np.linalg.solve(within, means.T)
+    offsets = -np.einsum("kd,dk->k", means, weights) / 2
+    return _DEPENDENCE * weights / scale[:, None], _DEPENDENCE * offsets
+
+
+def _log_probabilities(sums: Floats) -> Floats:
+    sums = sums - sums.max(axis=1, keepdims=True)
+    sums -= np.log(np.exp(sums).sum(axis=1, keepdims=True))
+    return np.maximum(sums, np.float32(_LEAST))
+
+
+def _roots(cells: Sites, side: float) -> Floats:
+    """Square roots (N, M) of the mean histograms in windows of so many cells."""
+    counts, sizes = np.asarray(cells.counts), cells.sizes[:, None]
+    if side > 1:
+        counts, sizes = cells.window_mean(counts, side), cells.window_mean(sizes, side)
+    return np.sqrt(np.maximum(counts / np.maximum(sizes, 1e-6), 0)).astype(np.float32, copy=False)
+
+
+def _octaves(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Channels of one wavelength together; plain values each for itself."""
+    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
+    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
