@@ -142,3 +142,19 @@ def test_crops_lie_evenly_over_the_image():
     assert rows == {0, 1, 2}
     assert all(0 <= y.start < y.stop <= 5000 and 0 <= x.start < x.stop <= 9000 for y, x in windows)
     assert sample_windows((100, 90)) == [(slice(0, 100), slice(0, 90))]
+
+
+def test_an_array_that_is_too_large_for_memory_goes_by_blocks(monkeypatch):
+    """As with files: textures from crops, labels block by block; in memory, with bands and masks."""
+    small = scene(170, 250)
+    colour = np.stack([small, small[::-1], small])
+    mask = np.ones(small.shape, bool)
+    mask[50:100, 100:200] = False
+    whole = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
+    monkeypatch.setattr("texseg.segmenter.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.tiles.SIDE", 128)
+    with pytest.warns(UserWarning, match="takes more than half of the memory that is free: its textures"):
+        found = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask).labels_
+    np.testing.assert_array_equal(found == 0, ~mask)
+    assert np.mean(found == whole.labels_) > 0.99
+    assert np.mean(whole.predict(colour, mask=mask) == whole.labels_) > 0.9999

@@ -26,6 +26,7 @@ from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
 from texseg.editing import Editable
 from texseg.fitting.number import Selection, choose_number
+from texseg.forecast import expected_memory, free_memory
 from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.modelfile import (
@@ -42,7 +43,7 @@ from texseg.models.sites import site_labels
 from texseg.painted import painted_textures
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
-from texseg.settings import Settings, settings_for
+from texseg.settings import PRESETS, Settings, settings_for
 from texseg.strokes import checked_seeds
 from texseg.textures import (
     Scene,
@@ -52,7 +53,7 @@ from texseg.textures import (
     window_sides,
 )
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
-from texseg.tiles import Asked
+from texseg.tiles import Asked, labels_of_array
 
 __all__ = ["Record", "TextureSegmenter", "segment"]
 
@@ -279,11 +280,13 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
         Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from, evenly spread
         (:func:`texseg.tiles.sample_windows`); ``labels_`` is then a lazy array of the whole, and
-        ``confidence_`` and ``hierarchy_`` are those of the crops.
+        ``confidence_`` and ``hierarchy_`` are those of the crops. The same is done, with a warning, with an
+        array in memory or mapped from a file that would take more than half of the memory that is free;
+        ``labels_`` is then an array, made block by block.
         """
-        if is_lazy(X):
-            if seeds is not None:
-                raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
+        if is_lazy(X) and seeds is not None:
+            raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
+        if is_lazy(X) or (seeds is None and self._is_too_large(X, self.n_segments)):
             return self._fit_lazily(X, mask)
         settings, images, bank = self._prepare(X, mask)
         strokes, n_classes = self._checked_strokes(seeds, images, isinstance(X, (list, tuple)))
@@ -416,8 +419,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         -------
         int32 array of shape (H, W), or a list of them
         """
-        if is_lazy(X):
-            check_is_fitted(self)
+        check_is_fitted(self)
+        if is_lazy(X) or (
+            self._sees_the_same_in_blocks(X, rescale) and self._is_too_large(X, self.n_segments_)
+        ):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
@@ -426,7 +431,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                     "flat_ground=False, or mask the ground"
                 )
             asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
-            return lazy_labels(X, self.textures_, asked, self.channel_axis, mask)
+            make = lazy_labels if is_lazy(X) else labels_of_array
+            return make(X, self.textures_, asked, self.channel_axis, mask)
         results = []
         for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
@@ -532,9 +538,29 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
 
+    def _is_too_large(self, X: Any, n_segments: int | None) -> bool:
+        """Tell whether an array would take more than half of what is free if it were seen as a whole."""
+        n_axes = 2 if self.channel_axis is None else 3
+        if not isinstance(X, np.ndarray) or X.ndim != n_axes or self.preset not in PRESETS:
+            return False
+        bands = 1 if self.channel_axis is None else X.shape[self.channel_axis % 3]
+        needed = expected_memory(X.size // max(bands, 1), bands, n_segments, self.preset)
+        return needed > free_memory() // 2
+
+    def _sees_the_same_in_blocks(self, X: Any, rescale: bool) -> bool:
+        """Tell whether nothing has to be known of the whole to label an array as it is."""
+        bands = 1 if self.channel_axis is None or np.ndim(X) != 3 else X.shape[self.channel_axis % 3]
+        return not rescale and self.ground_ is None and bands == self.textures_.features.n_bands
+
     def _fit_lazily(self, X: Any, mask: Any) -> Self:
         """Learn from crops of an array that is larger than memory."""
         self._check_parameters()
+        if not is_lazy(X):
+            warnings.warn(
+                f"an image of shape {X.shape} takes more than half of the memory that is free: its textures "
+                "are learned from crops, evenly spread, and it is labelled block by block",
+                stacklevel=4,
+            )
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
         crops, masks = crops_of(X, self.channel_axis, mask, int(seed))
         flat_ground, self.flat_ground = self.flat_ground, False  # crops do not see how much of it there is
@@ -591,9 +617,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         _check_number("k_min", self.k_min)
         _check_number("k_max", self.k_max)
         if k is None and self.k_min > self.k_max:
-            raise ValueError(
-                f"k_min must be at most k_max ({self.k_max}), got {self.k_min}; raise k_max"
-            )
+            raise ValueError(f"k_min must be at most k_max ({self.k_max}), got {self.k_min}; raise k_max")
         if self.model not in _MODELS:
             raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
         if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:

@@ -23,7 +23,7 @@ from texseg.counts.sites import WINDOW_STEP
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
 from texseg.textures import Scene, Textures
-from texseg.threads import map_in_order, one_blas_thread
+from texseg.threads import crew_size, map_in_order, one_blas_thread
 
 __all__ = [
     "ArrayWindows",
@@ -32,6 +32,7 @@ __all__ = [
     "Windows",
     "finished",
     "label_blocks",
+    "labels_of_array",
     "plan_blocks",
     "read_block",
     "sample_windows",
@@ -311,6 +312,18 @@ def label_blocks(
     for place in blocks:
         block = kept[place]
         yield place, finished(block, names[place], len(textures.profiles)), block
+
+
+def labels_of_array(
+    array: Any, textures: Textures, asked: Asked, channel_axis: int | None = None, mask: Any = None
+) -> NDArray[np.int32]:
+    """Label an array block by block, with all threads there are: int32 (H, W), from 1; 0 without data."""
+    source = ArrayWindows(array, channel_axis, mask)
+    blocks = plan_blocks(source.shape, textures, SIDE)
+    out = np.empty(source.shape, np.int32)
+    for place, labels, _ in label_blocks(source, textures, blocks, asked, n_jobs=crew_size()):
+        out[blocks.core(place)] = labels
+    return out
 
 
 def sample_windows(
