@@ -28,12 +28,14 @@ from texseg.models import (
     HACM,
     SCM,
     SMM,
+    Backoff,
     Committee,
     Retrieval,
     cross_validate,
     heldout_log_likelihood,
     planted_tree,
 )
+from texseg.models.backoff import evidence, log_likelihood, strongest
 from texseg.models.base import normalise
 from texseg.models.scm import mutual_information
 from texseg.models.smm import AspectModel
@@ -60,6 +62,9 @@ MODELS: dict[str, Callable[[int, int], Any]] = {
     "ACM": lambda K, seed: ACM(K, beta="auto", n_init=4, random_state=seed),
     "HACM": lambda K, seed: HACM(K, beta="auto", n_init=2, random_state=seed),
     "SCM": lambda K, seed: SCM(K, K, beta="auto", n_init=4, random_state=seed),
+    "SMM, own": lambda K, seed: Backoff(SMM(K, beta="auto"), random_state=seed),
+    "8, own": lambda K, seed: Backoff(Committee(SMM(K, beta="auto"), 8), random_state=seed),
+    "ACM, own": lambda K, seed: Backoff(ACM(K, beta="auto", n_init=4), random_state=seed),
 }
 
 
@@ -85,6 +90,15 @@ def read(name: str, data: Path | None) -> sp.csr_array | None:
 def perplexity(mixing: NDArray, profiles: NDArray, test: sp.csr_array) -> float:
     """Perplexity with the package's own floor, the same for all programs."""
     return float(np.exp(-heldout_log_likelihood(normalise(mixing), normalise(profiles), test)))
+
+
+def with_own_words(mixing: NDArray, profiles: NDArray, parts: Sequence[sp.csr_array]) -> float:
+    """Perplexity of other programs, backed off to from the rows' own occurrences as ours is."""
+    train, validation, test = parts
+    factors = normalise(mixing), normalise(profiles)
+    seen = [list(evidence(*factors, train, part)) for part in (validation, test)]
+    discount, strength = strongest(seen[0], train.shape[1])
+    return float(np.exp(-log_likelihood(seen[1], train.shape[1], discount, strength)))
 
 
 # ---- other programs: each yields candidates with another setting, of which validation chooses one
@@ -186,7 +200,9 @@ def chosen(candidates: Iterator[tuple[str, Factors]], validation: sp.csr_array) 
     return min(candidates, key=lambda candidate: perplexity(*candidate[1], validation))
 
 
-def print_perplexities(name: str, counts: sp.csr_array, sizes: Sequence[int], seeds: int) -> None:
+def print_perplexities(
+    name: str, counts: sp.csr_array, sizes: Sequence[int], seeds: int, models: Sequence[str]
+) -> None:
     """Table 2 of the memo beside ours."""
     print(
         f"\nTest perplexity on {name} {counts.shape}, {seeds} splits 80/10/10 of occurrences; temperature by"
@@ -197,7 +213,8 @@ def print_perplexities(name: str, counts: sp.csr_array, sizes: Sequence[int], se
         [("model", -8), ("K", 4), ("beta", 6), ("perpl.", 7), ("CPU s", 7), ("memo b", 7), ("memo", 5)]
     )
     data = splits(counts, seeds)
-    for model_name, make in MODELS.items():
+    for model_name in models:
+        make = MODELS[model_name]
         for K in sizes:
             runs = []
             for seed, (train, validation, test) in enumerate(data):
@@ -206,7 +223,8 @@ def print_perplexities(name: str, counts: sp.csr_array, sizes: Sequence[int], se
                         train, validation=validation
                     )
                 )
-                beta = np.mean([member.beta_ for member in getattr(model, "members_", [model])])
+                bare = getattr(model, "estimator_", model)
+                beta = np.mean([member.beta_ for member in getattr(bare, "members_", [bare])])
                 runs.append((beta, model.perplexity(test), seconds))
             memo = published.get(model_name, {}).get(K, (None, None))
             table.row(model_name, K, *map(float, np.mean(runs, axis=0)), *memo)
@@ -216,12 +234,18 @@ def print_peers(
     name: str, counts: sp.csr_array, sizes: Sequence[int], seeds: int, programs: Sequence[str]
 ) -> None:
     """Other programs on the same splits, each with settings chosen by the same validation data."""
-    print(f"\nOther programs on {name}, same splits, same floor; CPU s with the search for their settings")
-    table = Table([("program", -18), ("K", 4), ("perpl.", 8), ("CPU s", 8), ("chosen", -24)])
+    print(
+        f"\nOther programs on {name}, same splits, same floor; CPU s with the search for their settings; own:"
+        " backed off to from the rows' own occurrences"
+    )
+    table = Table(
+        [("program", -18), ("K", 4), ("perpl.", 8), ("CPU s", 8), ("own", 8), ("chosen", -24)]
+    )
     for program in programs:
         for K in sizes:
             runs, setting = [], "not installed"
             for seed, (train, validation, test) in enumerate(splits(counts, seeds)):
+                parts = train, validation, test
                 try:
                     (setting, factors), seconds = timed(
                         lambda fit=PEERS[program], K=K, seed=seed, train=train, validation=validation: chosen(
@@ -230,8 +254,8 @@ def print_peers(
                     )
                 except ModuleNotFoundError:
                     break
-                runs.append((perplexity(*factors, test), seconds))
-            table.row(program, K, *(map(float, np.mean(runs, axis=0)) if runs else (None, None)), setting)
+                runs.append((perplexity(*factors, test), seconds, with_own_words(*factors, parts)))
+            table.row(program, K, *(map(float, np.mean(runs, axis=0)) if runs else [None] * 3), setting)
 
 
 def print_folds(name: str, counts: sp.csr_array, K: int, seed: int = 0) -> None:
@@ -445,7 +469,7 @@ def measure(name: str, counts: sp.csr_array, arguments: argparse.Namespace) -> N
     middle = sizes[len(sizes) // 2]
     programs = [program for program in PEERS if program in arguments.programs]
     parts: dict[str, tuple[bool, Callable[[], None]]] = {
-        "perplexity": (True, lambda: print_perplexities(name, counts, sizes, seeds)),
+        "perplexity": (True, lambda: print_perplexities(name, counts, sizes, seeds, arguments.models)),
         "peers": (True, lambda: print_peers(name, counts, sizes, seeds, programs)),
         "folds": (name in MEMO, lambda: print_folds(name, counts, middle)),
         "search": (name in ("cran", "docstrings"), lambda: print_search(name, counts, middle)),
@@ -466,6 +490,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[8, 16, 32, 64, 128], help="of clusters")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--programs", nargs="+", choices=PEERS, default=list(PEERS))
     arguments = parser.parse_args()
     limit_threads(1)

@@ -15,6 +15,7 @@ from texseg.counts.matrix import WindowedCounts, aggregate, split_counts
 from texseg.fitting.anneal import Level, anneal, last_of
 from texseg.models import ACM, HACM, PMM, SCM, SMM
 from texseg.models.acm import one_sided
+from texseg.models.estimator import _halves
 from texseg.models.scm import TwoSidedClustering
 
 
@@ -112,12 +113,29 @@ def test_image_counts_are_weighted_without_being_written_out():
     np.testing.assert_allclose(scaled[5:9].toarray(), written[5:9], rtol=1e-6)
 
 
-def test_cross_validation_chooses_the_planted_number():
+@pytest.mark.parametrize(
+    "model", [ACM(), HACM(), SMM(beta="auto"), SMM()], ids=["acm", "hacm", "smm-auto", "smm"]
+)
+def test_cross_validation_chooses_the_planted_number(model):
+    """Also where rows may mix aspects: halves of a row share nothing but what the row is drawn from."""
     n, _ = planted(3, 2, per_cluster=20)
     n = n[np.random.RandomState(0).permutation(60)]
-    assert GridSearchCV(ACM(random_state=0), {"n_clusters": [2, 3, 12]}, cv=3).fit(n).best_params_ == {
-        "n_clusters": 3
-    }
+    size = "n_components" if isinstance(model, SMM) else "n_clusters"
+    search = GridSearchCV(model.set_params(random_state=0), {size: [2, 3, 4, 12]}, cv=3).fit(n)
+    assert search.best_params_ == {size: 3}
+
+
+def test_halves_of_rows_are_independent():
+    """The halves of 2000 rows of one profile vary as single occurrences do, and not together."""
+    rng = np.random.default_rng(0)
+    n = sp.csr_array(rng.multinomial(40, [0.5, 0.3, 0.2], size=2000).astype(float))
+    one, other = (half.toarray() for half in _halves(n))
+    np.testing.assert_array_equal(one + other, n.toarray())
+    shares = [half[:, 0] / half.sum(axis=1) for half in (one, other)]
+    assert abs(np.corrcoef(shares)[0, 1]) < 0.08
+    assert abs(np.var(shares[0]) / (0.25 / 20) - 1) < 0.15
+    again = _halves(n[700:900])[0].toarray()
+    np.testing.assert_array_equal(again, one[700:900])
 
 
 @each_model

@@ -125,12 +125,8 @@ class Backoff(BaseEstimator):
         self.estimator_.fit(known, validation=validation)
         self.n_features_in_ = self.estimator_.n_features_in_
         judged = self.estimator_._check_new(validation, "validation")
-        found = list(_evidence(self.estimator_.mixing_, self.estimator_.components_, known, judged))
-        M = self.n_features_in_
-        self.discount_, self.strength_ = max(
-            product(DISCOUNTS, STRENGTHS),
-            key=lambda pair: _log_likelihood(found, M, pair[0], pair[1], PREDICTION_FLOOR),
-        )
+        found = list(evidence(self.estimator_.mixing_, self.estimator_.components_, known, judged))
+        self.discount_, self.strength_ = strongest(found, self.n_features_in_)
         self.counts_ = self.estimator_._check_new(X)
         return self
 
@@ -160,8 +156,8 @@ class Backoff(BaseEstimator):
                 f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
                 f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
             )
-        found = _evidence(mixing, self.estimator_.components_, known, n)
-        return float(np.exp(-_log_likelihood(found, n.shape[1], self.discount_, self.strength_, floor)))
+        found = evidence(mixing, self.estimator_.components_, known, n)
+        return float(np.exp(-log_likelihood(found, n.shape[1], self.discount_, self.strength_, floor)))
 
     def probabilities(self, rows: slice = slice(None)) -> Floats:
         """``p(j | i)`` of fitted rows.
@@ -182,7 +178,7 @@ class Backoff(BaseEstimator):
         return _backed_off(p, own.toarray(), totals, taken, self.discount_, self.strength_)
 
 
-class _Evidence(NamedTuple):
+class Evidence(NamedTuple):
     """What there is to predict the entries of a block of rows by."""
 
     occurrences: Floats
@@ -197,13 +193,14 @@ class _Evidence(NamedTuple):
     """(entries,), row of every entry."""
 
 
-def _evidence(mixing: Floats, components: Floats, known: CountMatrix, n: CountMatrix) -> Iterator[_Evidence]:
+def evidence(mixing: Floats, components: Floats, known: CountMatrix, n: CountMatrix) -> Iterator[Evidence]:
+    """Yield for every block of rows of ``n`` what there is to predict its entries by."""
     columns = np.ascontiguousarray(components.T)
     for rows, block in row_blocks(n):
         index, own = entry_rows(block), sp.csr_array(known[rows], dtype=float)
         own.sum_duplicates()
         p = products_at(np.ascontiguousarray(mixing[rows]), columns, index, block.indices)
-        yield _Evidence(block.data, p, _entries(own, index, block.indices), own, index)
+        yield Evidence(block.data, p, _entries(own, index, block.indices), own, index)
 
 
 def _entries(own: sp.csr_array, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
@@ -231,9 +228,21 @@ def _backed_off(
     return (np.maximum(n - discount, 0) + weight * p) / np.where(known, totals + strength, 1.0)
 
 
-def _log_likelihood(
-    found: Iterable[_Evidence], n_columns: int, discount: float, strength: float, floor: float
+def strongest(found: list[Evidence], n_columns: int) -> tuple[float, float]:
+    """Discount and strength of the highest likelihood."""
+    return max(
+        product(DISCOUNTS, STRENGTHS), key=lambda pair: log_likelihood(found, n_columns, pair[0], pair[1])
+    )
+
+
+def log_likelihood(
+    found: Iterable[Evidence],
+    n_columns: int,
+    discount: float,
+    strength: float,
+    floor: float = PREDICTION_FLOOR,
 ) -> float:
+    """Mean log-probability of the occurrences."""
     logs, occurrences = 0.0, 0.0
     for some in found:
         totals, taken = (part[some.row] for part in _totals(some.own, discount))

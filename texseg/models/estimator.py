@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -426,8 +427,8 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def score_samples(self, X: Any) -> Floats:
         """Log-likelihood of every row of ``X``, in nats, each half of a row predicted from its other half.
 
-        A row's occurrences go to the two halves by turns, in the order of the columns, so that no occurrence
-        has a part in finding the shares by which it is judged.
+        A row's occurrences are dealt out to the two halves by coins, which are the same whenever the row is
+        asked for, so that no occurrence has a part in finding the shares by which it is judged.
 
         Parameters
         ----------
@@ -574,22 +575,34 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Deal out the occurrences of each row by turns; what is beyond a whole number counts as one of them."""
-    whole = np.floor(n.data)
-    beyond = n.data - whole
-    ends = np.cumsum(whole + (beyond > 0))
-    starts = ends - whole - (beyond > 0)
-    first_of_row = np.append(starts, 0)[n.indptr[:-1]]
-    within = np.stack([starts, ends]) - first_of_row[entry_rows(n)]
-    number = np.diff(np.ceil(within / 2), axis=0)[0]  # those with even places
-    last_is_even = (within[1] - 1) % 2 == 0
-    taken = np.where((beyond > 0) & last_is_even, number - 1 + beyond, number)
+    """Deal every occurrence to one half or the other; what is beyond a whole number counts as one of them.
+
+    By coins that follow from the row itself, so that a row is judged alike whatever is beside it. By turns
+    would not do: what one half holds by chance the other would hold too.
+    """
+    index, whole = entry_rows(n), np.floor(n.data)
+    content = _scrambled(n.indices.astype(np.uint64) + _scrambled(n.data.astype(np.float64).view(np.uint64)))
+    rows = np.zeros(n.shape[0], np.uint64)
+    np.add.at(rows, index, np.where(n.data > 0, content, np.uint64(0)))
+    coins = _scrambled(content ^ _scrambled(rows)[index])
+    first, second = (
+        ((bits >> np.uint64(11)).astype(float) + 0.5) / 2**53 for bits in (coins, _scrambled(coins))
+    )
+    taken = binom.ppf(first, whole, 0.5) + np.where(second < 0.5, n.data - whole, 0)
     one, other = (
         sp.csr_array((part, n.indices, n.indptr), n.shape, copy=True) for part in (taken, n.data - taken)
     )
     one.eliminate_zeros()
     other.eliminate_zeros()
     return one, other
+
+
+def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers in which every bit depends on all those given (the mixer of Steele's SplitMix64, 2014)."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
 
 
 def check_predictive(owner: str, predictive: bool | None) -> None:
