@@ -249,5 +249,17 @@ def test_a_very_long_row_takes_no_cluster_from_the_others_unsaid():
     n[0] = np.random.RandomState(0).multinomial(5000, np.random.RandomState(9).dirichlet(np.full(30, 0.3)))
     with pytest.warns(UserWarning, match="row 0, which holds 56 times the occurrences of the usual row"):
         ACM(6, random_state=0).fit(n)
+    with pytest.warns(UserWarning, match="SMM gave row 0"):
+        SMM(6, n_init=4, random_state=0).fit(n)
     left_out = ACM(6, random_state=0).fit(n, sample_weight=np.arange(72) > 0)
     assert adjusted_rand_score(truth[1:], left_out.labels_[1:]) == 1
+
+
+def test_the_starts_of_two_sided_clusterings_are_not_those_of_one_long_row():
+    agreements = []
+    for seed in range(6):
+        n, truth = planted(5, seed, per_cluster=20)
+        n[0] = np.random.RandomState(seed).multinomial(4500, n[:20].sum(axis=0) / n[:20].sum())
+        labels = SCM(5, 5, n_init=3, random_state=seed).fit(n).labels_
+        agreements.append(adjusted_rand_score(truth, labels))
+    assert np.mean(agreements) > 0.95
