@@ -36,3 +36,12 @@ def test_speed_compares_implicit_with_explicit_counts(program, capsys):
     lines = capsys.readouterr().out.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
     assert all(float(line.split()[1]) < 1e-3 for line in lines[first : first + 2])
+
+
+def test_the_family_is_compared_in_a_table_and_a_figure(program, tmp_path, capsys):
+    figure = tmp_path / "family.png"
+    arguments = ["--sets", "samples", "--models", "acm-hard", "--every", "9", "--figure", str(figure)]
+    program("family")([str(tmp_path), *arguments])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("samples")]
+    assert [row[2] for row in rows] == ["acm-hard"]
+    assert float(rows[0][3]) > 0.5 and figure.stat().st_size > 5000

@@ -1,5 +1,8 @@
 """What people expect of estimators: pipelines, weights, names, scores, tables in blocks, convergence."""
 
+import weakref
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,7 +35,7 @@ MODELS = {
     "acm": ACM(3, random_state=0),
     "scm": SCM(3, 4, random_state=0),
     "hacm": HACM(3, random_state=0),
-    "hacm-object": HACM(3, "object", random_state=0, max_iter=300),
+    "hacm-object": HACM(3, "object", random_state=0, max_iter=200),
 }
 each_model = pytest.mark.parametrize("model", list(MODELS.values()), ids=list(MODELS))
 
@@ -186,6 +189,33 @@ def test_occurrences_of_blocks_are_dealt_out_again_in_the_same_way():
     assert adjusted_rand_score(truth, ACM(3, beta="auto", random_state=0).fit(blocks).labels_) == 1
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        SMM(2, beta="auto", max_iter=2),
+        ACM(2, max_iter=2),
+        HACM(2, max_iter=2, n_init=1),
+        PMM(2, 2, max_iter=2),
+        SCM(2, 2, max_iter=2),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_one_block_at_a_time_is_in_memory(model):
+    made, most = [], 0
+
+    def read(seed):
+        nonlocal most
+        block = sp.csr_array(np.random.RandomState(seed).poisson(1.0, (9, 6)) + np.eye(9, 6))
+        made.append(weakref.ref(block))
+        most = max(most, sum(one() is not None for one in made))
+        return block
+
+    n = BlockCounts([partial(read, seed) for seed in range(4)])
+    model.set_params(random_state=0).fit(n).predict(n)
+    assert most <= 3  # the one that was read last, the one being read, and one in use
+
+
 def test_bad_blocks_are_refused():
     with pytest.raises(ValueError, match="at least one block"):
         BlockCounts([])
@@ -221,9 +251,9 @@ def test_steps_of_all_temperatures_together_may_exceed_the_limit_of_one():
 def test_an_early_end_is_said(model):
     n, _ = planted(6, 0)
     with pytest.warns(
-        ConvergenceWarning, match="stopped after max_iter=3 steps at beta=1 before it had conv"
+        ConvergenceWarning, match="stopped after max_iter=2 steps at beta=1 before it had conv"
     ):
-        assert not model.set_params(max_iter=3).fit(n).converged_
+        assert not model.set_params(max_iter=2).fit(n).converged_
 
 
 def test_two_sided_clustering_goes_from_coarse_to_fine():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ __all__ = ["BlockCounts", "scale_rows"]
 class BlockCounts(CountOperator):
     """A table in blocks of rows, of which one at a time is in memory.
 
-    Every model of the family can be fitted to it: each EM step reads every block once or twice.
+    The way to fit a table larger than memory: every model of the family takes it in place of an array, in
+    ``fit`` and everywhere else, with the same result. Each EM step reads every block once or twice; blocks
+    of some 100 MB on a fast disk are right. What stays in memory is one block, the memberships of the rows
+    and the profiles (about ``8 K (N + M)`` bytes, and a few times as much while a step is made). There is no
+    ``partial_fit``: EM without the rows that it has seen before would forget them.
 
     Parameters
     ----------
@@ -37,6 +42,12 @@ class BlockCounts(CountOperator):
     >>> n = BlockCounts([np.eye(2, 3), lambda: np.ones((1, 3))])
     >>> n.shape, n @ np.ones(3)
     ((3, 3), array([1., 1., 3.]))
+
+    A table in files, of which the third is made when it is asked for:
+
+    >>> from texseg.models import SMM
+    >>> blocks = BlockCounts(["a.npz", "b.npz", read_from_database])    # doctest: +SKIP
+    >>> SMM(32, beta="auto").fit(blocks)                                # doctest: +SKIP
     """
 
     def __init__(self, blocks: Sequence[str | Path | CountMatrix | Callable[[], Any]]) -> None:
@@ -55,8 +66,8 @@ class BlockCounts(CountOperator):
                 f"BlockCounts needs blocks with equally many columns, got {sorted(widths)}; "
                 "write them with the same vocabulary"
             )
-        self._starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.shape = (int(self._starts[-1]), widths.pop())
+        self.edges = [0, *np.cumsum(sizes).tolist()]
+        self.shape = (self.edges[-1], widths.pop())
         self.groups = np.zeros(self.shape[1], np.intp)
 
     def deal(self, fractions: Sequence[float], seed: int) -> list[BlockCounts]:
@@ -91,18 +102,19 @@ class BlockCounts(CountOperator):
 
     def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
         out = np.zeros((self.shape[1], B.shape[1]))
-        for index, start in enumerate(self._starts[:-1]):
+        for index, start in enumerate(self.edges[:-1]):
             block = self._read(index)
             out += block.T @ B[start : start + block.shape[0]]
         return out
 
     def _rows(self, wanted: range) -> sp.csr_array:
-        parts = []
-        for index, start in enumerate(self._starts[:-1]):
-            inside = [row - start for row in wanted if start <= row < self._starts[index + 1]]
-            if inside:
-                parts.append(self._read(index)[inside])
-        return sp.csr_array(sp.vstack(parts))
+        rows, parts = np.asarray(wanted), []
+        for index, (start, stop) in enumerate(pairwise(self.edges)):
+            inside = rows[(rows >= start) & (rows < stop)] - start
+            if len(inside):
+                block = self._read(index)
+                parts.append(block if len(inside) == block.shape[0] else block[inside])
+        return sp.csr_array(parts[0] if len(parts) == 1 else sp.vstack(parts))
 
 
 class _ScaledRows(CountOperator):
@@ -114,6 +126,7 @@ class _ScaledRows(CountOperator):
         self.shape = n.shape
         self.groups = n.groups
         self.nnz = getattr(n, "nnz", n.shape[0] * n.shape[1])
+        self.edges = getattr(n, "edges", [0, n.shape[0]])
 
     def _product(self, A: NDArray[Any]) -> NDArray[Any]:
         product = self.n @ A

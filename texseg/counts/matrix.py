@@ -8,6 +8,7 @@ entries are local histograms that are never written down. No model asks which of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cv2
@@ -434,7 +435,8 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     ----------
     n : count matrix of shape (N, M)
     rows : int, optional
-        Rows a block; by default so many that a block stays below about 16 million entries.
+        Rows a block; by default so many that a block stays below about 16 million entries. Of a table that
+        is read in blocks, none goes over the end of one.
 
     Yields
     ------
@@ -454,9 +456,11 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     if rows is None:
         per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / max(1, n.shape[0])
         rows = max(1, int(_BLOCK_ENTRIES / max(1.0, per_row)))
-    for start in range(0, n.shape[0], rows):
-        block = slice(start, min(start + rows, n.shape[0]))
-        yield block, sp.csr_array(n[block])
+    edges = getattr(n, "edges", (0, n.shape[0]))
+    for first, last in pairwise(edges):
+        for start in range(first, last, rows):
+            block = slice(start, min(start + rows, last))
+            yield block, sp.csr_array(n[block])
 
 
 def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
