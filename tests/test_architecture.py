@@ -18,7 +18,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    segmenter editing lazy tiles modelfile merged painted clusters hierarchy textures strokes settings
+    segmenter editing lazy tiles modelfile merged painted clusters cues hierarchy textures strokes settings
     pixels
     m3 models fitting counts
     channels

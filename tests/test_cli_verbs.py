@@ -106,10 +106,11 @@ class TestSegment:
             "value-weight": 0.5,
         }  # fmt: skip
         given = [word for name, value in options.items() for word in (f"--{name}", value)]
-        run("segment", scene_file, "-k", 3, *given, "--no-learned-borders", "-o", tmp_path, "-q")
+        given += ["--no-learned-borders", "--cue", "texture"]
+        run("segment", scene_file, "-k", 3, *given, "-o", tmp_path, "-q")
         expected = texseg.segment(
             PIXELS, 3, cell=4, wavelengths=(3, 6), n_orientations=3, n_bins=20, n_starts=1, patch_weight=2,
-            value_weight=0.5, learned_borders=False,
+            value_weight=0.5, learned_borders=False, cue="texture",
         )  # fmt: skip
         assert np.array_equal(read_labels(tmp_path / "scene_labels.png"), expected)
 

@@ -15,7 +15,7 @@ from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
-from texseg.channels.responses import Intensity, responses
+from texseg.channels.responses import Intensity
 from texseg.io.archive import ModelFileError, load_model, save_model
 from texseg.merged import MergedTextures
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
@@ -77,6 +77,7 @@ def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
         "illumination_sigma": f.sigma,
         "patch_weight": f.patch_weight,
         "value_weight": f.value_weight,
+        "has_filters": f.has_filters,
         "n_bins": f.n_bins,
         "ranges": np.array(f.ranges),
         "codebook": f.codebook,
@@ -307,8 +308,11 @@ def _features(values: Mapping[str, Any]) -> Features:
     v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}
     names = _names("channel_names", values["channel_names"])
     C, n_bands = len(names), len(v["low"])
-    n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"]
-    if not 0 < n_filters <= C or not n_bands:
+    has_filters = values.get("has_filters", True)  # files of version 0.1 and before do not say it
+    if not isinstance(has_filters, bool):
+        raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
+    n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters else 0
+    if n_filters > C or not C or not n_bands:
         raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
     _check("high", values["high"], _Numbers((n_bands,), -_LARGEST))
     v["axes"] = _check("axes", values["axes"], _Numbers((None, n_bands), -1.001, 1.001))
@@ -348,6 +352,7 @@ def _features(values: Mapping[str, Any]) -> Features:
         names,
         v["wavelengths"],
         v["channel_weights"],
+        has_filters,
     )
     _check_channels(features)
     return features
@@ -356,7 +361,7 @@ def _features(values: Mapping[str, Any]) -> Features:
 def _check_channels(f: Features) -> None:
     """Make sure that an image would yield the very channels that the model knows."""
     image = Planes([np.zeros((1, 1), np.float32)] * f.n_bands, None)
-    found = list(responses(image, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight))
+    found = f.recipes(image)
     if tuple(channel.name for channel in found) != f.names:
         expected = ", ".join(channel.name for channel in found)
         raise ValueError(f"channel_names must be {expected}, got {', '.join(f.names)}")

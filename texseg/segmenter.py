@@ -24,6 +24,7 @@ from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
+from texseg.cues import VALUE_OBSERVATIONS, is_unsure, speaks_for_values, told_by
 from texseg.editing import Editable
 from texseg.fitting.number import Selection, choose_number
 from texseg.forecast import expected_memory, free_memory
@@ -43,7 +44,7 @@ from texseg.models.sites import site_labels
 from texseg.painted import painted_textures
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
-from texseg.settings import PRESETS, Settings, settings_for
+from texseg.settings import PRESETS, Cue, Settings, settings_for
 from texseg.strokes import checked_seeds
 from texseg.textures import (
     Scene,
@@ -73,6 +74,9 @@ _COSTS = {
     "pixels": 0.14,
 }
 _COST_OF_OTHER_MODELS = 1.0
+
+
+_Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]  # labels of an image, and their probabilities
 
 
 class _Fit(NamedTuple):
@@ -146,6 +150,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     learned_borders : bool, optional
         Whether it is learned on composites of the image's own segments what borders look like; True by
         default.
+    cue : {"auto", "texture", "values"}, optional
+        What segments differ in: texture, as in the plain preset; plain values (brightness, colour) at the
+        scale of pixels, for grains, pores and cells that are smaller than any texture; by default what the
+        image shows more of, see :mod:`texseg.cues`.
     cell : int, optional
         Side in pixels of the cells that clusters are fitted on; 8 by default, less for images below 512.
     n_starts : int, optional
@@ -177,6 +185,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     hierarchy_ : texseg.hierarchy.Hierarchy
         Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
         one of them; made when it is first asked for.
+    cue_ : {"texture", "values"}
+        What the segments differ in.
     history_ : list of :class:`texseg.clusters.Record`
         Temperatures, free energies and phase transitions of all runs.
 
@@ -219,6 +229,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         patch_weight: float | None = None,
         value_weight: float | None = None,
         learned_borders: bool | None = None,
+        cue: Cue | None = None,
         cell: int | None = None,
         n_starts: int | None = None,
         n_jobs: int | None = None,
@@ -244,6 +255,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.patch_weight = patch_weight
         self.value_weight = value_weight
         self.learned_borders = learned_borders
+        self.cue = cue
         self.cell = cell
         self.n_starts = n_starts
         self.n_jobs = n_jobs
@@ -314,25 +326,16 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                     bins, images, grounds, strokes or [None] * len(bins), strict=True
                 )
             ]
-            fit = self._find(scenes, features, settings, rng, tell, n_classes)
-            fit.search.forget_windows()
-            textures = fit.textures
-            if not strokes:
-                textures = textures.take(_energy_order(textures, len(bank.filters)))
-            if settings.learned_borders and settings.smoothness > 0:
-                tell("borders")
-                generator = np.random.default_rng(rng.randint(2**31))
-                textures = textures.with_borders(scenes, settings.smoothness, generator)
-            textures, results = self._label_all(scenes, textures, partial(tell, "pixels"))
-        n_found = len(textures.profiles) + any(ground is not None for ground in grounds)
+            fit, scenes, results = self._divide(scenes, features, settings, rng, tell, n_classes)
+        n_found = len(fit.textures.profiles) + any(ground is not None for ground in grounds)
         if self.n_segments is not None and n_found < self.n_segments:
             warnings.warn(
                 f"{self.n_segments} segments asked, {n_found} found: the image does not hold "
                 "more textures that can be told apart",
                 stacklevel=3,
             )
-        self._publish(fit._replace(textures=textures), scenes, results, isinstance(X, (list, tuple)))
-        self.ground_ = profile_of_ground(originals, grounds, features)
+        self._publish(fit, scenes, results, isinstance(X, (list, tuple)))
+        self.ground_ = profile_of_ground(originals, grounds, fit.textures.features)
         self._describe()
         return self
 
@@ -628,9 +631,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         if not isinstance(self.verbose, (bool, int, np.bool_)):
             raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
         n_threads(self.n_jobs)
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"callback must be a function of one Progress, got {self.callback!r}")
-        return settings_for(
+        settings = settings_for(
             self.preset,
             wavelengths=self.wavelengths,
             n_orientations=self.n_orientations,
@@ -639,9 +640,15 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             value_weight=self.value_weight,
             smoothness=self.smoothness,
             learned_borders=self.learned_borders,
+            cue=self.cue,
             cell=self.cell,
             n_starts=self.n_starts,
         )
+        if settings.cue == "values":
+            _check_values_can_tell(self.model, settings)
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be a function of one Progress, got {self.callback!r}")
+        return settings
 
     def _planes(self, X: Any, mask: Any) -> list[Planes]:
         """Check the images and take them apart."""
@@ -721,6 +728,68 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         found = [_found_ground(planes) for planes in images]
         return [ground if any(other.any() for other in found) else None for ground in found]
 
+    def _divide(
+        self,
+        scenes: list[Scene],
+        features: Features,
+        settings: Settings,
+        rng: np.random.RandomState,
+        tell: Phases,
+        n_classes: int | None,
+    ) -> tuple[_Fit, list[Scene], list[_Labelled]]:
+        """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
+
+        Strokes, where a number of classes is given, weigh both themselves.
+        """
+        fit = self._find(scenes, features, settings, rng, tell, n_classes)
+        fit.search.forget_windows()
+        textures = fit.textures
+        if n_classes is None:
+            textures = textures.take(_energy_order(textures))
+        if settings.learned_borders and settings.smoothness > 0:
+            tell("borders")
+            generator = np.random.default_rng(rng.randint(2**31))
+            textures = textures.with_borders(scenes, settings.smoothness, generator)
+        textures, results = self._label_all(scenes, textures, partial(tell, "pixels"))
+        fit = fit._replace(textures=textures)
+        is_tried = settings.cue == "values" or self._may_be_values(settings, scenes, results)
+        if n_classes is not None or not is_tried:
+            return fit, scenes, results
+        of_values = self._divide_by_values(fit, scenes, settings)
+        if settings.cue == "values":
+            return of_values
+        maps = ([labels for labels, _ in each] for each in (results, of_values[2]))
+        by_texture, by_values = (told_by(labels, scenes, features) for labels in maps)
+        return of_values if speaks_for_values(by_texture, by_values) else (fit, scenes, results)
+
+    def _may_be_values(self, settings: Settings, scenes: list[Scene], results: list[_Labelled]) -> bool:
+        """Whether it is worth while to look for segments in plain values."""
+        possible = self.model == "acm" and settings.smoothness > 0 and settings.value_weight > 0
+        sure = settings.cue == "texture" or not is_unsure([confidence for _, confidence in results], scenes)
+        return possible and not sure
+
+    def _divide_by_values(
+        self, fit: _Fit, scenes: list[Scene], settings: Settings
+    ) -> tuple[_Fit, list[Scene], list[_Labelled]]:
+        """Divide scenes into as many segments as a fit has, by plain values at the scale of pixels."""
+        search = fit.search
+        kept = np.flatnonzero(fit.textures.features.wavelengths == 0)
+        features = fit.textures.features.values_alone()
+        weight = float(features.weights.sum())
+        plain = [
+            Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds) for scene in scenes
+        ]
+        settings = settings.for_values(weight)
+        cells, grids = cell_sites(plain, features, settings.cell)
+        beta = VALUE_OBSERVATIONS / weight
+        search = Search(cells, grids, features.wavelengths, settings, beta, search.rng, search.history)
+        K = len(fit.textures.profiles)
+        (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
+        textures = search.textures(best.profiles, features)
+        textures = textures.take(_energy_order(textures))
+        textures, results = self._label_all(plain, textures, lambda *_: None)
+        return fit._replace(textures=textures, search=search), plain, results
+
     def _find(
         self,
         scenes: list[Scene],
@@ -736,8 +805,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         """
         tell("histograms")
         cells, grids = cell_sites(scenes, features, settings.cell)
-        n_filters = len(features.bank.filters)
-        sides = window_sides(features.wavelengths[:n_filters], settings.windows_of_octaves)
+        sides = window_sides(features.wavelengths[: features.n_filters], settings.windows_of_octaves)
         beta = effective_observations(features.bank, sides)
         search = Search(cells, grids, features.wavelengths, settings, beta, rng)
         if n_classes is not None:
@@ -797,7 +865,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         scenes: list[Scene],
         textures: Textures,
         tell: Callable[[int, int], None],
-    ) -> tuple[Textures, list[tuple[NDArray[np.int32], NDArray[np.floating]]]]:
+    ) -> tuple[Textures, list[_Labelled]]:
         """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
         first = int(scenes[0].ground is not None)  # label of the first texture, from 0
         while True:
@@ -817,7 +885,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self,
         fit: _Fit,
         scenes: list[Scene],
-        results: list[tuple[NDArray[np.int32], NDArray[np.floating]]],
+        results: list[_Labelled],
         is_list: bool,
     ) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
@@ -851,6 +919,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self.profiles_ = profiles.reshape(len(profiles), -1, features.n_bins)
         self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
+        self.cue_: Cue = "texture" if features.has_filters else "values"
 
 
 def _nested(labels: list[NDArray[np.int32]], search: Search, k_max: int, n_jobs: int | None) -> Levels:
@@ -894,11 +963,21 @@ def _check_number(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number from 1 to {_MOST_SEGMENTS}, got {value!r}")
 
 
-def _energy_order(textures: Textures, n_filters: int) -> NDArray[np.intp]:
-    """Clusters by their mean bin over the filter channels, smallest first."""
+def _check_values_can_tell(model: str, settings: Settings) -> None:
+    """Refuse ``cue="values"`` beside a parameter that leaves values, or the prior on the map, out."""
+    if model != "acm":
+        raise ValueError(f'cue="values" is for model="acm", got model={model!r}')
+    for name in ("value_weight", "smoothness"):
+        if getattr(settings, name) == 0:
+            raise ValueError(f'{name} must be above 0 with cue="values", got 0')
+
+
+def _energy_order(textures: Textures) -> NDArray[np.intp]:
+    """Clusters by their mean bin over the filters, or by the first value without them, smallest first."""
     features = textures.features
     profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
-    return np.argsort((profiles[:, :n_filters] @ np.arange(features.n_bins)).mean(axis=1), kind="stable")
+    energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)
+    return np.argsort(energies.mean(axis=1), kind="stable")
 
 
 def segment(
@@ -927,6 +1006,7 @@ def segment(
     patch_weight: float | None = None,
     value_weight: float | None = None,
     learned_borders: bool | None = None,
+    cue: Cue | None = None,
     cell: int | None = None,
     n_starts: int | None = None,
     n_jobs: int | None = None,
@@ -944,7 +1024,7 @@ def segment(
         Strokes: 0, or c where a pixel is of class c, which gets label c; see :meth:`TextureSegmenter.fit`.
     model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
     random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
-    learned_borders, cell, n_starts, n_jobs
+    learned_borders, cue, cell, n_starts, n_jobs
         See :class:`TextureSegmenter`.
 
     Returns
@@ -983,6 +1063,7 @@ def segment(
         patch_weight=patch_weight,
         value_weight=value_weight,
         learned_borders=learned_borders,
+        cue=cue,
         cell=cell,
         n_starts=n_starts,
         n_jobs=n_jobs,

@@ -246,9 +246,8 @@ class Textures:
     def _read_windows(self, scene: Scene) -> Reading:
         """Tell the textures apart at every pixel by the window round it, without a prior on the map."""
         n = self._windowed(scene, _PLAIN_WINDOWS, np.ones(1))
-        beta = effective_observations(
-            self.features.bank, n.windows[: len(self.features.bank.filters)].tolist()
-        )
+        f = self.features
+        beta = effective_observations(f.bank, n.windows[: f.n_filters].tolist())
         scores = np.ascontiguousarray((np.float32(beta) * self._scores(n)).T)
         shape = (len(scores), *scene.shape)
         posteriors = PixelPlanes.full(soft_max_over(scores.copy()).reshape(shape))

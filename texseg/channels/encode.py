@@ -40,6 +40,40 @@ class Features(NamedTuple):
     wavelengths: NDArray[np.float64]
     """Scale of each channel in pixels; 0 for plain values."""
     weights: NDArray[np.floating]
+    has_filters: bool = True
+    """Whether the bank's filters are channels; without them plain values stand alone."""
+
+    @property
+    def n_filters(self) -> int:
+        """Channels that are filters; they come first."""
+        return len(self.bank.filters) if self.has_filters else 0
+
+    def recipes(self, planes: Planes) -> list[Recipe]:
+        """List the channels of an image, in the order of :attr:`names`; see :func:`recipes`."""
+        bank = self.bank if self.has_filters else None
+        return recipes(planes, self.intensity, bank, self.sigma, self.patch_weight, self.value_weight)
+
+    def values_alone(self) -> Features:
+        """Leave out all channels but the plain values.
+
+        Examples
+        --------
+        >>> from texseg.channels.planes import split_planes
+        >>> ramp = np.tile(np.arange(100.0), (20, 1))
+        >>> features, _ = learn_features([split_planes(ramp)], bank=GaborBank([4.0], 1), sigma=8.0, n_bins=10)
+        >>> features.values_alone().names
+        ('value',)
+        """
+        kept = np.flatnonzero(self.wavelengths == 0)
+        return self._replace(
+            patch_weight=0.0,
+            ranges=tuple(self.ranges[c] for c in kept),
+            codebook=self.codebook[:0],
+            names=tuple(self.names[c] for c in kept),
+            wavelengths=self.wavelengths[kept],
+            weights=self.weights[kept],
+            has_filters=False,
+        )
 
     @property
     def n_bands(self) -> int:
@@ -148,8 +182,7 @@ def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
     >>> encode(split_planes(ramp[:, 40:] + 10), features)[1, 0, ::10]
     array([5, 6, 7, 8, 9, 9], dtype=uint8)
     """
-    f = features
-    return bins_of(recipes(planes, f.intensity, f.bank, f.sigma, f.patch_weight, f.value_weight), f)
+    return bins_of(features.recipes(planes), features)
 
 
 def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]:

@@ -273,6 +273,12 @@ fitting_options = _group(
         help="Factor on the weight of plain values; 0 leaves them out.  [default: 1; with --preset plain 0]",
     ),
     click.option(
+        "--cue",
+        type=click.Choice(["auto", "texture", "values"]),
+        help="What segments differ in: texture; plain values at the scale of pixels, for grains, pores and "
+        "cells; or what the image shows more of.  [default: auto; with --preset plain texture]",
+    ),
+    click.option(
         "--learned-borders/--no-learned-borders",
         default=None,
         help="Learn what borders look like.  [default: yes; with --preset plain no]",

@@ -32,6 +32,7 @@ _OVERRIDES = (
     "patch_weight",
     "value_weight",
     "learned_borders",
+    "cue",
 )
 """Parameters that take the place of what the preset says, where they are given."""
 

@@ -86,9 +86,9 @@ def describe(
     """
     bank = features.bank
     middles = (np.arange(features.n_bins) + 0.5) / features.n_bins
-    tops = [range_.high for range_ in features.ranges[: len(bank.filters)]]
-    energies = (shares[:, : len(bank.filters)] @ middles) * tops  # (S, filters), mean moduli
-    energies = energies.reshape(len(numbers), len(bank.wavelengths), bank.n_orientations)
+    tops = [range_.high for range_ in features.ranges[: features.n_filters]]
+    energies = (shares[:, : features.n_filters] @ middles) * tops  # (S, filters), mean moduli
+    energies = energies.reshape(len(numbers), -1, bank.n_orientations)
     size = np.bincount(labels.ravel())[list(numbers)].astype(float)
     means = np.stack(
         [np.bincount(labels.ravel(), weights=plane.ravel())[list(numbers)] / size for plane in look], axis=1
@@ -105,6 +105,7 @@ def describe(
             parts.append("flat")
         else:
             parts += _contrast(means[i, 3], rest[3])
+        if features.has_filters and "flat" not in parts:
             parts += [] if alone else _grain(energies[i], rest_energy, bank)
             parts += _stripes(energies[i], bank)
         text = ", ".join(parts) or "much like the rest"

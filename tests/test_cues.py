@@ -1,0 +1,115 @@
+"""Texture or plain values: grains that differ in brightness alone are found, and textures stay textures."""
+
+import numpy as np
+import pytest
+from scipy.spatial import KDTree
+from sklearn.metrics import adjusted_rand_score, mutual_info_score
+
+from texseg import TextureSegmenter, segment
+from texseg.channels.encode import learn_features
+from texseg.channels.gabor import GaborBank
+from texseg.channels.planes import split_planes
+from texseg.cues import told_by
+from texseg.report import write_report
+from texseg.textures import Scene
+
+LEVELS = np.array([60, 120, 190])
+
+
+def grains(seed, shape=(160, 192), n=60):
+    """Grains of three grey levels, smaller than a window, under noise; and which pixel is of which."""
+    rng = np.random.default_rng(seed)
+    own = KDTree(rng.uniform(size=(n, 2)) * shape).query(np.indices(shape).reshape(2, -1).T)[1]
+    truth = rng.choice(3, n, p=(0.3, 0.4, 0.3))[own].reshape(shape)
+    return (LEVELS[truth] + rng.normal(0, 14, shape)).clip(0, 255).astype(np.uint8), truth
+
+
+@pytest.fixture(scope="module")
+def by_values():
+    image, truth = grains(0)
+    return TextureSegmenter(3).fit(image), image, truth
+
+
+def test_grains_are_found_by_their_values(by_values):
+    model, image, truth = by_values
+    assert model.cue_ == "values"
+    assert adjusted_rand_score(truth.ravel(), model.labels_.ravel()) > 0.8
+    texture = segment(image, 3, cue="texture")
+    assert adjusted_rand_score(truth.ravel(), texture.ravel()) < 0.5
+
+
+def test_they_are_ordered_from_dark_to_bright(by_values):
+    model, image, _ = by_values
+    means = [image[model.labels_ == k].mean() for k in (1, 2, 3)]
+    assert means == sorted(means)
+
+
+def test_textures_stay_textures(mosaic):
+    assert TextureSegmenter(3).fit(mosaic[0]).cue_ == "texture"
+
+
+def test_values_can_be_asked_for(mosaic):
+    image = mosaic[0].astype(float)
+    image[:, 70:] += 3 * np.ptp(image)
+    assert TextureSegmenter(2, cue="texture").fit(image).cue_ == "texture"
+    assert TextureSegmenter(2, cue="values").fit(image).cue_ == "values"
+
+
+def test_the_model_finds_the_grains_of_another_image(by_values, tmp_path):
+    model = by_values[0]
+    image, truth = grains(1)
+    labels = model.predict(image)
+    assert adjusted_rand_score(truth.ravel(), labels.ravel()) > 0.8
+    model.save(tmp_path / "grains.texseg")
+    np.testing.assert_array_equal(TextureSegmenter.load(tmp_path / "grains.texseg").predict(image), labels)
+
+
+def test_all_that_follows_a_fit_works_on_values(by_values, tmp_path):
+    model, image, _ = by_values
+    np.testing.assert_array_equal(model.hierarchy_.labels(3), model.labels_)
+    assert model.predict_proba(image).shape == (*image.shape, 3)
+    write_report(model, image, tmp_path / "r.html")
+    assert (tmp_path / "r.html").stat().st_size > 1000
+
+
+def test_strokes_correct_what_was_found(by_values):
+    image, truth = grains(3)
+    model = TextureSegmenter(3).fit(image)
+    assert model.cue_ == "values"
+    seeds = np.zeros(image.shape, int)
+    seeds[::8] = np.where(truth == 2, 2, 1)[::8]
+    labels = TextureSegmenter(2, cue="values").fit(image).refit(seeds).labels_
+    assert adjusted_rand_score((truth == 2).ravel(), labels.ravel()) > 0.7
+
+
+def test_masked_pixels_get_no_label(by_values):
+    image = by_values[1]
+    mask = np.ones(image.shape, bool)
+    mask[:40, :50] = False
+    labels = segment(image, 3, mask=mask, cue="values")
+    assert ((labels == 0) == ~mask).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cue": "colour"}, "cue must be one of auto, texture, values, got 'colour'"),
+        ({"cue": "values", "model": "smm"}, 'cue="values" is for model="acm", got model=\'smm\''),
+        ({"cue": "values", "value_weight": 0}, 'value_weight must be above 0 with cue="values", got 0'),
+        ({"cue": "values", "preset": "plain"}, 'value_weight must be above 0 with cue="values", got 0'),
+    ],
+)
+def test_what_cannot_be_is_said(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        segment(grains(0)[0], 3, **parameters)
+
+
+def test_the_information_is_that_of_scikit_learn():
+    image, truth = grains(2, (64, 64))
+    planes = split_planes(image)
+    features, (bins,) = learn_features([planes], bank=GaborBank([4.0], 1), sigma=8.0)
+    told = told_by([truth + 1], [Scene(bins, None)], features)
+    thin = truth[::2, ::2].ravel()
+    each = [mutual_info_score(thin, plane[::2, ::2].ravel()) for plane in bins]
+    assert told.information == pytest.approx(features.weights @ each)
+    assert told.values == pytest.approx(each[-1] / mutual_info_score(thin, thin))
