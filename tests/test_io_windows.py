@@ -1,5 +1,6 @@
 """What is read window by window is what is read as a whole, whatever the file is like inside."""
 
+import io_scenes
 import numpy as np
 import pytest
 import tifffile
@@ -235,6 +236,10 @@ def test_what_cannot_be_read_by_windows(tmp_path):
     np.save(tmp_path / "grey.npy", GREY)
     with pytest.raises(UnsuitableImageError, match="only TIFF and OME-Zarr files have levels"):
         open_windows(tmp_path / "grey.npy", level=1)
+    for suffix in ("png", "jpg", "webp", "gif"):  # GDAL would read a large one for hours
+        path = io_scenes.write(tmp_path / f"picture.{suffix}", GREY)
+        with pytest.raises(UnsuitableImageError, match="files can only be read whole; convert it to a tiled"):
+            open_windows(path)
     (tmp_path / "cut.tif").write_bytes(b"II*\0\x08\0\0\0")
     with pytest.raises(ImageReadError, match="cut.tif"):
         open_windows(tmp_path / "cut.tif")

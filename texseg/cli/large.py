@@ -72,6 +72,8 @@ def needs_blocks(
         with _open(path, reading):
             return True
     except UnsuitableImageError as error:
+        if reading.max_pixels is not None and header.height * header.width > reading.max_pixels:
+            return False  # reading the whole refuses it, too, and names the limit
         raise ImageTooLargeError(
             f"{header.width} x {header.height} pixels need about {needed / 1e9:.1f} GB, and "
             f"{budget / 1e9:.1f} GB may be taken (--memory); {str(error).removeprefix(path.name + ': ')}"

@@ -27,6 +27,9 @@ from texseg.io.tiff import TiffSource
 
 __all__ = ["FileWindows", "open_windows"]
 
+_SEQUENTIAL = ("PNG", "JPEG", "WebP", "GIF")
+"""Formats that GDAL decodes from the first row on, again for each window above the last one."""
+
 Window = tuple[slice, slice]
 
 
@@ -218,11 +221,11 @@ def _open(path: Path, page: int | None, level: int, channel_axis: int | None, fi
     if format == "NPY":
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return _of_array(array, channel_axis, None, ())
-    if find_spec("rasterio") is not None:
+    if format not in _SEQUENTIAL and find_spec("rasterio") is not None:
         return _open_raster(path, files)
     raise UnsuitableImageError(
-        f"{format or 'such'} files can only be read whole; convert it to a tiled TIFF, or install rasterio "
-        "(pip install 'texseg[geo]')"
+        f"{format or 'such'} files can only be read whole; convert it to a tiled TIFF"
+        + ("" if format in _SEQUENTIAL else ", or install rasterio (pip install 'texseg[geo]')")
     )
 
 
