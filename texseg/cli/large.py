@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from texseg.cli.reading import Reading, mask_for, turned_grey
 from texseg.cli.scene_outputs import BY_BLOCKS, About, write_blocks
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
-from texseg.io.errors import ImageReadError, ImageTooLargeError, UnsuitableImageError
+from texseg.io.errors import ImageTooLargeError, UnsuitableImageError
 from texseg.io.header import Header
 from texseg.io.read import Image, read_header
 from texseg.io.windows import FileWindows, open_windows
@@ -145,7 +146,7 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
     if task.model is None:
         n_crops = _crop_count(reading.memory, source.windows.n_channels)
         n_crops = len(sample_windows(source.shape, n_crops=n_crops))
-        said += f", textures learned from {n_crops} crops of {CROP_SIDE} pixels, evenly spread"
+        said += f", textures learned from up to {n_crops} crops of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
     return Found(source.shape, rows, written, (*source.windows.notes, said))
@@ -215,17 +216,38 @@ def _crop_count(memory: int | None, n_channels: int) -> int:
 
 
 def _crops(source: _MaskedWindows, memory: int | None, random_state: int) -> list[Image]:
-    crops = []
+    """Read the crops that textures are learned from: an even sample, or, where that holds no data, any."""
     n_crops = _crop_count(memory, source.windows.n_channels)
-    for window in sample_windows(source.shape, random_state, n_crops):
-        pixels, mask = source.read(window)
-        if mask is None or mask.any():
-            axes = "YX" if source.channel_axis is None else "YXC"
-            header = Header("window", pixels.shape, axes, pixels.dtype)
-            crops.append(Image(pixels, mask, source.channel_axis, source.windows.nodata, None, header, ()))
-    if not crops:
-        raise ImageReadError("none of the crops that textures are learned from holds data")
-    return crops
+    crops = [_crop(source, window) for window in sample_windows(source.shape, random_state, n_crops)]
+    found = [crop for crop in crops if crop is not None]
+    if not found:
+        everywhere = (_crop(source, window) for window in _shuffled_windows(source.shape, random_state))
+        found = list(itertools.islice((crop for crop in everywhere if crop is not None), n_crops))
+    if not found:
+        raise ValueError(
+            "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
+        )
+    return found
+
+
+def _crop(source: _MaskedWindows, window: tuple[slice, slice]) -> Image | None:
+    """Read one crop; None where no pixel holds data."""
+    pixels, mask = source.read(window)
+    finite = np.isfinite(pixels) if pixels.dtype.kind == "f" else np.ones((), bool)
+    finite = finite.all(axis=-1) if finite.ndim == 3 else finite
+    if not (finite if mask is None else finite & mask).any():
+        return None
+    axes = "YX" if source.channel_axis is None else "YXC"
+    header = Header("window", pixels.shape, axes, pixels.dtype)
+    return Image(pixels, mask, source.channel_axis, source.windows.nodata, None, header, ())
+
+
+def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tuple[slice, slice]]:
+    """Windows that cover an image, in random order."""
+    rows, columns = (range(0, length, CROP_SIDE) for length in shape)
+    for number in np.random.default_rng(random_state).permutation(len(rows) * len(columns)).tolist():
+        y, x = rows[number // len(columns)], columns[number % len(columns)]
+        yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
 
 
 def _fit(source: _MaskedWindows, reading: Reading, task: Task, callback: Any) -> TextureSegmenter:
