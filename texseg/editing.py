@@ -192,6 +192,7 @@ class Editable:
         if parts:
             images = [label_of[image] for image in parts]
             self.labels_ = images if isinstance(self.labels_, list) else images[0]
-            self.__dict__.pop("_hierarchy", None)
+            for old in ("_hierarchy", "_painted"):
+                self.__dict__.pop(old, None)
         self.textures_, self._parts = textures, parts
         self._describe()

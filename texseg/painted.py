@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,17 @@ from texseg.hierarchy import cell_shares
 from texseg.strokes import STROKE_STRENGTH, learn_classes, painted_cells, pins
 from texseg.textures import SETTLING_SWEEPS, Scene, Textures, potts_field
 
-__all__ = ["painted_textures"]
+__all__ = ["Painted", "painted_textures"]
+
+_CHANGED = 0.1  # share of the cells with another class from which on borders are learned anew
+
+
+class Painted(NamedTuple):
+    """What strokes on some scenes have taught."""
+
+    textures: Textures
+    classes: NDArray[np.intp]
+    """(N,), class of every cell, from 0."""
 
 
 def painted_textures(
@@ -24,7 +35,8 @@ def painted_textures(
     n_classes: int,
     k_max: int,
     present: Sequence[NDArray[np.int32]] | None = None,
-) -> Textures:
+    before: Painted | None = None,
+) -> Painted:
     """Learn ``n_classes`` classes from the strokes on some scenes.
 
     Parameters
@@ -40,6 +52,9 @@ def painted_textures(
         Clusters of the over-segmentation, at most.
     present : sequence of int arrays of shape (H, W), optional
         Labels by now, from 1: unpainted classes go on from these.
+    before : Painted, optional
+        Learned from other strokes on the same scenes: what it knows of borders is kept where nearly all
+        cells keep their class.
     """
     cells, settings = search.cells, search.settings
     seeds = [scene.seeds for scene in scenes]
@@ -55,9 +70,17 @@ def painted_textures(
     clusters = search.tree(k_max).labels
     strokes, scores = learn_classes(painted, search.description, cells, clusters, settle, of_cells)
     Q = settle(scores)
+    ends = np.cumsum([grid.n_cells for grid in search.grids])[:-1]
+    for scene, own in zip(scenes, np.split(scores, ends), strict=True):
+        scene.keep_scores(strokes, own)
     textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
     certain = np.eye(n_classes, dtype=np.float32)  # that these are different classes, the user has said
-    return replace(textures, potts=potts, strokes=strokes, confusion=certain)
+    classes, borders = Q.argmax(axis=1), None
+    if before is not None and len(before.textures.profiles) == n_classes:
+        if np.mean(before.classes != classes) <= _CHANGED:
+            borders = before.textures.borders
+    textures = replace(textures, potts=potts, strokes=strokes, confusion=certain, borders=borders)
+    return Painted(textures, classes)
 
 
 def _classes_of_cells(

@@ -41,7 +41,7 @@ from texseg.modelfile import (
     to_plain_data,
 )
 from texseg.models.sites import site_labels
-from texseg.painted import painted_textures
+from texseg.painted import Painted, painted_textures
 from texseg.pixels.label import merge_small
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
@@ -86,6 +86,7 @@ class _Fit(NamedTuple):
     history: list[Record]
     search: Search
     selection: Selection | None = None
+    painted: Painted | None = None
 
 
 class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
@@ -345,7 +346,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
         Painted classes become what all their strokes say, so give every stroke each time, not only new ones.
         Segments nobody has painted keep the look they have, and a stroke of a new number adds a segment.
-        Names stay. The model keeps what it takes of the images while it is in memory, not in a file.
+        Names stay. The model keeps what it takes of the images while it is in memory, not in a file. What
+        borders look like is learned anew where more than a tenth of the image changes its segment.
 
         Parameters
         ----------
@@ -388,14 +390,16 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         n_classes = max(n_classes, self.n_segments_)
         scenes = [replace(scene, seeds=own) for scene, own in zip(scenes, strokes, strict=True)]
         old = self.labels_ if several else [self.labels_]
-        textures = painted_textures(
-            self._search, scenes, self.textures_.features, n_classes, self.k_max, present=old
+        features, before = self.textures_.features, getattr(self, "_painted", None)
+        painted = painted_textures(
+            self._search, scenes, features, n_classes, self.k_max, present=old, before=before
         )
-        if self._search.settings.learned_borders:
+        textures = painted.textures
+        if self._search.settings.learned_borders and textures.borders is None:
             textures = textures.with_borders(scenes, self._smoothness, np.random.default_rng(0))
         results = [self._label(scene, textures) for scene in scenes]
         names = (*self.names_, *[""] * (n_classes - len(self.names_)))
-        fit = _Fit(textures, self.history_, self._search, getattr(self, "selection_", None))
+        fit = _Fit(textures, self.history_, self._search, getattr(self, "selection_", None), painted)
         self._publish(fit, scenes, results, several)
         self.names_ = names
         self._describe()
@@ -810,8 +814,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         search = Search(cells, grids, features.wavelengths, settings, beta, rng)
         if n_classes is not None:
             tell("clusters")
-            textures = painted_textures(search, scenes, features, n_classes, self.k_max)
-            return _Fit(textures, search.history, search)
+            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
+            return _Fit(painted.textures, search.history, search, painted=painted)
         has_ground = any(scene.ground is not None for scene in scenes)
         n_segments = None if self.n_segments is None else self.n_segments - has_ground
         selection, level = None, None
@@ -889,11 +893,13 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         is_list: bool,
     ) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
-        for old in ("selection_", "_hierarchy", "names_"):
+        for old in ("selection_", "_hierarchy", "names_", "_painted"):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.history
         self._search, self._fitted = fit.search, scenes
+        if fit.painted is not None:
+            self._painted = fit.painted._replace(textures=fit.textures)
         if fit.selection is not None:
             self.selection_ = fit.selection
         labels, confidence = [r[0] for r in results], [r[1] for r in results]
@@ -903,7 +909,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
         state: dict[str, Any] = super().__getstate__()
-        left = ("_search", "_hierarchy", "_fitted")
+        left = ("_search", "_hierarchy", "_fitted", "_painted")
         return {name: value for name, value in state.items() if name not in left}
 
     @property

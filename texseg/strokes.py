@@ -64,7 +64,7 @@ _ROUNDS = 3  # of training with the cells whose class is sure by then
 _SURE = 0.8  # probability from which on it is
 _OWN_WORD = 3.0  # weight of these cells of a class against its strokes
 _MOST_CELLS = 150  # of a class that are taken for sure, or stand for one that was not painted
-_MOST_STEPS = 200
+_MOST_STEPS, _TOLERANCE = 200, 1e-3  # of the regression
 _MOST_CLASSES = 255
 
 
@@ -324,7 +324,8 @@ def _logistic(
     values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
-    fitted = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS).fit(values, classes, amounts)
+    model = LogisticRegression(C=1 / _PENALTY, tol=_TOLERANCE, max_iter=_MOST_STEPS)
+    fitted = model.fit(values, classes, amounts)
     if n_classes == 2:
         half = fitted.coef_[0] / 2, fitted.intercept_[0] / 2
         return np.stack([-half[0], half[0]], axis=1), np.array([-half[1], half[1]])

@@ -68,11 +68,22 @@ class Scene:
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
     """(H, W), class of the pixels that were painted, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
+    _told: list[tuple[StrokeClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of pixels."""
         return self.bins.shape[1], self.bins.shape[2]
+
+    def keep_scores(self, strokes: StrokeClassifier, scores: NDArray[np.floating]) -> None:
+        """Remember what a classifier says of the cells, (cells, K)."""
+        self._told[:] = [(strokes, scores.astype(np.float32, copy=False))]
+
+    def scores_of(self, strokes: StrokeClassifier, sites: Sites) -> NDArray[np.floating]:
+        """Give what a classifier says of the cells, (cells, K); found once."""
+        if not self._told or self._told[0][0] is not strokes:
+            self.keep_scores(strokes, strokes.scores(sites))
+        return self._told[0][1]
 
     def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating] | PackedCounts, CellGrid]:
         """Histograms of cells of ``side`` pixels (cells, C * n_bins), and their grid; counted once.
@@ -163,7 +174,7 @@ class Textures:
         sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         prior = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS)
         beta = self.potts.beta
-        scores = self._scores(sites) if self.strokes is None else self.strokes.scores(sites) / beta
+        scores = self._scores(sites) if self.strokes is None else scene.scores_of(self.strokes, sites) / beta
         pinned = scores
         if scene.seeds is not None:
             pinned = scores + pins(painted_cells([scene.seeds], [grid], scores.shape[1])) / beta

@@ -24,6 +24,7 @@ from texseg.cli.options import (
     quiet_option,
     reading_options,
     recursive_option,
+    seeds_option,
     shared_option,
     writing_options,
 )
@@ -54,11 +55,13 @@ def main() -> None:
       texseg segment rock.png -k 5 -o out/
       texseg segment scans/ --recursive -k 3 --shared -o out/ --summary out/run.csv
       texseg segment stack.tif --page all -k 4 --all
+      texseg segment rock.png --seeds strokes.png -o out/
       texseg segment -k 2 -- "-starts with a dash.png"
     """
 )
 @paths_argument
 @fitting_options
+@seeds_option
 @reading_options
 @writing_options
 @shared_option
@@ -84,6 +87,7 @@ def segment(**options: Any) -> None:
 )
 @paths_argument
 @fitting_options
+@seeds_option
 @reading_options
 @folder_option
 @shared_option
@@ -133,6 +137,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
 )
 @paths_argument
 @fitting_options
+@seeds_option
 @reading_options
 @click.option(
     "-o",

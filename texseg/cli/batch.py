@@ -22,7 +22,7 @@ import numpy as np
 
 from texseg.cli.inputs import Input
 from texseg.cli.large import needs_blocks, sample_of
-from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, reason_of
+from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, read_seeds, reason_of
 from texseg.cli.reading import Reading
 from texseg.cli.terminal import shown
 from texseg.cli.workers import begin_worker, end_workers, in_worker, unheard_by_workers
@@ -128,8 +128,11 @@ def fit_shared(
     n_jobs: int | None = None,
 ) -> TextureSegmenter:
     """Fit one model to an even sample of the inputs, few enough to be held in memory together."""
+    if reading.seeds is not None and len(items) > 1:
+        raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
     with crew_of(n_jobs):
-        return fit_model(read_sample(items, reading), parameters, callback)
+        sample = read_sample(items, reading)
+        return fit_model(sample, parameters, callback, read_seeds(items[0].path, reading, sample[0]))
 
 
 def read_sample(items: Sequence[Input], reading: Reading) -> list[Image]:

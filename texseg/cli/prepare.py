@@ -91,12 +91,15 @@ def edits_of(options: dict[str, Any]) -> Edits:
 
 def reading_of(options: dict[str, Any]) -> Reading:
     """Pick how the inputs are read."""
+    if options.get("seeds") is not None and options["page"] == "all":
+        raise click.UsageError("--seeds are strokes on one page; name it with --page")
     return Reading(
         page=options["page"],
         channel_axis=options["channel_axis"],
         channels=options["channels"],
         grey=options["grey"],
         mask=options["mask"],
+        seeds=options.get("seeds"),
         nodata=options["nodata"],
         ignore_alpha=options["ignore_alpha"],
         max_pixels=options["max_pixels"],

@@ -17,10 +17,12 @@ from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, needs_blocks
 from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
-from texseg.cli.reading import Reading, mask_for, turned_grey
-from texseg.cli.record import made_from, recorded_result
+from texseg.cli.prepare import refuse_photograph
+from texseg.cli.reading import Reading, mask_for, seeds_for, turned_grey
+from texseg.cli.record import digest_of, made_from, recorded_result
 from texseg.cli.scene_outputs import labels_by_blocks
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
+from texseg.io.strokes import read_strokes
 from texseg.regions import SegmentRow, segment_table
 
 if TYPE_CHECKING:
@@ -135,8 +137,23 @@ class Labelling(NamedTuple):
     model: TextureSegmenter | None
 
 
-def label_scene(images: Sequence[Image], work: Work, callback: Any = None) -> Labelling:
-    """Label the pages of a scene: by the model, or by one model fitted to all of them."""
+def read_seeds(path: Path, reading: Reading, image: Image) -> NDArray[np.int32] | None:
+    """Read the strokes on an image, if there are any."""
+    if reading.seeds is None:
+        return None
+    file = seeds_for(path, reading.seeds)
+    strokes = read_strokes(file, image.pixels.shape[:2], image.geo)
+    refuse_photograph(strokes, file)
+    return strokes
+
+
+def label_scene(
+    images: Sequence[Image], work: Work, callback: Any = None, seeds: NDArray[np.int32] | None = None
+) -> Labelling:
+    """Label the pages of a scene: by the model, or by one model fitted to all of them.
+
+    There are strokes on single pages only.
+    """
     usable = [_has_valid_pixels(image) for image in images]
     if not any(usable):
         if not work.allow_empty:
@@ -145,7 +162,7 @@ def label_scene(images: Sequence[Image], work: Work, callback: Any = None) -> La
             )
         return Labelling([_empty(image) for image in images], None)
     found = _label_images(
-        [i for i, is_usable in zip(images, usable, strict=True) if is_usable], work, callback
+        [i for i, is_usable in zip(images, usable, strict=True) if is_usable], work, callback, seeds
     )
     pages = iter(found.pages)
     every = [next(pages) if is_usable else _empty(i) for i, is_usable in zip(images, usable, strict=True)]
@@ -157,9 +174,11 @@ def _empty(image: Image) -> Labelled:
     return Labelled(np.zeros(shape, np.int32), np.zeros(shape, np.float32))
 
 
-def _label_images(images: Sequence[Image], work: Work, callback: Any) -> Labelling:
+def _label_images(
+    images: Sequence[Image], work: Work, callback: Any, seeds: NDArray[np.int32] | None
+) -> Labelling:
     if work.model is None:
-        fitted: Any = fit_model(images, work.parameters, callback)
+        fitted: Any = fit_model(images, work.parameters, callback, seeds)
         if len(images) == 1:
             return Labelling([Labelled(fitted.labels_, fitted.confidence_)], fitted)
         return Labelling(list(map(Labelled, fitted.labels_, fitted.confidence_)), fitted)
@@ -183,7 +202,12 @@ def _confidence(
     return np.where((labels > 0) & (labels <= n_known), own, 0).astype(np.float32)
 
 
-def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any = None) -> TextureSegmenter:
+def fit_model(
+    images: Sequence[Image],
+    parameters: dict[str, Any],
+    callback: Any = None,
+    seeds: NDArray[np.int32] | None = None,
+) -> TextureSegmenter:
     """Fit one model to an image, or to several in common, and edit its segments."""
     from texseg.segmenter import TextureSegmenter
 
@@ -191,7 +215,7 @@ def fit_model(images: Sequence[Image], parameters: dict[str, Any], callback: Any
     given = {name: value for name, value in parameters.items() if name != "edits"}
     model = TextureSegmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
-        model.fit(images[0].pixels, mask=images[0].mask)
+        model.fit(images[0].pixels, mask=images[0].mask, seeds=seeds)
     else:
         model.fit([image.pixels for image in images], mask=[image.mask for image in images])
     return model.edit(edits) if edits else model
@@ -223,6 +247,8 @@ def earlier_outcome(item: Input, work: Work) -> Outcome | None:
 def _made_from(item: Input, work: Work) -> dict[str, Any]:
     mask = None if work.reading.mask is None else mask_for(item.path, work.reading.mask)
     what: dict[str, Any] = {"allow_empty": work.allow_empty, **work.parameters}
+    if work.reading.seeds is not None:
+        what["seeds"] = digest_of(seeds_for(item.path, work.reading.seeds))
     if work.model is not None:
         what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
     return made_from(item.path, work.reading, mask, what)
@@ -253,6 +279,11 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     n_segments = parameters.get("n_segments") if model is None else model.n_segments_
     preset = parameters.get("preset", "default") if model is None else model.preset
     if needs_blocks(item.path, work.reading, n_segments, preset):
+        if work.reading.seeds is not None:
+            raise ValueError(
+                "strokes need the whole image in memory; give more --memory, or fit a part of it with "
+                "--seeds and apply the model"
+            )
         targets = labels_by_blocks(item, work.writing).values()
         if work.skip_existing and all(path.exists() for path in targets):
             return Outcome(item.path, "skipped", "its outputs exist")
@@ -263,7 +294,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     if earlier is not None:
         return earlier
     images = read_scene(item.path, work.reading)
-    pages, model = label_scene(images, work, callback)
+    pages, model = label_scene(images, work, callback, read_seeds(item.path, work.reading, images[0]))
     names = work.names or (() if model is None else model.names_)
     made = _made_from(item, work)
     written = write_outputs(item, images, pages, work.writing, model=model, names=names, made=made)

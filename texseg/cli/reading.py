@@ -26,6 +26,8 @@ class Reading:
     """Turn colour grey."""
     mask: Path | None = None
     """File with a mask for every image, or folder with one named like each image."""
+    seeds: Path | None = None
+    """File with strokes for the image, or folder with one named like each image."""
     nodata: float | None = None
     ignore_alpha: bool = False
     max_pixels: int | None = MAX_PIXELS
@@ -37,11 +39,20 @@ class Reading:
 
 def mask_for(path: Path, masks: Path) -> Path:
     """Give the file with the mask of an image, itself or in a folder of masks."""
-    if not masks.is_dir():
-        return masks
-    found = sorted(file for file in masks.iterdir() if file.name == path.name or file.stem == path.stem)
+    return _named_like(path, masks, "mask")
+
+
+def seeds_for(path: Path, seeds: Path) -> Path:
+    """Give the file with the strokes on an image, itself or in a folder of such files."""
+    return _named_like(path, seeds, "strokes")
+
+
+def _named_like(path: Path, folder: Path, what: str) -> Path:
+    if not folder.is_dir():
+        return folder
+    found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
     if not found:
-        raise OSError(f"no mask named {path.stem} in {masks}")
+        raise OSError(f"no {what} named {path.stem} in {folder}")
     return found[0]
 
 

@@ -1,0 +1,170 @@
+"""Strokes from files, on the command line: read as they are meant, recorded, and refused with a sentence."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+from PIL import Image
+
+import texseg
+from texseg.cli import main
+from texseg.io.geo import Affine, georeference_of
+from texseg.io.read import read_labels
+from texseg.io.strokes import read_strokes
+
+SHAPE = (40, 60)
+GEO = georeference_of(Affine(2.0, 0.0, 1000.0, 0.0, -2.0, 5000.0), "EPSG:32633")
+
+
+def collection(*features):
+    return {
+        "type": "FeatureCollection",
+        "features": [
+            {"type": "Feature", "properties": properties, "geometry": {"type": kind, "coordinates": places}}
+            for properties, kind, places in features
+        ],
+    }
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    def write(*features):
+        path = tmp_path / "strokes.geojson"
+        path.write_text(json.dumps(collection(*features)))
+        return path
+
+    return write
+
+
+def run(*arguments, exit_code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == exit_code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def files(mosaic, tmp_path_factory):
+    """An image, and strokes of two classes on it."""
+    folder = tmp_path_factory.mktemp("strokes")
+    image, truth = mosaic
+    values = np.unique(truth)
+    seeds = np.zeros(truth.shape, np.uint8)
+    for number, value in ((2, values[0]), (1, values[1])):
+        rows, columns = np.nonzero(truth == value)
+        middle = len(rows) // 2
+        near = (abs(np.indices(truth.shape)[0] - rows[middle]) < 3) & (truth == value)
+        seeds[near & (abs(np.indices(truth.shape)[1] - columns[middle]) < 10)] = number
+    Image.fromarray(image.astype(np.uint8)).save(folder / "image.png")
+    Image.fromarray(seeds).save(folder / "seeds.png")
+    return folder / "image.png", folder / "seeds.png", seeds
+
+
+# ---- GeoJSON -----------------------------------------------------------------------------------------------
+
+
+def test_polygons_cover_the_pixels_inside_and_spare_holes(drawn):
+    outer = [[10, 5], [30, 5], [30, 15], [10, 15], [10, 5]]
+    hole = [[12, 7], [14, 7], [14, 9], [12, 9], [12, 7]]
+    strokes = read_strokes(drawn(({"class": 2}, "Polygon", [outer, hole])), SHAPE)
+    expected = np.zeros(SHAPE, int)
+    expected[5:15, 10:30] = 2
+    expected[7:9, 12:14] = 0
+    assert np.array_equal(strokes, expected)
+
+
+def test_lines_and_points_are_three_pixels_wide(drawn):
+    features = (
+        ({"class": 1}, "LineString", [[5.5, 20.5], [25.5, 20.5]]),
+        ({"label": 3}, "MultiPoint", [[40.5, 10.5], [50.5, 30.5]]),
+    )
+    strokes = read_strokes(drawn(*features), SHAPE)
+    assert (strokes[19:22, 5:26] == 1).all()
+    assert (strokes == 1).sum() <= 3 * 23
+    assert {strokes[10, 40], strokes[30, 50]} == {3}
+    assert (strokes == 3).sum() <= 18
+
+
+def test_coordinates_are_those_of_the_image(drawn):
+    ring = [[1020, 4990], [1060, 4990], [1060, 4970], [1020, 4970], [1020, 4990]]
+    strokes = read_strokes(drawn(({"class": 1}, "Polygon", [ring])), SHAPE, GEO)
+    expected = np.zeros(SHAPE, int)
+    expected[5:15, 10:30] = 1
+    assert np.array_equal(strokes, expected)
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        (({}, "Point", [5, 5]), "feature 0 needs the number of its class, 1 to 255"),
+        (({"class": "sand"}, "Point", [5, 5]), "got 'sand'"),
+        (({"class": 1}, "Circle", [5, 5]), "must be one of Point"),
+        (({"class": 1}, "Point", ["a", "b"]), "coordinates that make no sense"),
+        (({"class": 1}, "LineString", 7), "coordinates that make no sense"),
+        (({"class": 1}, "Point", [500, 500]), "no stroke lies on the image; coordinates must be in pixels"),
+    ],
+)
+def test_what_is_no_stroke_is_refused_with_a_sentence(drawn, feature, message):
+    with pytest.raises(ValueError, match=message):
+        read_strokes(drawn(feature), SHAPE)
+
+
+def test_other_files_are_refused_with_a_sentence(tmp_path):
+    broken = tmp_path / "a.geojson"
+    broken.write_text("{")
+    with pytest.raises(OSError, match=r"a\.geojson: no GeoJSON"):
+        read_strokes(broken, SHAPE)
+    broken.write_text("[]")
+    with pytest.raises(ValueError, match="must be a GeoJSON FeatureCollection"):
+        read_strokes(broken, SHAPE)
+    with pytest.raises(OSError, match=r"none\.geojson: no such file"):
+        read_strokes(tmp_path / "none.geojson", SHAPE)
+    Image.fromarray(np.ones(SHAPE, np.uint8)).save(tmp_path / "full.png")
+    with pytest.raises(ValueError, match="no pixel is 0"):
+        read_strokes(tmp_path / "full.png", SHAPE)
+    with pytest.raises(ValueError, match="the strokes are 60 x 40 pixels, the image 50 x 50"):
+        read_strokes(tmp_path / "full.png", (50, 50))
+
+
+# ---- the command -------------------------------------------------------------------------------------------
+
+
+def test_labels_are_those_of_the_library(mosaic, files, tmp_path):
+    image, seeds, strokes = files
+    run("segment", image, "--seeds", seeds, "-o", tmp_path, "-q")
+    labels = read_labels(tmp_path / "image_labels.png")
+    assert np.array_equal(labels, texseg.segment(mosaic[0].astype(np.uint8), seeds=strokes))
+    assert (labels == strokes)[strokes > 0].all()
+
+
+def test_results_of_other_strokes_are_no_results(files, tmp_path):
+    image, seeds, strokes = files
+    own = tmp_path / "own.tif"
+    tifffile.imwrite(own, strokes)
+    again = ("segment", image, "--seeds", own, "-o", tmp_path / "out", "--skip-existing")
+    run(*again, "-q")
+    record = json.loads((tmp_path / "out" / "image_run.json").read_text())
+    assert len(record["made_from"]["seeds"]) == 64
+    assert "skipped" in run(*again).output
+    tifffile.imwrite(own, np.where(strokes > 0, 3 - strokes, 0).astype(np.uint8))
+    assert "skipped" not in run(*again).output
+
+
+def test_a_model_of_strokes_is_applied_to_other_images(files, tmp_path):
+    image, seeds, strokes = files
+    run("fit", image, "--seeds", seeds, "-o", tmp_path / "m.texseg", "-q")
+    run("apply", tmp_path / "m.texseg", image, "-o", tmp_path, "-q")
+    labels = read_labels(tmp_path / "image_labels.png")
+    assert (labels == strokes)[strokes > 0].mean() > 0.9
+
+
+def test_what_strokes_are_not_for_is_said(files, tmp_path):
+    image, seeds, _ = files
+    both = ("--seeds", seeds, "-o", tmp_path / "m.texseg")
+    assert "from one image at a time, got 2" in run("fit", image, seeds, *both, exit_code=1).output
+    assert "--seeds are strokes on one page" in run("fit", image, "--page", "all", *both, exit_code=2).output
+    photo = ("segment", image, "--seeds", image, "-o", tmp_path)
+    assert "as in a photograph" in run(*photo, exit_code=1).output
+    assert "does not exist" in run("segment", image, "--seeds", tmp_path / "none.png", exit_code=2).output
