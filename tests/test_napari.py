@@ -384,3 +384,59 @@ def test_what_cannot_be_done_is_said(application, viewer, widget, tmp_path):
     (tmp_path / "a.texseg").write_bytes(b"none")
     widget.load_model(tmp_path / "a.texseg")
     assert "not a texseg model file" in said()
+
+
+def paint(widget, *strokes):
+    """Add a layer for strokes, and paint rows 40 to 50 of some columns."""
+    widget.new_strokes.click()
+    layer = widget.strokes.currentData()
+    for label, columns in strokes:
+        layer.data[..., 40:50, columns] = label
+    return layer
+
+
+def test_strokes_say_which_segment_is_where(application, viewer, widget):
+    viewer.add_image(IMAGE, name="waves", scale=(2, 2))
+    layer = paint(widget, (2, slice(10, 40)), (1, slice(80, 110)))
+    assert layer.scale.tolist() == [2, 2]
+    assert layer.mode == "paint"
+    press_and_wait(application, widget)
+    labels = viewer.layers["waves textures"].data
+    assert (labels == np.where(COLUMNS < 64, 2, 1)).mean() > 0.95
+
+
+def test_a_refit_corrects_the_same_layer(application, viewer, widget):
+    widget.number.setValue(2)
+    segmented(application, viewer, widget)
+    assert not widget.refit_button.isEnabled()
+    paint(widget, (2, slice(10, 40)), (1, slice(80, 110)))
+    n_layers = len(viewer.layers)
+    for left, right in ((2, 1), (1, 2)):
+        widget.strokes.currentData().data[40:50, 10:40] = left
+        widget.strokes.currentData().data[40:50, 80:110] = right
+        widget.refit_button.click()
+        wait(application, widget)
+        labels = next(iter(widget._results.values())).layer.data
+        assert (labels == np.where(COLUMNS < 64, left, right)).mean() > 0.95
+    assert len(viewer.layers) == n_layers
+
+
+def test_strokes_on_a_plane_of_a_stack_serve_all_planes(application, viewer, widget):
+    viewer.add_image(np.stack([IMAGE, IMAGE[:, ::-1]]), name="stack")
+    widget.planes.setCurrentIndex(1)
+    layer = paint(widget)
+    layer.data[0, 40:50, 10:40], layer.data[0, 40:50, 80:110] = 2, 1
+    press_and_wait(application, widget)
+    labels = viewer.layers["stack textures"].data
+    expected = np.where(COLUMNS < 64, 2, 1)
+    assert (labels == np.stack([expected, expected[:, ::-1]])).mean() > 0.95
+
+
+def test_strokes_of_another_shape_are_refused_with_a_sentence(application, viewer, widget, monkeypatch):
+    said = []
+    monkeypatch.setattr("texseg.napari.widget.show_error", said.append)
+    viewer.add_image(IMAGE, name="waves")
+    viewer.add_labels(np.ones((5, 5), int), name="small")
+    widget.strokes.setCurrentText("small")
+    widget.button.click()
+    assert "the strokes 'small' have shape (5, 5), the image 'waves' (96, 128)" in said[0]

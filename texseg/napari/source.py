@@ -37,14 +37,18 @@ class Source:
         Of several resolutions the finest is taken, of RGBA colours the opacity as a mask.
     mask : napari.layers.Labels or Image, optional
         Non-zero where there is data: a plane for all, or as many planes as the image has.
+    strokes : napari.layers.Labels, optional
+        Class of the pixels that were painted, of the image's shape.
 
     Raises
     ------
     ValueError
-        The mask does not fit the image.
+        The mask or the strokes do not fit the image.
     """
 
-    def __init__(self, layer: Image, mask: Labels | Image | None = None) -> None:
+    def __init__(
+        self, layer: Image, mask: Labels | Image | None = None, strokes: Labels | None = None
+    ) -> None:
         self._data = _finest(layer)
         self.channel_axis = -1 if layer.rgb else None
         shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
@@ -56,6 +60,27 @@ class Source:
                 f"the mask {mask.name!r} has shape {tuple(_finest(mask).shape)}, "
                 f"the image {layer.name!r} {shape}; draw it on a labels layer of the image's own shape"
             )
+
+        self._strokes: Any = None if strokes is None else _finest(strokes)
+        if strokes is not None and _finest(strokes).shape != shape:
+            raise ValueError(
+                f"the strokes {strokes.name!r} have shape {tuple(_finest(strokes).shape)}, the image "
+                f"{layer.name!r} {shape}; 'New' adds a layer for them"
+            )
+
+    @property
+    def has_strokes(self) -> bool:
+        """There is a layer with strokes, painted on or not."""
+        return self._strokes is not None
+
+    def seeds(self, index: Index) -> NDArray[np.integer]:
+        """Load the strokes (H, W) on one plane."""
+        return np.asarray(self._strokes[index])
+
+    @property
+    def painted(self) -> list[Index]:
+        """Places of the planes with strokes."""
+        return [index for index in self.indices if self.has_strokes and self.seeds(index).any()]
 
     @property
     def indices(self) -> list[Index]:

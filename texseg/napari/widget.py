@@ -37,6 +37,7 @@ from texseg.settings import PRESETS
 __all__ = ["SegmentWidget"]
 
 _MOST_SEGMENTS = 255
+_BRUSH = 5  # pixels
 _MODEL_FILES = "texseg models (*.texseg);;all files (*)"
 
 
@@ -60,7 +61,7 @@ class SegmentWidget(QWidget):
     however that is scaled, moved, turned or sheared. Of a stack one plane or, by one model, all of them are
     segmented. Where the model has a hierarchy, a slider changes the number of segments without a new fit.
     Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
-    added.
+    added. Strokes on a layer of their own say which segment is where, to *Segment* and, faster, to *Refit*.
 
     Parameters
     ----------
@@ -81,6 +82,9 @@ class SegmentWidget(QWidget):
         self.button.clicked.connect(self.segment)
         self.cancel.clicked.connect(self.stop)
         self.slider.valueChanged.connect(self._show_level)
+        self.new_strokes.clicked.connect(self.add_strokes)
+        self.refit_button.clicked.connect(self.refit)
+        self.strokes.currentIndexChanged.connect(self._show_state)
         self.segments.merge_asked.connect(self.merge)
         self.segments.split_asked.connect(self.split)
         self.segments.named.connect(self.rename)
@@ -101,6 +105,8 @@ class SegmentWidget(QWidget):
         self.planes = QComboBox()
         self.planes.addItems(["this plane", "all planes, one model"])
         self.mask = QComboBox()
+        self.strokes = QComboBox()
+        self.new_strokes, self.refit_button = QPushButton("New"), QPushButton("Refit")
         self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
         self.at_least = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=2)
@@ -121,6 +127,11 @@ class SegmentWidget(QWidget):
             ("image", self.image, "The image layer that is segmented"),
             ("stack", self.planes, "Segment the plane that is shown, or all of them with the same textures"),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
+            (
+                "strokes",
+                _side_by_side(self.strokes, self.new_strokes, self.refit_button),
+                "A labels layer: paint with label 1 what shall be segment 1, and so on",
+            ),
             ("segments", self.number, "Number of textures; 0 chooses it"),
             ("at least", self.at_least, "Smallest number that is chosen; 1 lets an image be one texture"),
             ("at most", self.at_most, "Largest number that is considered, and of the slider"),
@@ -137,6 +148,8 @@ class SegmentWidget(QWidget):
         form.addRow(self.shown)
         form.addRow(self.segments)
         form.addRow("model", _side_by_side(self.apply, self.load, self.save))
+        self.new_strokes.setToolTip("Add a layer to paint strokes on")
+        self.refit_button.setToolTip("Correct the segments by the strokes, without a new fit")
         self.apply.setToolTip("Find the textures of the last or the loaded model in the image")
         self.load.setToolTip("Read a model file, from here or from the command line")
         self.save.setToolTip("Write the textures that were found to a model file")
@@ -152,6 +165,10 @@ class SegmentWidget(QWidget):
         self.load.setEnabled(not working)
         self.save.setEnabled(not working and self.model is not None)
         layer = self._image_layer()
+        result = self._results.get(layer)
+        refits = result is not None and len(result.found.fitted) > 0
+        self.new_strokes.setEnabled(layer is not None)
+        self.refit_button.setEnabled(not working and refits and self.strokes.currentData() is not None)
         is_stack = layer is not None and layer.ndim > 2
         self.planes.setVisible(is_stack)
         self._form.labelForField(self.planes).setVisible(is_stack)
@@ -177,6 +194,7 @@ class SegmentWidget(QWidget):
         masks = [layer for layer in present if isinstance(layer, (Labels, Image)) and layer not in results]
         _offer(self.image, images)
         _offer(self.mask, [None, *masks])
+        _offer(self.strokes, [None, *(layer for layer in masks if isinstance(layer, Labels))])
         self._choose_image()
 
     def _image_layer(self) -> Image | None:
@@ -215,6 +233,29 @@ class SegmentWidget(QWidget):
             k_max=self.at_most.value(),
         )
         self._work(lambda job: job.fit(model))
+
+    def add_strokes(self) -> None:
+        """Add a layer of the image's shape to paint strokes on, and choose it."""
+        image = self._image_layer()
+        if image is None:
+            return
+        source, name = Source(image), f"{image.name} strokes"
+        layer = Labels(
+            np.zeros(source.shape, np.int32),
+            name=name,
+            colormap=_colours(_MOST_SEGMENTS),
+            **placement(image),
+        )
+        self._viewer.add_layer(layer)
+        layer.brush_size, layer.mode, layer.selected_label = _BRUSH, "paint", 1
+        self.strokes.setCurrentIndex(self.strokes.findData(layer))
+
+    def refit(self) -> None:
+        """Correct the segments of the chosen image by its strokes, in the background."""
+        result = self._results.get(self._image_layer())
+        if result is not None:
+            model, fitted = result.found.model, result.found.fitted
+            self._work(lambda job: job.refit(model, fitted), result.indices)
 
     def merge(self, labels: list[int]) -> None:
         """Make one segment of several, in the image that is chosen."""
@@ -262,7 +303,7 @@ class SegmentWidget(QWidget):
             show_error("texseg: open an image first, there is no image layer")
             return
         try:
-            source = Source(layer, self.mask.currentData())
+            source = Source(layer, self.mask.currentData(), self.strokes.currentData())
         except ValueError as error:
             show_error(f"texseg: {error}")
             return

@@ -87,15 +87,37 @@ class Job:
             After :meth:`stop`.
         """
         model.set_params(callback=self._follow, channel_axis=self._source.channel_axis)
-        sample = list(self._source.planes(_spread(self._indices, MOST_FITTED)))
+        painted = [index for index in self._source.painted if index in self._indices]
+        chosen = _spread(painted, MOST_FITTED)
+        others = [index for index in self._indices if index not in painted]
+        chosen = sorted(chosen + _spread(others, MOST_FITTED - len(chosen)))
+        sample = list(self._source.planes(chosen))
         if not sample:
             raise ValueError("no pixel is left under the mask")
+        seeds: Any = self._seeds([plane.place for plane in sample])
         if len(sample) == 1:
-            model.fit(sample[0].pixels, mask=sample[0].mask)
+            model.fit(sample[0].pixels, mask=sample[0].mask, seeds=None if seeds is None else seeds[0])
         else:
-            model.fit([plane.pixels for plane in sample], mask=[_whole(plane) for plane in sample])
+            masks = [_whole(plane) for plane in sample]
+            model.fit([plane.pixels for plane in sample], mask=masks, seeds=seeds)
         model.set_params(callback=None)
         yield from self._all_found(model, tuple(plane.place for plane in sample))
+
+    def refit(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Found]:
+        """Correct a model that was fitted to some planes by the strokes on them, and yield as `fit` does."""
+        self._note("strokes", 0.0)
+        missed = [index for index in self._source.painted if index not in fitted]
+        if missed:
+            raise ValueError(
+                f"there are strokes on plane {missed[0]}, which the model was not fitted to; press Segment"
+            )
+        seeds: Any = self._seeds(list(fitted))
+        model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
+        yield from self._all_found(model, fitted)
+
+    def _seeds(self, places: list[Index]) -> list[NDArray[np.integer]] | None:
+        """Strokes on planes; None without a layer for them."""
+        return [self._source.seeds(place) for place in places] if self._source.has_strokes else None
 
     def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Found]:
         """Split a segment of a model that was fitted to some planes, and yield as :meth:`fit` does."""
@@ -156,6 +178,8 @@ def _levels(model: TextureSegmenter) -> Sequence[int]:
 
 def _spread(indices: list[Index], most: int) -> list[Index]:
     """At most so many of them, evenly spread, the first and the last among them."""
+    if not indices or most < 1:
+        return []
     places = np.unique(np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int))
     return [indices[place] for place in places]
 
