@@ -1,7 +1,9 @@
 """Texture or plain values: grains that differ in brightness alone are found, and textures stay textures."""
 
+import io_scenes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.spatial import KDTree
 from sklearn.metrics import adjusted_rand_score, mutual_info_score
 
@@ -9,6 +11,7 @@ from texseg import TextureSegmenter, segment
 from texseg.channels.encode import learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
+from texseg.cli import main
 from texseg.cues import told_by
 from texseg.report import write_report
 from texseg.textures import Scene
@@ -42,6 +45,15 @@ def test_they_are_ordered_from_dark_to_bright(by_values):
     model, image, _ = by_values
     means = [image[model.labels_ == k].mean() for k in (1, 2, 3)]
     assert means == sorted(means)
+
+
+def test_the_command_says_so(by_values, tmp_path):
+    io_scenes.write(tmp_path / "grains.png", by_values[1])
+    arguments = ["segment", str(tmp_path / "grains.png"), "-k", "3", "-o", str(tmp_path)]
+    assert "divided by values at the scale of pixels" in CliRunner().invoke(main, arguments).output
+    asked = CliRunner().invoke(main, [*arguments, "--cue", "texture"])
+    assert asked.exit_code == 0
+    assert "divided by values" not in asked.output
 
 
 def test_textures_stay_textures(mosaic):

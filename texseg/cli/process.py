@@ -302,6 +302,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
         messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
+    if work.model is None and parameters.get("cue") is None and model is not None and model.cue_ == "values":
+        messages = (*messages, "divided by values at the scale of pixels, which tell more; or --cue texture")
     selection = getattr(model, "selection_", None) if work.model is None else None
     return Outcome(
         item.path,
