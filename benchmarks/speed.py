@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import SAMPLES, SUITES, read
-from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports
+from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
-from texseg import segment
+from texseg import segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
@@ -79,6 +79,70 @@ def print_growth(largest: int) -> None:
             side, seconds, seconds / first, pixels, seconds / first / pixels, peak_memory(side) / side**2
         )
         side *= 2
+
+
+def print_threads(largest: int, repeats: int = 3) -> None:
+    """Compare one thread with two: wall seconds, the least of several in turn, and CPU seconds.
+
+    On a machine that others use, wall seconds tell little. The last column is what the two would give if they
+    had a core each: all that is shared out (outermost calls), as evenly as its pieces allow.
+    """
+    print(f"\nThreads, K = {K}, default")
+    table = Table(
+        [("side", 6), ("1: wall", 8), ("2: wall", 8), ("x", 5), ("1: CPU", 8), ("2: CPU", 8), ("x", 5)]
+    )
+    side = 512
+    while side <= largest:
+        image = mirrored(side)
+        walls: dict[int, list[float]] = {1: [], 2: []}
+        cpus: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(repeats if side <= 1024 else 1):
+            for n in (1, 2):
+                start = time.perf_counter()
+                cpus[n].append(timed(lambda n=n, image=image: segment(image, K, n_jobs=n))[1])
+                walls[n].append(time.perf_counter() - start)
+        wall, cpu = ([min(of[n]) for n in (1, 2)] for of in (walls, cpus))
+        table.row(side, *wall, wall[0] / wall[1], *cpu, with_a_core_each(image))
+        side *= 4 if side < 2048 else 2
+
+
+def with_a_core_each(image: NDArray) -> float:
+    """Give by how much two threads with a core each would be faster, from the CPU seconds of one."""
+    shared, ideal, depth = 0.0, 0.0, 0
+    original = threads.side_by_side
+
+    def measured(function: Callable, items: Iterable, tell: Callable | None = None) -> list:
+        nonlocal shared, ideal, depth
+        given = list(items)
+        if depth or len(given) < 2:
+            return original(function, given, tell)
+        loads = [0.0, 0.0]
+
+        def each(item: object) -> object:
+            nonlocal shared
+            start = time.thread_time()
+            result = function(item)
+            seconds = time.thread_time() - start
+            shared += seconds
+            loads[loads.index(min(loads))] += seconds
+            return result
+
+        depth += 1
+        try:
+            return original(each, given, tell)
+        finally:
+            depth -= 1
+            ideal += max(loads)
+
+    users = [m for m in list(sys.modules.values()) if getattr(m, "side_by_side", None) is original]
+    for module in users:
+        module.side_by_side = measured
+    try:
+        _, seconds = timed(lambda: segment(image, K, n_jobs=1))
+    finally:
+        for module in users:
+            module.side_by_side = original
+    return seconds / (seconds - shared + ideal)
 
 
 def peak_memory(side: int) -> float:
@@ -206,7 +270,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, nargs="?", help="folder with outex")
     parser.add_argument("--largest", type=int, default=4096, help="side of the largest image in pixels")
     parser.add_argument("--images", type=int, default=5, help="Outex images for the comparison of levels")
-    parser.add_argument("--only", default="call,growth,levels,implicit,start", help="parts, comma-separated")
+    parser.add_argument(
+        "--only", default="call,growth,threads,levels,implicit,start", help="parts, comma-separated"
+    )
     parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     limit_threads(N_THREADS)
@@ -217,6 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = {
         "call": print_whole_call,
         "growth": lambda: print_growth(options.largest),
+        "threads": lambda: print_threads(options.largest),
         "implicit": print_implicit,
         "start": print_start_up,
     }

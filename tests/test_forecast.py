@@ -5,7 +5,7 @@ import pytest
 
 from texseg import forecast
 from texseg.cli.info import describe
-from texseg.forecast import expected_memory, expected_seconds
+from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds
 from texseg.io.write import write_labels
 from texseg.settings import PRESETS
 
@@ -50,6 +50,18 @@ def test_time_follows_the_machine(monkeypatch):
     fast = expected_seconds((512, 512), 5)
     monkeypatch.setattr(forecast, "_seconds_of_a_trial", lambda: 0.03)
     assert expected_seconds((512, 512), 5) == pytest.approx(3 * fast)
+
+
+def test_what_does_not_fit_into_memory_is_forecast_by_blocks(tmp_path, monkeypatch):
+    """By blocks, memory does not grow with the image, and time does."""
+    write_labels(tmp_path / "image.png", np.ones((600, 800), np.int32))
+    assert describe(tmp_path / "image.png")["read"] == "whole"
+    monkeypatch.setattr("texseg.cli.info.free_memory", lambda: 10**7)
+    found = describe(tmp_path / "image.png", 5)
+    assert found["read"] == "by blocks"
+    small, large = (expected_by_blocks((side, side), n_segments=5) for side in (4000, 40000))
+    assert small[0] == large[0] and large[1] > 50 * small[1]
+    assert expected_by_blocks((4000, 4000), n_threads=8)[0] > 2 * small[0]
 
 
 def test_a_file_is_described_for_a_preset(tmp_path):

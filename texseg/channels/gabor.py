@@ -14,6 +14,7 @@ __all__ = ["Filter", "GaborBank"]
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
+_FAR_SIGMAS = 6.0  # a Gaussian is 2e-8 of its peak beyond, less than what float32 tells apart
 _KEPT_PIXELS = 2**19  # of images whose transfer functions are kept: at most 2 MB each
 _KEPT_TRANSFERS = 12  # the default bank
 
@@ -113,7 +114,8 @@ class GaborBank:
         centre = 1 / filter.wavelength
         ends = centre * np.array([0.0, 1.0])  # zero and the centre, on the wave vector
         angle = np.radians(filter.orientation)
-        side, low = (_sampled(filter, ends * np.sin(angle), ends * np.cos(angle), c) for c in (centre, 0.0))
+        at = (ends * np.sin(angle))[:, None], (ends * np.cos(angle))[None, :]
+        side, low = (_sampled(filter, *at, c).diagonal() for c in (centre, 0.0))
         constant = side[0] / low[0]
         gain = 2 / (side[1] - constant * low[1])
         response = _sampled(filter, v, u, centre)
@@ -179,13 +181,24 @@ def _sampled(
     """
     angle = np.radians(filter.orientation)
     cos, sin = float(np.cos(angle).round(7)), float(np.sin(angle).round(7))
-    folds_v = _folds(centre * sin, np.hypot(filter.along * sin, filter.across * cos))
-    folds_u = _folds(centre * cos, np.hypot(filter.along * cos, filter.across * sin))
+    width_v = float(np.hypot(filter.along * sin, filter.across * cos))
+    width_u = float(np.hypot(filter.along * cos, filter.across * sin))
     out = np.zeros(np.broadcast_shapes(v.shape, u.shape), v.dtype)
-    for dv in folds_v:
-        for du in folds_u:
-            out += _gaussian(filter, v + v.dtype.type(dv), u + u.dtype.type(du), centre, cos, sin)
+    for dv in _folds(centre * sin, width_v):
+        for du in _folds(centre * cos, width_u):
+            here_v, here_u = v + v.dtype.type(dv), u + u.dtype.type(du)
+            for rows in _runs(abs(here_v[:, 0] - centre * sin) < _FAR_SIGMAS * width_v):
+                for columns in _runs(abs(here_u[0] - centre * cos) < _FAR_SIGMAS * width_u):
+                    out[rows, columns] += _gaussian(
+                        filter, here_v[rows], here_u[:, columns], centre, cos, sin
+                    )
     return out
+
+
+def _runs(wanted: NDArray[np.bool_]) -> list[slice]:
+    """Slices of neighbours that are wanted."""
+    steps = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
+    return [slice(*run) for run in steps.reshape(-1, 2).tolist()]
 
 
 def _folds(centre: float, width: float) -> range:

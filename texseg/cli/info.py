@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from texseg.forecast import expected_memory, expected_seconds
+from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.io.header import Header
 from texseg.io.read import read_header
+from texseg.threads import n_threads
 
 
 def describe(
@@ -27,12 +28,17 @@ def describe(
     Returns
     -------
     dict
-        Format, size, type, channels, pages, orientation, no-data value, georeference, and what one page is
-        expected to cost: memory in MB, processor time in seconds.
+        Format, size, type, channels, pages, orientation, no-data value, georeference, whether a page is read
+        whole or by blocks, and what it is expected to cost: memory in MB, processor time in seconds.
     """
     header = read_header(path)
-    memory = expected_memory(header.height * header.width, header.n_channels, n_segments, preset)
-    seconds = expected_seconds((header.height, header.width), n_segments, preset)
+    shape = header.height, header.width
+    memory = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
+    whole = memory <= free_memory() // 2
+    if whole:
+        seconds = expected_seconds(shape, n_segments, preset)
+    else:
+        memory, seconds = expected_by_blocks(shape, header.n_channels, n_segments, preset, n_threads(None))
     return {
         "file": Path(path).name,
         "format": header.format,
@@ -46,6 +52,7 @@ def describe(
         "orientation": header.orientation,
         "nodata": header.nodata,
         "georeference": _place(header),
+        "read": "whole" if whole else "by blocks",
         "memory_MB": round(memory / 1e6),
         "seconds": round(seconds, 1),
     }
