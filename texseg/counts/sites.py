@@ -32,7 +32,7 @@ BACKGROUND = 2e-3
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
 _ROWS = 32  # of sites, that are compared at once
-_STRIP = 4096  # sites that are multiplied at once; as many for every number of threads, as sums depend on it
+_STRIP = 1024  # sites that are multiplied at once; as many for every number of threads, as sums depend on it
 
 
 def in_strips(function: Callable[[slice], Floats], n_sites: int) -> list[Floats]:
