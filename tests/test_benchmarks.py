@@ -45,3 +45,12 @@ def test_the_family_is_compared_in_a_table_and_a_figure(program, tmp_path, capsy
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("samples")]
     assert [row[2] for row in rows] == ["acm-hard"]
     assert float(rows[0][3]) > 0.5 and figure.stat().st_size > 5000
+
+
+def test_strokes_are_compared_with_peers(program, tmp_path, capsys):
+    arguments = ["--set", "samples", "--limit", "1", "--strokes", "1", "--methods", "texseg"]
+    program("strokes")([str(tmp_path), *arguments])
+    out = capsys.readouterr().out
+    row = next(line.split() for line in out.splitlines() if line.startswith("mean of 1 "))
+    assert float(row[4]) > 0.8
+    assert "refit, CPU seconds at 512 x 512" in out

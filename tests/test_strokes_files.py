@@ -1,5 +1,6 @@
 """Strokes from files, on the command line: read as they are meant, recorded, and refused with a sentence."""
 
+import csv
 import json
 
 import numpy as np
@@ -168,3 +169,16 @@ def test_what_strokes_are_not_for_is_said(files, tmp_path):
     photo = ("segment", image, "--seeds", image, "-o", tmp_path)
     assert "as in a photograph" in run(*photo, exit_code=1).output
     assert "does not exist" in run("segment", image, "--seeds", tmp_path / "none.png", exit_code=2).output
+
+
+def test_tables_of_applied_models_know_the_confidence(files, tmp_path):
+    image, seeds, _ = files
+    run("fit", image, "--seeds", seeds, "-o", tmp_path / "m.texseg", "-q")
+    run("apply", tmp_path / "m.texseg", image, "-o", tmp_path, "-q")
+    model = texseg.TextureSegmenter.load(tmp_path / "m.texseg")
+    labels, confidence = model.predict_with_confidence(np.asarray(Image.open(image)))
+    with (tmp_path / "image_segments.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        mean = confidence[labels == int(row["label"])].mean()
+        assert float(row["mean_confidence"]) == pytest.approx(mean, abs=1e-5)

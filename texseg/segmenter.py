@@ -440,23 +440,45 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
             make = lazy_labels if is_lazy(X) else labels_of_array
             return make(X, self.textures_, asked, self.channel_axis, mask)
-        results = []
+        labels, _ = self.predict_with_confidence(X, mask=mask, unknown=unknown, rescale=rescale)
+        return labels
+
+    @computing
+    def predict_with_confidence(
+        self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False
+    ) -> tuple[Any, Any]:
+        """Find the learned textures again, and say how surely, in one pass.
+
+        Parameters
+        ----------
+        X, mask, unknown, rescale
+            Those of :meth:`predict`; the images are in memory.
+
+        Returns
+        -------
+        labels : int32 array of shape (H, W), or a list of them
+        confidence : float32 array of shape (H, W), or a list of them
+            Calibrated probability of every pixel's label; 0 where there is no data, and where no texture
+            explains it.
+        """
+        results, sure = [], []
         for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
-            labels, _ = self._label(scene)
+            labels, confidence = self._label(scene)
             if strange is not None:
                 known = labels == 0 if scene.ground is None else (labels == 0) | scene.ground
-                labels[strange & ~known] = self.n_segments_ + 1
+                labels[strange & ~known], confidence[strange & ~known] = self.n_segments_ + 1, 0
             results.append(labels)
+            sure.append(confidence)
         if unknown:
             share = np.mean(np.concatenate([labels[labels > 0] for labels in results]) > self.n_segments_)
             if share > _MOSTLY_UNKNOWN:
                 warnings.warn(
                     f"{share:.0%} of the pixels are unknown to the model: other textures, another "
                     "magnification, or values that are stored in another way",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
-        return results if isinstance(X, (list, tuple)) else results[0]
+        return (results, sure) if isinstance(X, (list, tuple)) else (results[0], sure[0])
 
     @computing
     def predict_proba(self, X: Any, *, mask: Any = None, rescale: bool = False) -> Any:

@@ -185,21 +185,10 @@ def _label_images(
     model = copy.copy(work.model)
     model.channel_axis = images[0].channel_axis
     pixels, masks = [image.pixels for image in images], [image.mask for image in images]
-    labels = model.predict(pixels, mask=masks, unknown=work.unknown, rescale=work.rescale)
-    if not work.writing.kinds & {"confidence", "report"}:
-        return Labelling([Labelled(one, None) for one in labels], model)
-    confidence = [_confidence(model, *args, work.rescale) for args in zip(pixels, masks, labels, strict=True)]
+    labels, confidence = model.predict_with_confidence(
+        pixels, mask=masks, unknown=work.unknown, rescale=work.rescale
+    )
     return Labelling(list(map(Labelled, labels, confidence)), model)
-
-
-def _confidence(
-    model: TextureSegmenter, pixels: NDArray, mask: NDArray | None, labels: NDArray, rescale: bool
-) -> NDArray:
-    """Probability (H, W) of each pixel's label; 0 for no data and for unknown textures."""
-    probabilities = model.predict_proba(pixels, mask=mask, rescale=rescale)
-    n_known = probabilities.shape[-1]
-    own = np.take_along_axis(probabilities, np.clip(labels - 1, 0, n_known - 1)[..., None], axis=-1)[..., 0]
-    return np.where((labels > 0) & (labels <= n_known), own, 0).astype(np.float32)
 
 
 def fit_model(
