@@ -1,6 +1,6 @@
 """Batches that are ended by signals and begun again, and batches that write into one folder together.
 
-Usage: python benchmarks/interrupt.py [--moments 20] [--together 20]   (Linux)
+Usage: python benchmarks/interrupt.py [--moments 20] [--signals SIGKILL,SIGTERM] [--together 20]   (Linux)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def end(process: subprocess.Popen, name: str, to_all: bool, mark: str) -> float:
     return time.perf_counter() - start
 
 
-def print_signals(folder: Path, scratch: Path, moments: int) -> None:
+def print_signals(folder: Path, scratch: Path, signals: list[str], moments: int) -> None:
     whole, out = scratch / "whole", scratch / "out"
     start = time.perf_counter()
     subprocess.run(batch(folder, whole), check=True)
@@ -70,7 +70,7 @@ def print_signals(folder: Path, scratch: Path, moments: int) -> None:
     expected = contents(whole)
     print(f"{N_IMAGES} images, --jobs 2: {duration:.1f} s, {len(expected)} files")
     print("signal   slowest end  left after 2 s  unfinished  no table  other after going on  exit codes")
-    for name in SIGNALS:
+    for name in signals:
         seconds, left, unfinished, untold, other = 0.0, 0, 0, 0, 0
         codes = set()
         for i in range(moments):
@@ -115,9 +115,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--signals", default=",".join(SIGNALS))
     parser.add_argument("--together", type=int, default=20)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
+    for name in ("SIGHUP", "SIGINT"):  # which a shell may have told to ignore
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     print(machine(1))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "in")
@@ -125,7 +128,7 @@ def main() -> None:
         make_images(folder, N_IMAGES, SIDE)
         middle = folder / f"{N_IMAGES // 2:04}.png"  # the one that is cut off
         middle.write_bytes((folder / "0000.png").read_bytes())
-        print_signals(folder, Path(scratch), options.moments)
+        print_signals(folder, Path(scratch), options.signals.split(","), options.moments)
         print_together(folder, Path(scratch), options.together)
 
 
