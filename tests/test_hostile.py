@@ -268,6 +268,15 @@ class TestGeometryAndContent:
         flat = labels[:, 108:]
         assert np.mean(flat == np.bincount(flat.ravel()).argmax()) > 0.98
 
+    def test_round_a_single_bright_pixel_all_is_one_flat_segment(self):
+        values = np.zeros(SHAPE, np.uint8)
+        values[80, 96] = 255
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            labels = segment(values, 2)
+        away = np.hypot(*np.subtract(np.indices(SHAPE), np.reshape((80, 96), (2, 1, 1)))) > 56
+        assert (labels[away] == labels[0, 0]).all()
+
     def test_binary_image_in_three_forms(self):
         bits = PIXELS > 128
         reference = segment(bits, 4)

@@ -572,6 +572,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         n_axes = 2 if self.channel_axis is None else 3
         if not isinstance(X, np.ndarray) or X.ndim != n_axes or self.preset not in PRESETS:
             return False
+        if not isinstance(self.channel_axis, (int, np.integer, type(None))):
+            return False  # refused where the image is taken apart
         bands = 1 if self.channel_axis is None else X.shape[self.channel_axis % 3]
         needed = expected_memory(X.size // max(bands, 1), bands, n_segments, self.preset)
         return needed > free_memory() // 2

@@ -394,6 +394,8 @@ class HeldOut(NamedTuple):
         held = np.empty((len(cells.sizes), self.sizes.shape[1], cells.n_channels), np.float32)
         for colour, sums, sizes in zip((1, 0), self.sums, self.sizes, strict=True):
             mine = np.flatnonzero(_checkerboard(cells.grids) == colour)
+            if not len(mine):  # of a single cell
+                continue
             held[mine] = cells.channel_scores(mine, cells.means_of(sums, sizes))
         held /= np.maximum(cells.sizes, 1e-6)[:, None, None]
         return held
