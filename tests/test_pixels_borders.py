@@ -226,7 +226,7 @@ def test_near_a_texture_whose_borders_were_not_learned_nothing_changes():
     seen = model._scenes([image], None, False)[0]
     third = np.float32([0, 0, -1e4])
     partly = replace(textures, borders=textures.borders._replace(offsets=textures.borders.offsets + third))
-    with_all, with_two, without = (t.read(seen, 1.0).scores for t in (textures, partly, plain))
+    with_all, with_two, without = (t.read(seen, 1.0).scores.whole() for t in (textures, partly, plain))
     near = cv2.dilate((model.labels_ == 3).astype(np.uint8), np.ones((17, 17), np.uint8)) > 0
     np.testing.assert_array_equal(with_two[:, near], without[:, near])
     others = (with_two != without).any(axis=0)

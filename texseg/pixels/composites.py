@@ -116,12 +116,15 @@ def compose(
     filled = np.zeros((height, width), bool)
     dtypes = [np.result_type(*same) for same in zip(*(planes.bands for planes in images), strict=True)]
     bands = [np.zeros((height, width), dtype) for dtype in dtypes]
+    inside: dict[tuple[int, int], NDArray[np.intp]] = {}
     for piece, label in enumerate(given):
         to = np.stack(np.nonzero(pieces == piece))
         if not to.size:
             continue
         source = int(rng.choice(len(images), p=shares[:, label]))
-        at, fits = _place(to, usable[source], int(label), rng)
+        if (source, label) not in inside:
+            inside[source, label] = np.flatnonzero(usable[source] == label)
+        at, fits = _place(to, usable[source], int(label), inside[source, label], rng)
         filled[tuple(to)] = fits
         for band, plane in zip(bands, images[source].bands, strict=True):
             band[tuple(to)] = plane[tuple(at)]
@@ -153,11 +156,15 @@ def _place(
     to: NDArray[np.intp],
     usable: NDArray[np.integer],
     label: int,
+    inside: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.intp], Any]:
-    """Where the pixels (2, n) of a piece come from, and which of them get texture of their label."""
+    """Where the pixels (2, n) of a piece come from, and which of them get texture of their label.
+
+    ``inside`` are the flat indices of usable pixels of that label.
+    """
     centre = to.mean(axis=1).astype(int)
-    anchors = np.stack(np.unravel_index(rng.choice(np.flatnonzero(usable == label), _TRIES), usable.shape))
+    anchors = np.stack(np.unravel_index(rng.choice(inside, _TRIES), usable.shape))
     shifts = (anchors - centre[:, None])[:, :, None]
     _, fits = _shifted(to[:, None, :: _STRIDE**2], shifts, usable, label)
     return _shifted(to, shifts[:, int(fits.sum(axis=1).argmax())], usable, label)
