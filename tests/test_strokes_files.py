@@ -182,3 +182,16 @@ def test_tables_of_applied_models_know_the_confidence(files, tmp_path):
     for row in rows:
         mean = confidence[labels == int(row["label"])].mean()
         assert float(row["mean_confidence"]) == pytest.approx(mean, abs=1e-5)
+
+
+def test_probabilities_are_pages_in_the_order_of_the_labels(files, tmp_path):
+    image, seeds, _ = files
+    run("segment", image, "--seeds", seeds, "-o", tmp_path, "--probabilities", "-q")
+    pages = tifffile.imread(tmp_path / "image_probabilities.tif")
+    labels = read_labels(tmp_path / "image_labels.png")
+    assert pages.dtype == np.float32
+    assert pages.shape == (2, *labels.shape)
+    assert np.allclose(pages.sum(axis=0), 1, atol=1e-4)
+    assert (pages.argmax(axis=0) + 1 == labels).mean() > 0.98
+    run("segment", image, "-k", 2, "-o", tmp_path / "all", "--all", "-q")
+    assert not list((tmp_path / "all").glob("*_probabilities*"))

@@ -109,6 +109,8 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
             "out, or give more --memory"
         )
     folder, name = writing.folder / item.name.parent, item.name.name
+    if "probabilities" in writing.kinds:
+        raise ValueError("probabilities of all segments are written of images that fit into --memory")
     wants_confidence = bool(writing.kinds & {"confidence", "report"})
     with _MaskedWindows(item.path, reading) as source:
         plan = _plan(item, reading, task, folder) | {"confidence": wants_confidence}

@@ -349,10 +349,16 @@ writing_options = _group(
         help="Formats of the label image.  [default: png,tif; for several pages tif]",
     ),
     click.option("--confidence", "with_confidence", is_flag=True, help="Write a map of confidence."),
+    click.option(
+        "--probabilities",
+        "with_probabilities",
+        is_flag=True,
+        help="Write the probability of every segment, as the pages of a TIFF.",
+    ),
     click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),
     click.option("--polygons", "with_polygons", is_flag=True, help="Write outlines as GeoJSON."),
     click.option("--report-html", "with_report", is_flag=True, help="Write a page to click through."),
-    click.option("--all", "everything", is_flag=True, help="Write all of these."),
+    click.option("--all", "everything", is_flag=True, help="Write all of these but the probabilities."),
 )
 
 batch_options = _group(

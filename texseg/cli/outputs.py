@@ -17,7 +17,7 @@ from texseg.cli.record import remove_record, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
-from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
+from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons, write_probabilities
 from texseg.regions import (
     RegionRow,
     SegmentRow,
@@ -96,6 +96,7 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
         "overlay": [f"{page}_overlay.png" for page in pages],
         "polygons": [f"{page}_polygons.geojson" for page in pages],
         "report": [f"{page}_report.html" for page in pages],
+        "probabilities": [f"{page}_probabilities.tif" for page in pages],
         "confidence": [f"_confidence{LABEL_SUFFIXES[map_format]}"],
         "segments": ["_segments.csv"],
         "regions": ["_regions.csv"],
@@ -144,6 +145,7 @@ def write_outputs(
     model: TextureSegmenter | None = None,
     names: Sequence[str] = (),
     made: Mapping[str, Any] | None = None,
+    rescale: bool = False,
 ) -> Written:
     """Write what is asked for about an input, the record last.
 
@@ -159,6 +161,8 @@ def write_outputs(
         Names of the labels from 1.
     made : mapping, optional
         What the results are made from, for the record.
+    rescale : bool
+        Whether the model brought the values of the images to the range it learned.
     """
     geo = images[0].geo
     has_tags = geo is not None and bool(geo.tags)
@@ -173,6 +177,8 @@ def write_outputs(
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
         write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
     entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing))
+    for path, image in zip(planned.get("probabilities", ()), images, strict=False):
+        write_probabilities(path, _probabilities(model, image, rescale), geo=geo)
     for path in planned.get("segments", ()):
         _write_table(path, SegmentRow, [segment_table(*page, names) for page in labelled])
     for path in planned.get("regions", ()):
@@ -256,6 +262,13 @@ def _write_reports(
             )
         )
     return entries[0]
+
+
+def _probabilities(model: TextureSegmenter | None, image: Image, rescale: bool) -> NDArray[np.float32]:
+    """Probabilities (K, H, W) of all segments; a single plane of zeros where there is nothing to label."""
+    if model is None:
+        return np.zeros((1, *image.pixels.shape[:2]), np.float32)
+    return np.moveaxis(model.predict_proba(image.pixels, mask=image.mask, rescale=rescale), -1, 0)
 
 
 def _regions(page: Labelled, names: Sequence[str]) -> list[RegionRow]:

@@ -37,6 +37,7 @@ _OVERRIDES = (
 """Parameters that take the place of what the preset says, where they are given."""
 
 
+_ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
 _FEW_LABELS = 16  # fewer may be a pattern on purpose
 
@@ -142,9 +143,9 @@ def _words_without(paths: Sequence[str]) -> tuple[str, ...]:
 
 def kinds_of(options: dict[str, Any]) -> frozenset[str]:
     """Pick the kinds of outputs."""
+    extra = {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
     if options["everything"]:
-        return frozenset(OUTPUT_KINDS)
-    extra = {kind for kind in ("confidence", "regions", "polygons", "report") if options[f"with_{kind}"]}
+        return frozenset(OUTPUT_KINDS) - {"probabilities"} | extra
     return frozenset({"labels", "overlay", "segments", "run"} | extra)
 
 

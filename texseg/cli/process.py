@@ -286,7 +286,9 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     pages, model = label_scene(images, work, callback, read_seeds(item.path, work.reading, images[0]))
     names = work.names or (() if model is None else model.names_)
     made = _made_from(item, work)
-    written = write_outputs(item, images, pages, work.writing, model=model, names=names, made=made)
+    written = write_outputs(
+        item, images, pages, work.writing, model=model, names=names, made=made, rescale=work.rescale
+    )
     n_segments = max(int(page.labels.max()) for page in pages)
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:

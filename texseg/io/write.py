@@ -166,6 +166,25 @@ def write_confidence(
     atomic_write(path, content)
 
 
+def write_probabilities(
+    path: str | os.PathLike[str], probabilities: NDArray[np.floating], *, geo: Georeference | None = None
+) -> None:
+    """Write the probabilities of all segments as a TIFF file of float32, a page each.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Target.
+    probabilities : ndarray of float, shape (K, H, W)
+        Of each segment, in the order of the labels.
+    geo : Georeference, optional
+        Carried as in `write_labels`.
+    """
+    path = Path(path)
+    _write_world_file(path, geo)
+    atomic_write(path, _tiff(np.ascontiguousarray(probabilities, dtype=np.float32), geo, nodata=None))
+
+
 def write_polygons(
     path: str | os.PathLike[str],
     labels: NDArray[np.integer],
