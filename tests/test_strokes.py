@@ -90,6 +90,24 @@ def test_a_fit_without_strokes_takes_them_later(mosaic, painted):
     assert (model.labels_ == renumbered(mosaic[1], [3, 1, 2])).mean() > 0.95
 
 
+def test_numbers_nobody_needs_stay_and_are_told(mosaic):
+    image, truth = mosaic
+    seeds = strokes_on(truth, [1, 40, 1])
+    model = TextureSegmenter(K).fit(image)
+    with pytest.warns(UserWarning, match="nothing was found for class"):
+        model.refit(seeds)
+    assert model.n_segments_ == 40
+    assert (model.labels_ == seeds)[seeds > 0].all()
+    assert model.hierarchy_.n_segments.max() < 40
+
+
+def test_an_image_of_one_value_is_what_was_painted():
+    seeds = np.zeros((64, 64), int)
+    seeds[10, 5:20], seeds[50, 5:20] = 1, 2
+    labels = segment(np.zeros((64, 64)), seeds=seeds)
+    assert (labels == seeds)[seeds > 0].all()
+
+
 def test_a_refit_without_change_is_the_fit(mosaic, painted):
     model = TextureSegmenter(K).fit(mosaic[0], seeds=painted)
     before = model.labels_.copy()

@@ -338,6 +338,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self._publish(fit, scenes, results, isinstance(X, (list, tuple)))
         self.ground_ = profile_of_ground(originals, grounds, fit.textures.features)
         self._describe()
+        if strokes:
+            self._warn_of_unused()
         return self
 
     @computing
@@ -403,6 +405,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         self._publish(fit, scenes, results, several)
         self.names_ = names
         self._describe()
+        self._warn_of_unused()
         return self
 
     @computing
@@ -563,6 +566,9 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             labels: Any = self.labels_ if is_list else [self.labels_]
             if self.ground_ is not None:
                 labels = [np.maximum(image - 1, 0) for image in labels]
+            elif self._unused():  # which strokes leave their number
+                used = np.unique(np.concatenate([[0], *(np.unique(image) for image in labels)]))
+                labels = [np.searchsorted(used, image).astype(np.int32) for image in labels]
             levels = partial(_nested, labels, self._search, self.k_max, self.n_jobs)
             self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
@@ -582,6 +588,20 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         """Tell whether nothing has to be known of the whole to label an array as it is."""
         bands = 1 if self.channel_axis is None or np.ndim(X) != 3 else X.shape[self.channel_axis % 3]
         return not rescale and self.ground_ is None and bands == self.textures_.features.n_bands
+
+    def _unused(self) -> list[int]:
+        """Segments without any pixel in the images that were fitted."""
+        images = self.labels_ if isinstance(self.labels_, list) else [self.labels_]
+        used = np.unique(np.concatenate([np.unique(image) for image in images]))
+        return np.setdiff1d(np.arange(1, self.n_segments_ + 1), used).tolist()
+
+    def _warn_of_unused(self) -> None:
+        if unused := self._unused():
+            warnings.warn(
+                f"nothing was found for class {', '.join(map(str, unused))}: the image does not hold more "
+                "textures that can be told apart; paint it, or ask for fewer",
+                stacklevel=4,
+            )
 
     def _fit_lazily(self, X: Any, mask: Any) -> Self:
         """Learn from crops of an array that is larger than memory."""

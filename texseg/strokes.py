@@ -65,6 +65,7 @@ _SURE = 0.8  # probability from which on it is
 _OWN_WORD = 3.0  # weight of these cells of a class against its strokes
 _MOST_CELLS = 150  # of a class that are taken for sure, or stand for one that was not painted
 _MOST_STEPS, _TOLERANCE = 200, 1e-3  # of the regression
+_LEAST_SCALE = 1e-6  # of the numbers that describe cells: an image of one value has none
 _MOST_CLASSES = 255
 
 
@@ -256,7 +257,8 @@ def learn_classes(
     amounts = samples[rows, classes]
     amounts /= np.bincount(classes, amounts)[classes]
     values, K = description.values, samples.shape[1]
-    unit = values / values.std(axis=0).mean()
+    scale = max(float(values.std(axis=0).mean()), _LEAST_SCALE)
+    unit = values / scale
     regression = _logistic(unit[rows], classes, amounts * len(rows) / K, K)
     discriminant = _discriminant(unit, rows, classes, amounts, clusters, K)
     first = [(one + other) / 2 for one, other in zip(regression, discriminant, strict=True)]
@@ -269,7 +271,7 @@ def learn_classes(
         shares = np.concatenate([amounts, np.repeat(_OWN_WORD / np.maximum(numbers, 1), numbers)])
         second = _logistic(unit[more[0]], more[1], shares * len(rows) / K, K)
         weights, offsets = ((one + other) / 2 for one, other in zip(first, second, strict=True))
-    classifier = description.classifier(weights / values.std(axis=0).mean(), offsets)
+    classifier = description.classifier(weights / scale, offsets)
     return classifier, _log_probabilities(unit @ weights + offsets)
 
 
