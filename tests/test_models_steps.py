@@ -150,7 +150,8 @@ def test_acm_predictive_leaves_the_row_out(kind, share):
     Q, rho = rng.dirichlet(np.ones(2), size=len(n)), np.array([0.3, 0.7])
     background = rows_of_columns(matrix)
     model = PredictiveHistogramClustering(background=background if share else None, share=share)
-    result = model.step(matrix, Profiles(None, rho), 0.8, Q)
+    start = model.m_step(model.stats(matrix, Q), groups)._replace(weights=rho)
+    result = model.step(matrix, start, 0.8, Q)
     for i in (0, 4):
         others = np.delete(np.arange(len(n)), i)
         S = Q[others].T @ n[others]

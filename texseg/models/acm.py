@@ -261,27 +261,28 @@ class PredictiveHistogramClustering(HistogramClustering):
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Step:
-        """One iteration; without posteriors of the step before, a plain one."""
+        """One iteration; ``params`` are those of ``posteriors``, without which it is a plain one."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores = self._left_out_scores(n, posteriors)
+        scores = self._left_out_scores(n, params.profiles, posteriors)
         Q, free_energy = self.posterior(
             per_site(scores, row_weights), beta, params.weights, None, row_weights
         )
         stats = self.stats(n, Q, row_weights)
         return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
 
-    def _left_out_scores(self, n: CountMatrix, Q: Floats) -> Floats:
-        stats, groups = self.stats(n, Q), groups_of(n)
-        totals = np.maximum(np.broadcast_to(group_sums(stats.counts, groups), stats.counts.shape), FLOOR)
-        per_count = np.ascontiguousarray((1 / totals).T, np.float32)
+    def _left_out_scores(self, n: CountMatrix, profiles: Floats, Q: Floats) -> Floats:
+        groups = groups_of(n)
+        in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
+        totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
+        per_count = (1 / np.maximum(totals, FLOOR)).astype(np.float32)[groups]
 
         def added(rows: slice, index: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
             out = per_count.take(columns, axis=0)
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, stats.counts / totals, added, self.background, self.share)
+        return left_out_scores(n, profiles, added, self.background, self.share)
 
 
 class ACM(ClusterMixin, CooccurrenceEstimator):

@@ -164,7 +164,8 @@ def sum_at(values: Floats, index: NDArray[Any], size: int) -> Floats:
     array([[2.],
            [5.]])
     """
-    gather = sp.csc_array((np.ones(len(index)), index, np.arange(len(index) + 1)), (size, len(index)))
+    ones = np.ones(len(index), values.dtype)
+    gather = sp.csc_array((ones, index, np.arange(len(index) + 1)), (size, len(index)))
     return gather @ values
 
 

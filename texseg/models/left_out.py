@@ -79,7 +79,7 @@ def left_out_scores(
     ([[0.1875], [0.25]], 0.1875, 0.25)
     """
     groups, V = groups_of(n), len(nodes)
-    n_groups = groups.max() + 1
+    n_groups, kept = groups.max() + 1, 1.0 if background is None else 1 - share
     columns = np.ascontiguousarray(nodes.T, np.float32)
     shares = None if spread is None else np.ascontiguousarray(spread.T, np.float32)
     out = np.empty((n.shape[0], V if spread is None else len(spread)))
@@ -89,14 +89,13 @@ def left_out_scores(
         weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
         left = added(rows, index, block.indices)
         places = index * n_groups + groups[block.indices]  # of every entry: its row and group
-        rest = sum_at(data[:, None] * left, places, block.shape[0] * n_groups)
         left *= -data[:, None]
+        rest = 1 + sum_at(left, places, block.shape[0] * n_groups)
         left += columns.take(block.indices, axis=0)
         np.maximum(left, 0, out=left)
-        left *= (1 / np.maximum(1 - rest, FLOOR)).astype(np.float32).take(places, axis=0)
+        left *= (kept / np.maximum(rest, FLOOR)).astype(np.float32).take(places, axis=0)
         p = left if shares is None else left @ shares
         if background is not None:
-            p *= np.float32(1 - share)
             p += (share * background).astype(np.float32)[block.indices, None]
         # a column that only this row has is impossible for all clusters alike
         np.log(np.maximum(p, np.float32(FLOOR), out=p), out=p)
