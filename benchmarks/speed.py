@@ -27,7 +27,7 @@ from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.counts.grid import pyramid
-from texseg.counts.matrix import WindowedCounts
+from texseg.counts.matrix import ChannelCounts, WindowedCounts
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
 from texseg.models.acm import HistogramClustering
@@ -184,13 +184,25 @@ def print_levels(data: Path, n_images: int) -> None:
     ratios = []
     for name in SUITES["outex"].names(data)[:n_images]:
         n, features = windowed(SUITES["outex"].load(data, name).image, settings)
-        multi = timed_states(annealed(n, features.bank, [Level(*level[:3]) for level in pyramid(n, 32)]))
+        multi = timed_states(annealed(n, features.bank, cheap_levels(n)))
         single = timed_states(annealed(n, features.bank, [Level(n)]))
         goal = single[-1][1] + 1e-3 * abs(single[-1][1])
         single_seconds, multi_seconds = (reached(run, goal) for run in (single, multi))
         ratios.append(single_seconds / multi_seconds)
         table.row(name, single[-1][1], multi[-1][1], single_seconds, multi_seconds, ratios[-1])
     print(f"median ratio {statistics.median(ratios):.1f}")
+
+
+def cheap_levels(n: WindowedCounts, coarsest: int = 32) -> list[Level]:
+    """Levels whose counts are written out, and the pixels: a step between them costs as much as on pixels."""
+    levels, parent = [], None
+    for level in pyramid(n, coarsest):
+        step = level.parent
+        parent = step if parent is None or step is None else parent[step]
+        if isinstance(level.counts, ChannelCounts) or level.counts.shape == n.shape:
+            levels.append(Level(level.counts, level.sizes, parent))
+            parent = None
+    return levels
 
 
 def annealed(n: WindowedCounts, bank: GaborBank, levels: list[Level]) -> Iterator[State]:
