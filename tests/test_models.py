@@ -249,6 +249,7 @@ def test_predictive_em_generalises_better_than_plain_em():
     assert predictive < 0.97 * plain
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", [ACM, HACM])
 def test_rows_are_left_out_where_the_temperature_is_chosen(model):
     """More clusters than the data support: rows that know themselves in their profiles predict worse."""
