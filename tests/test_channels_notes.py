@@ -75,12 +75,29 @@ def test_a_single_value_on_many_pixels_is_named_with_nodata(scene):
 def test_shading_that_multiplies_is_named_and_the_logarithm_repairs_it(scene):
     rows, columns = np.mgrid[:SIDE, :SIDE] / (SIDE / 2) - 1
     image = (scene.image + 10) * (1 - 0.8 * (rows**2 + columns**2) / 2)
-    _, (note,) = notes_of(image)
+    _, (note,) = notes_of(image, log=False)
     assert note.startswith("contrast follows brightness")
     assert "log=True (--log)" in note
     labels, notes = notes_of(image, log=True)
     assert notes == []
     assert pixel_accuracy(labels, scene.truth) > 0.96
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 4])
+def test_the_logarithm_is_taken_where_one_factor_changes_mean_and_contrast(scene, tiles):
+    gains = np.random.default_rng(tiles).uniform(0.4, 1.6, (tiles, tiles))
+    image = (scene.image + 10) * np.kron(gains, np.ones((SIDE // tiles, SIDE // tiles)))
+    labels, notes = notes_of(image)
+    taken = [note for note in notes if "the logarithm of the values is taken; log=False" in note]
+    assert len(taken) == (tiles > 1)
+    assert pixel_accuracy(labels, scene.truth) > 0.95
+
+
+def test_it_is_not_taken_where_light_is_added_nor_on_the_plain_path(scene):
+    columns = np.linspace(0, 200, SIDE)
+    assert notes_of(scene.image + columns)[1] == []
+    rows = np.linspace(0.2, 1, SIDE)[:, None]
+    assert not any("is taken" in note for note in notes_of(scene.image * rows, preset="plain")[1])
 
 
 def test_the_logarithm_does_not_know_the_gain_and_is_kept_in_model_files(scene, tmp_path):
@@ -96,5 +113,5 @@ def test_the_logarithm_does_not_know_the_gain_and_is_kept_in_model_files(scene, 
 def test_the_logarithm_of_negative_values_is_refused_with_the_remedy(scene):
     with pytest.raises(ValueError, match="log=True needs values of at least 0, but the image goes down to -"):
         segment(scene.image - 128.0, 3, log=True)
-    with pytest.raises(ValueError, match="log must be True or False, got 'db'"):
+    with pytest.raises(ValueError, match="log must be True, False or None, got 'db'"):
         segment(scene.image, 3, log="db")

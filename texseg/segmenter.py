@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -19,7 +20,7 @@ from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, profile_of_ground, without_ground
 from texseg.channels.intake import FourthBandWarning, take_in
-from texseg.channels.notes import notes_on
+from texseg.channels.notes import multiplies, notes_on
 from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
@@ -60,6 +61,10 @@ __all__ = ["Record", "TextureSegmenter", "segment"]
 
 _MOST_SEGMENTS = 255
 _MOSTLY_UNKNOWN = 0.9
+_LOGARITHM_TAKEN = (
+    "contrast follows brightness by the same factor, as under light, gains or speckle that multiply: the "
+    "logarithm of the values is taken; log=False (--no-log) takes them as they are"
+)
 Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
 Preset = Literal["default", "plain"]
 Seed = int | np.random.RandomState | np.random.Generator | None
@@ -112,9 +117,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
     nodata : float, optional
         Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.
-    log : bool, default=False
+    log : bool, optional
         Take the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with speckle,
-        transmitted light. What is in decibels is a logarithm already.
+        transmitted light. What is in decibels is a logarithm already. By default it is taken, and that is
+        said, where contrast follows brightness by the same factor all over the image; not in the plain
+        preset.
     crop_bar : bool, default=False
         Leave the info bar of a microscope out (label 0), where one is found; otherwise it is noted.
     flat_ground : bool, default=True
@@ -214,7 +221,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         preset: Preset = "default",
         channel_axis: int | None = None,
         nodata: float | None = None,
-        log: bool = False,
+        log: bool | None = None,
         crop_bar: bool = False,
         flat_ground: bool = True,
         smoothness: float | None = None,
@@ -305,7 +312,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         strokes, n_classes = self._checked_strokes(seeds, images, isinstance(X, (list, tuple)))
         originals, grounds = images, [None] * len(images) if strokes else self._grounds(images)
         images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
-        for note in notes_on(images, self.log):
+        logarithm = self.log
+        if logarithm is None:
+            logarithm = self.preset != "plain" and multiplies(images)
+            if logarithm:
+                warnings.warn(_LOGARITHM_TAKEN, stacklevel=3)
+        for note in notes_on(images, logarithm):
             warnings.warn(note, stacklevel=3)
         rng = random_state_of(self.random_state)
         with ProgressBar(hidden=not self.verbose) as bar:
@@ -317,7 +329,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 n_bins=settings.n_bins,
                 patch_weight=settings.patch_weight,
                 value_weight=settings.value_weight,
-                logarithm=self.log,
+                logarithm=logarithm,
                 random_state=rng.randint(2**31),
                 tell=partial(tell, "filters"),
             )
@@ -673,11 +685,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
         if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:
             raise ValueError(f"min_size must be a finite number, at least 0 pixels, got {self.min_size!r}")
-        for name in ("log", "crop_bar", "flat_ground"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if not isinstance(self.verbose, (bool, int, np.bool_)):
-            raise ValueError(f"verbose must be True or False, got {self.verbose!r}")
+        _check_flag("log", self.log, "True, False or None", (bool, np.bool_, NoneType))
+        for name in ("crop_bar", "flat_ground"):
+            _check_flag(name, getattr(self, name))
+        _check_flag("verbose", self.verbose, kinds=(bool, int, np.bool_))
         n_threads(self.n_jobs)
         settings = settings_for(
             self.preset,
@@ -1007,6 +1018,13 @@ def _check_array(image: Any) -> None:
             raise ValueError("an image must be an array, got nested lists of unequal lengths") from error
 
 
+def _check_flag(
+    name: str, value: Any, allowed: str = "True or False", kinds: tuple[type, ...] = (bool, np.bool_)
+) -> None:
+    if not isinstance(value, kinds):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
 def _check_number(name: str, value: Any) -> None:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not 1 <= value <= _MOST_SEGMENTS:
@@ -1040,7 +1058,7 @@ def segment(
     preset: Preset = "default",
     channel_axis: int | None = None,
     nodata: float | None = None,
-    log: bool = False,
+    log: bool | None = None,
     crop_bar: bool = False,
     flat_ground: bool = True,
     smoothness: float | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from scipy.spatial import KDTree
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import bulk_of
 
-__all__ = ["notes_on"]
+__all__ = ["multiplies", "notes_on"]
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
 _BLOCK = 24  # pixels, side of the blocks that shading is looked for with
@@ -22,7 +23,38 @@ _ALIKE = 4  # blocks of the same texture that each one is compared with
 _SPREAD = (
     0.25  # of the logarithm of the mean among blocks of one texture: gains of .6 to 1.4 have .28 and more
 )
+_LEAST_SPREAD = 0.1  # where brightness hardly differs, the logarithm changes nothing
+_SURELY_TOGETHER = 0.65  # of sonar, speckle, vignetting and gains; .6 to .7 choose the same
+_ONE_FACTOR = (0.83, 1.35)  # slope of the logarithm of the contrast over that of the mean; noise in it biases
 _TOGETHER = 0.4  # correlation of the logarithms of mean and contrast; equalised mosaics have at most .26
+
+
+def multiplies(images: Sequence[Planes]) -> bool:
+    """Whether light, gains or speckle multiply: contrast follows brightness by the same factor.
+
+    Then the logarithm makes one texture of what is dark here and bright there; where contrast follows in
+    another way (more slowly, or hardly), it does harm.
+
+    Examples
+    --------
+    >>> from texseg.channels.planes import split_planes
+    >>> texture = np.random.default_rng(0).uniform(100, 120, (120, 120))
+    >>> gain = np.linspace(1, 3, 120)
+    >>> multiplies([split_planes(texture * gain)]), multiplies([split_planes(texture + 100 * gain)])
+    (True, False)
+    """
+    if any(band.min() < 0 for planes in images for band in planes.bands):
+        return False
+    masks = [planes.mask for planes in images]
+    bulks = [bulk_of(band, masks).values for band in zip(*(planes.bands for planes in images), strict=True)]
+    fenced = [
+        [np.clip(band, bulk.min(), bulk.max()) for band, bulk in zip(planes.bands, bulks, strict=True)]
+        for planes in images
+    ]
+    shading = _shading_of([Planes(bands, mask) for bands, mask in zip(fenced, masks, strict=True)])
+    if shading is None or shading.spread < _LEAST_SPREAD or shading.together < _SURELY_TOGETHER:
+        return False
+    return _ONE_FACTOR[0] <= shading.slope <= _ONE_FACTOR[1]
 
 
 def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]:
@@ -60,7 +92,7 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
             f"{100 * heavy:.2g} % of the pixels lie far beyond the others and count as the end of their range"
             + remedy
         )
-    elif may_multiply and any(_is_shaded(planes) for planes in images):
+    elif may_multiply and any(_is_shaded([planes]) for planes in images):
         yield (
             "contrast follows brightness, as under shading that multiplies (vignetting, gains, speckle): "
             "if textures are divided by it, take the logarithm, log=True (--log)"
@@ -78,27 +110,45 @@ def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], v
     return float(np.mean(np.concatenate([v.ravel() for v in valid]) == np.asarray(value, valid[0].dtype)))
 
 
-def _is_shaded(planes: Planes) -> bool:
-    """Tell whether blocks of one texture differ in brightness and contrast by the same factor.
+class _Shading(NamedTuple):
+    """How blocks of one texture differ in the logarithms of their mean and contrast."""
+
+    spread: float
+    """Of the means, standard deviation."""
+    together: float
+    """Correlation of both."""
+    slope: float
+    """Of the contrast over the mean: 1 where the same factor changes both."""
+
+
+def _is_shaded(images: Sequence[Planes]) -> bool:
+    """Tell whether blocks of one texture differ in brightness and contrast together."""
+    shading = _shading_of(images)
+    return shading is not None and shading.spread >= _SPREAD and shading.together >= _TOGETHER
+
+
+def _shading_of(images: Sequence[Planes]) -> _Shading | None:
+    """Compare blocks of one texture; None where there are too few blocks.
 
     Which blocks are of one texture is seen in the contrasts at several distances and directions, each over
     their mean: no factor changes these.
     """
-    blocks = _blocks(planes)
+    blocks = np.concatenate([_blocks(planes) for planes in images])
     if len(blocks) < _FEWEST_BLOCKS:
-        return False
+        return None
     means = blocks.mean(axis=(1, 2))
     contrasts = np.stack(list(_contrasts(blocks)), axis=1)
     usable = (means > 0) & (contrasts > 1e-6 * np.abs(means)[:, None]).all(axis=1)
     if usable.sum() < _FEWEST_BLOCKS:
-        return False
+        return None
     brightness, logs = np.log(means[usable]), np.log(contrasts[usable])
     contrast = logs.mean(axis=1)
     form = logs - contrast[:, None]
     _, alike = KDTree(form).query(form, _ALIKE + 1)
     a, b = ((values[:, None] - values[alike[:, 1:]]).ravel() for values in (brightness, contrast))
-    together = float(a @ b / np.sqrt((a @ a) * (b @ b) + 1e-12))
-    return bool(np.sqrt(np.mean(a**2)) >= _SPREAD and together >= _TOGETHER)
+    square = float(a @ a) + 1e-12
+    together = float(a @ b) / np.sqrt(square * float(b @ b) + 1e-12)
+    return _Shading(float(np.sqrt(np.mean(a**2))), together, float(a @ b) / square)
 
 
 def _blocks(planes: Planes) -> NDArray[np.floating]:

@@ -234,7 +234,10 @@ fitting_options = _group(
     preset_option,
     click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out."),
     click.option(
-        "--log", is_flag=True, help="Take the logarithm of the values: gains, vignetting, SAR amplitudes."
+        "--log/--no-log",
+        default=None,
+        help="Take the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where contrast "
+        "follows brightness by the same factor]",
     ),
     click.option(
         "--smoothness",
