@@ -306,6 +306,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         """
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
+        self._check_parameters()
         if is_lazy(X) or (seeds is None and self._is_too_large(X, self.n_segments)):
             return self._fit_lazily(X, mask)
         settings, images, bank = self._prepare(X, mask)
