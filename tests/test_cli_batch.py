@@ -25,7 +25,7 @@ from texseg.cli import batch, main, outputs
 from texseg.cli.batch import read_sample, run, write_report
 from texseg.cli.inputs import Input, collect_inputs, natural_key
 from texseg.cli.outputs import Writing
-from texseg.cli.process import Outcome, Reading, Work
+from texseg.cli.process import Outcome, ReadOptions, Work
 from texseg.io.read import read_labels
 from texseg.regions import SegmentRow, csv_text, segment_table
 
@@ -370,7 +370,7 @@ def contents(folder):
 class TestProcesses:
     def test_a_process_that_dies_takes_only_its_image_along(self, tmp_path, monkeypatch):
         items = [Input(tmp_path / name, PurePath(name)) for name in ("a", "b", "deadly", "e", "f")]
-        work = Work(Reading(), Writing(tmp_path / "out"), {"n_segments": 2})
+        work = Work(ReadOptions(), Writing(tmp_path / "out"), {"n_segments": 2})
         monkeypatch.setattr(batch, "process", dying_process.process)
         outcomes = {outcome.input.stem: outcome for outcome in run(items, work, n_jobs=2)}
         assert [outcomes[item.path.stem].status for item in items] == [
@@ -385,7 +385,7 @@ class TestProcesses:
     def test_what_was_finished_when_a_process_died_is_kept(self, tmp_path, monkeypatch):
         items = [Input(tmp_path / f"{i}.png", PurePath(str(i))) for i in range(4)]
         monkeypatch.setattr(batch, "_pool", lambda n_processes, n_threads: _PoolThatBreaks())
-        outcomes = list(run(items, Work(Reading(), Writing(tmp_path)), n_jobs=2))
+        outcomes = list(run(items, Work(ReadOptions(), Writing(tmp_path)), n_jobs=2))
         assert sorted(outcome.input.stem for outcome in outcomes) == ["0", "1", "2", "3"]
 
 
@@ -419,19 +419,19 @@ class TestSample:
         monkeypatch.setattr(
             batch, "read_scene", lambda path, reading: seen.append(path) or original(path, reading)
         )
-        sample = read_sample(collect_inputs([str(folder)]).inputs, Reading())
+        sample = read_sample(collect_inputs([str(folder)]).inputs, ReadOptions())
         assert len(sample) == 16
         numbers = [int(path.stem) for path in seen]
         assert numbers[0] == 1  # the first cannot be read
         assert max(np.diff(numbers)) <= 3
         monkeypatch.setattr(batch, "_SAMPLE_PIXELS", 2 * SMALL.size)
-        assert len(read_sample(collect_inputs([str(folder)]).inputs, Reading())) == 2
+        assert len(read_sample(collect_inputs([str(folder)]).inputs, ReadOptions())) == 2
 
     def test_other_channels_are_left_out(self, tmp_path):
         io_scenes.write(tmp_path / "a.png", SMALL)
         io_scenes.write(tmp_path / "b.png", np.dstack([SMALL] * 3))
         assert [
-            image.pixels.ndim for image in read_sample(collect_inputs([str(tmp_path)]).inputs, Reading())
+            image.pixels.ndim for image in read_sample(collect_inputs([str(tmp_path)]).inputs, ReadOptions())
         ] == [2]
 
 

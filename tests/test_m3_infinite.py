@@ -11,7 +11,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
 from texseg.m3.families import take
-from texseg.m3.gibbs import State, first_state, log_likelihood, next_weights, step, sweep
+from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step, sweep
 from texseg.m3.samples import representative, waic
 from texseg.m3.seating import (
     OMEGA_GRID,
@@ -106,7 +106,7 @@ def test_equation_6_sums_to_one_over_all_cases(case):
         np.testing.assert_allclose(weights[n_new:, n_new:], expected[:-1, :-1], atol=1e-12)
         np.testing.assert_allclose(weights[:n_new, n_new:].sum(axis=0), expected[-1, :-1], atol=1e-12)
         np.testing.assert_allclose(weights[n_new:, :n_new].sum(axis=1), expected[:-1, -1], atol=1e-12)
-    state = State(z1, z2, (z1,), (z2,), sharing, None)
+    state = Chain(z1, z2, (z1,), (z2,), sharing, None)
     np.testing.assert_allclose(next_weights(state), expected, atol=1e-12)
 
 
@@ -150,7 +150,7 @@ def test_conditionals_are_equation_6_births_and_lonely_points_included(omega):
     rest1, rest2 = numbered(z1[1:]), numbered(z2[1:])
     expected = equation_6(rest1, rest2, sharing)
     rng, counts = np.random.default_rng(0), np.zeros_like(expected)
-    state = State(z1, z2, (np.zeros(3),), (np.zeros(z2.max() + 1),), sharing, None)
+    state = Chain(z1, z2, (np.zeros(3),), (np.zeros(z2.max() + 1),), sharing, None)
     for _ in range(3000):
         seats = _first_update(rng, state)
         counts[seats] += 1
@@ -280,7 +280,7 @@ def draw_prior(rng, N, sharing, family):
         sticks = Sticks(*(np.append(k, 1.0 - k.sum()) for k in kept))
         z1, z2 = used[0][1], used[1][1]
     first, second = family.draw_first(rng, z1.max() + 1), family.draw_second(rng, z2.max() + 1)
-    return State(z1, z2, first, second, sharing, sticks)
+    return Chain(z1, z2, first, second, sharing, sticks)
 
 
 def draw_data(rng, state):
@@ -373,7 +373,7 @@ def test_exchangeable_weights_are_the_urn():
     sharing = halves(2.0, 0.4)
     sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(3, 2))
     assert sticks.first.sum() == pytest.approx(1.0)
-    state = State(z1, z2, (z1,), (z2,), sharing, sticks)
+    state = Chain(z1, z2, (z1,), (z2,), sharing, sticks)
     kappa = 2.0 / 0.4
     n = np.zeros((4, 3))
     np.add.at(n, (z1, z2), 1)

@@ -11,10 +11,10 @@ from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering
 from texseg.models.base import normalise
 from texseg.models.hacm import (
     HierarchicalClustering,
-    Hierarchy,
-    ObjectHierarchy,
+    ObjectMixing,
     PredictiveHierarchy,
     Tree,
+    TreeProfiles,
 )
 from texseg.models.left_out import rows_of_columns
 from texseg.models.pmm import ProductAspectModel, ProductAspects
@@ -205,7 +205,7 @@ def expand(tree, tau):
 
 def hierarchy(rng, M=5):
     vertical = TREE.on_path * rng.uniform(0.2, 1, (3, 3))
-    return Hierarchy(rng.dirichlet(np.ones(3)), normalise(vertical), distributions(rng, 5, M))
+    return TreeProfiles(rng.dirichlet(np.ones(3)), normalise(vertical), distributions(rng, 5, M))
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -271,7 +271,7 @@ def test_hacm_with_mixing_of_each_row(kind, beta):
     params = params._replace(vertical=vertical)
     tau = np.array([expand(TREE, row) for row in vertical])
     rho, tau_new, _, q, Q = naive.hacm_step(n, params.weights, tau, params.nodes, beta)
-    result = ObjectHierarchy(tree=TREE).step(kinds_of(n)[kind], params, beta)
+    result = ObjectMixing(tree=TREE).step(kinds_of(n)[kind], params, beta)
     np.testing.assert_allclose(result.posteriors, Q)
     np.testing.assert_allclose(result.params.weights, rho)
     np.testing.assert_allclose([expand(TREE, row) for row in result.params.vertical], tau_new)
@@ -281,7 +281,7 @@ def test_hacm_with_mixing_of_each_row(kind, beta):
 def test_hacm_of_rows_starts_where_that_of_clusters_ends():
     n, params = counts(), hierarchy(np.random.RandomState(0))
     shared = HierarchicalClustering(tree=TREE).step(n, params, 0.7)
-    own = ObjectHierarchy(tree=TREE)
+    own = ObjectMixing(tree=TREE)
     single = own.step(n, own.refine(params, len(n)), 0.7)
     np.testing.assert_allclose(single.posteriors, shared.posteriors)
     assert single.free_energy == pytest.approx(shared.free_energy)
@@ -309,7 +309,7 @@ def test_hacm_with_all_weight_on_the_leaves_is_acm():
     nodes[:2] = 0.2
     leaves_only = (TREE.paths == TREE.leaves[:, None]).astype(float)
     model = HierarchicalClustering(tree=TREE, learn_vertical=False)
-    tree_step = model.step(n, Hierarchy(rho, leaves_only, nodes), 0.8)
+    tree_step = model.step(n, TreeProfiles(rho, leaves_only, nodes), 0.8)
     flat_step = HistogramClustering().step(n, Profiles(q, rho), 0.8)
     np.testing.assert_allclose(tree_step.posteriors, flat_step.posteriors)
     np.testing.assert_allclose(tree_step.params.nodes[TREE.leaves], flat_step.params.profiles)

@@ -23,7 +23,7 @@ import numpy as np
 from texseg.cli.inputs import Input
 from texseg.cli.large import needs_blocks, sample_of
 from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, read_seeds, reason_of
-from texseg.cli.reading import Reading
+from texseg.cli.reading import ReadOptions
 from texseg.cli.terminal import shown
 from texseg.cli.workers import begin_worker, end_workers, in_worker, unheard_by_workers
 from texseg.io.atomic import atomic_write
@@ -122,7 +122,7 @@ def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcom
 
 def fit_shared(
     items: Sequence[Input],
-    reading: Reading,
+    reading: ReadOptions,
     parameters: dict[str, Any],
     callback: Any = None,
     n_jobs: int | None = None,
@@ -135,7 +135,7 @@ def fit_shared(
         return fit_model(sample, parameters, callback, read_seeds(items[0].path, reading, sample[0]))
 
 
-def read_sample(items: Sequence[Input], reading: Reading) -> list[Image]:
+def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
     """Read images spread evenly over the inputs; one that cannot be read is replaced by the next.
 
     At most 16 files are read, and no further one when 16 million pixels are reached. Images with another

@@ -17,7 +17,7 @@ import texseg
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing
 from texseg.cli.parts import PartsFolder, digest_of, stamp_of
-from texseg.cli.reading import Reading, mask_for, turned_grey
+from texseg.cli.reading import ReadOptions, mask_for, turned_grey
 from texseg.cli.scene_outputs import BY_BLOCKS, About, write_blocks
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
@@ -51,7 +51,7 @@ def memory_budget(memory: int | None) -> int:
 
 
 def needs_blocks(
-    path: Path, reading: Reading, n_segments: int | None = None, preset: str = "default"
+    path: Path, reading: ReadOptions, n_segments: int | None = None, preset: str = "default"
 ) -> bool:
     """Tell whether a file is read by windows: it is larger than the budget, a level was asked for, or zarr.
 
@@ -100,7 +100,7 @@ class Found(NamedTuple):
     messages: tuple[str, ...]
 
 
-def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task, callback: Any) -> Found:
+def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: Task, callback: Any) -> Found:
     """Label an image block by block and write the results; what was done before may be gone on with."""
     unfit = sorted(set(writing.formats) - set(BY_BLOCKS))
     if unfit:
@@ -157,7 +157,7 @@ def label_by_blocks(item: Input, reading: Reading, writing: Writing, task: Task,
 class _MaskedWindows:
     """The windows of a file with those of the user's mask."""
 
-    def __init__(self, path: Path, reading: Reading) -> None:
+    def __init__(self, path: Path, reading: ReadOptions) -> None:
         with ExitStack() as files:
             self.windows = files.enter_context(_open(path, reading))
             self.shape, self.channel_axis = self.windows.shape, self.windows.channel_axis
@@ -189,7 +189,7 @@ class _MaskedWindows:
         self._files.close()
 
 
-def _open(path: Path, reading: Reading) -> FileWindows:
+def _open(path: Path, reading: ReadOptions) -> FileWindows:
     return open_windows(
         path,
         page=None if reading.page == "all" else reading.page,
@@ -201,7 +201,7 @@ def _open(path: Path, reading: Reading) -> FileWindows:
     )
 
 
-def sample_of(path: Path, reading: Reading, random_state: int = 0) -> list[Image]:
+def sample_of(path: Path, reading: ReadOptions, random_state: int = 0) -> list[Image]:
     """Read the crops that textures are learned from."""
     with _MaskedWindows(path, reading) as source:
         return _crops(source, reading.memory, random_state)
@@ -252,7 +252,7 @@ def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tup
         yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
 
 
-def _fit(source: _MaskedWindows, reading: Reading, task: Task, callback: Any) -> TextureSegmenter:
+def _fit(source: _MaskedWindows, reading: ReadOptions, task: Task, callback: Any) -> TextureSegmenter:
     crops = _crops(source, reading.memory, task.parameters.get("random_state", 0))
 
     def show(progress: Progress) -> None:
@@ -273,7 +273,7 @@ def _progress(done: int, total: int) -> Progress:
     return Progress("blocks", done, total, _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total)
 
 
-def _plan(item: Input, reading: Reading, task: Task, folder: Path) -> dict[str, Any]:
+def _plan(item: Input, reading: ReadOptions, task: Task, folder: Path) -> dict[str, Any]:
     """Give all that the blocks depend on, as plain data."""
     read = {name: str(value) for name, value in asdict(reading).items()}
     plan = {"version": texseg.__version__, "input": stamp_of(item.path), "reading": read}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input, collect_inputs
 from texseg.cli.outputs import Writing, inputs_in_danger
-from texseg.cli.reading import Reading
+from texseg.cli.reading import ReadOptions
 from texseg.cli.terminal import say
 from texseg.edits import Edits
 
@@ -90,11 +90,11 @@ def edits_of(options: dict[str, Any]) -> Edits:
     return options["edits"] + options["merge"]
 
 
-def reading_of(options: dict[str, Any]) -> Reading:
+def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     if options.get("seeds") is not None and options["page"] == "all":
         raise click.UsageError("--seeds are strokes on one page; name it with --page")
-    return Reading(
+    return ReadOptions(
         page=options["page"],
         channel_axis=options["channel_axis"],
         channels=options["channels"],

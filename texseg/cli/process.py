@@ -18,7 +18,7 @@ from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, needs_blocks
 from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
 from texseg.cli.prepare import refuse_photograph
-from texseg.cli.reading import Reading, mask_for, seeds_for, turned_grey
+from texseg.cli.reading import ReadOptions, mask_for, seeds_for, turned_grey
 from texseg.cli.record import digest_of, made_from, recorded_result
 from texseg.cli.scene_outputs import labels_by_blocks
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Work:
     """All that is the same for every image of a batch."""
 
-    reading: Reading
+    reading: ReadOptions
     writing: Writing
     parameters: dict[str, Any] = field(default_factory=dict)
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
@@ -87,7 +87,7 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     return text.removeprefix(f"{path.name}: ") if path is not None else text
 
 
-def read_scene(path: Path, reading: Reading) -> list[Image]:
+def read_scene(path: Path, reading: ReadOptions) -> list[Image]:
     """Read the page or the pages of a file that are asked for, the user's mask applied."""
     options: dict[str, Any] = {
         "channel_axis": reading.channel_axis,
@@ -137,7 +137,7 @@ class Labelling(NamedTuple):
     model: TextureSegmenter | None
 
 
-def read_seeds(path: Path, reading: Reading, image: Image) -> NDArray[np.int32] | None:
+def read_seeds(path: Path, reading: ReadOptions, image: Image) -> NDArray[np.int32] | None:
     """Read the strokes on an image, if there are any."""
     if reading.seeds is None:
         return None

@@ -15,7 +15,7 @@ _LUMA = np.array([0.2125, 0.7154, 0.0721], np.float32)  # of red, green, blue, a
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How the inputs are read; see `texseg.io.read.read_image`."""
 
     page: int | Literal["all"] | None = None

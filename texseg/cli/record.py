@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import texseg
-from texseg.cli.reading import Reading
+from texseg.cli.reading import ReadOptions
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 
@@ -39,7 +39,7 @@ def digest_of_model(model: TextureSegmenter) -> str:
         return digest_of(Path(folder) / "model")
 
 
-def made_from(path: Path, reading: Reading, mask: Path | None, work: Mapping[str, Any]) -> dict[str, Any]:
+def made_from(path: Path, reading: ReadOptions, mask: Path | None, work: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the results of an input depend on; `work` is what is the same for every input."""
     read = {name: value for name, value in asdict(reading).items() if name not in _NO_MATTER}
     made = {

@@ -15,7 +15,7 @@ from texseg.cli.batch import fit_shared, run, write_report
 from texseg.cli.inputs import Input
 from texseg.cli.prepare import fail
 from texseg.cli.process import Outcome, Work, reason_of
-from texseg.cli.reading import Reading
+from texseg.cli.reading import ReadOptions
 from texseg.cli.terminal import say
 from texseg.progress import ProgressBar
 from texseg.threads import one_blas_thread
@@ -29,7 +29,7 @@ _INDEX = "texseg_reports.html"
 
 def fit_and_show(
     items: Sequence[Input],
-    reading: Reading,
+    reading: ReadOptions,
     parameters: dict[str, Any],
     quiet: bool,
     n_jobs: int | None = None,

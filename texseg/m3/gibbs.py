@@ -26,7 +26,7 @@ from texseg.m3.seating import (
     draw_sticks,
 )
 
-__all__ = ["State", "first_state", "log_likelihood", "next_weights", "pair_logs", "step", "sweep"]
+__all__ = ["Chain", "first_state", "log_likelihood", "next_weights", "pair_logs", "step", "sweep"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -34,7 +34,7 @@ Labels = NDArray[np.intp]
 _BLOCK = 2**17  # densities held at once
 
 
-class State(NamedTuple):
+class Chain(NamedTuple):
     """Where the sampler stands; components are numbered without gaps."""
 
     z1: Labels
@@ -54,8 +54,8 @@ class State(NamedTuple):
 
 
 def step(
-    rng: np.random.Generator, X: Array, state: State, family: Family, n_new: int, learn_omega: bool = False
-) -> State:
+    rng: np.random.Generator, X: Array, state: Chain, family: Family, n_new: int, learn_omega: bool = False
+) -> Chain:
     """Draw memberships, omega and sticks (if any), and parameters, each given the rest."""
     state = sweep(rng, X, state, family, n_new)
     z1, z2, sharing, sticks = state.z1, state.z2, state.sharing, state.sticks
@@ -65,10 +65,10 @@ def step(
         sticks = draw_sticks(rng, sharing, z1, z2, sticks)
     first = family.resample_first(rng, X, z1, z2, state.sizes[0], state.second)
     second = family.resample_second(rng, X, z1, z2, first, state.second)
-    return State(z1, z2, first, second, sharing, sticks)
+    return Chain(z1, z2, first, second, sharing, sticks)
 
 
-def sweep(rng: np.random.Generator, X: Array, state: State, family: Components, n_new: int) -> State:
+def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Components, n_new: int) -> Chain:
     """Draw the pair of memberships of every point once, in order."""
     seats = _seats(state, n_new)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
@@ -213,23 +213,23 @@ def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
     return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
 
 
-def _seats(state: State, n_new: int) -> Seats:
+def _seats(state: Chain, n_new: int) -> Seats:
     if state.sticks is None:
         return Eq6Seats(state.sharing, state.z1, state.z2, n_new, len(state.z1) - 1)
     return ExchangeableSeats(state.sharing, state.z1, state.z2, n_new, state.sticks)
 
 
 def _compact(
-    state: State, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params
-) -> State:
+    state: Chain, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params
+) -> Chain:
     """Drop the empty components and number the others without gaps."""
     kept1, z1 = np.unique(z1, return_inverse=True)
     kept2, z2 = np.unique(z2, return_inverse=True)
     sticks = seats.sticks() if isinstance(seats, ExchangeableSeats) else None
-    return State(z1, z2, take(first, kept1), take(second, kept2), state.sharing, sticks)
+    return Chain(z1, z2, take(first, kept1), take(second, kept2), state.sharing, sticks)
 
 
-def next_weights(state: State) -> Array:
+def next_weights(state: Chain) -> Array:
     """Probability of every pair for one more point, (K1 + 1, K2 + 1), the last of each side being new."""
     if state.sticks is None:
         seats: Seats = Eq6Seats(state.sharing, state.z1, state.z2, 1, len(state.z1))
@@ -239,7 +239,7 @@ def next_weights(state: State) -> Array:
     return weights / weights.sum()
 
 
-def log_likelihood(X: Array, state: State, family: Family) -> float:
+def log_likelihood(X: Array, state: Chain, family: Family) -> float:
     """Log-density of all points given memberships and parameters, in nats."""
     logs = pair_logs(X, state.first, state.second, family)
     return float(logs[np.arange(len(X)), state.z1, state.z2].sum())
@@ -257,7 +257,7 @@ def first_state(
     family: Family,
     sharing: Sharing,
     exchangeable: bool,
-) -> State:
+) -> Chain:
     """Begin with given memberships, and parameters drawn from their posterior."""
     z1, z2 = memberships
     K1, K2 = int(z1.max()) + 1, int(z2.max()) + 1
@@ -265,7 +265,7 @@ def first_state(
     first = family.resample_first(rng, X, z1, z2, K1, second)
     second = family.resample_second(rng, X, z1, z2, first, second)
     sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(K1, K2)) if exchangeable else None
-    return State(z1, z2, first, second, sharing, sticks)
+    return Chain(z1, z2, first, second, sharing, sticks)
 
 
 def _per_point(params: Params, n_points: int) -> Params:

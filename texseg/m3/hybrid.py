@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from sklearn.utils.validation import validate_data
 
 from texseg.m3.families import Family, Params, SharedGaussians, concatenate, take
-from texseg.m3.gibbs import State, pair_logs, sweep
+from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
 from texseg.m3.samples import Sample
 from texseg.m3.seating import Sharing
@@ -225,7 +225,7 @@ def _sample_first(
     """Draw the first memberships and parameters given the second side."""
     known = np.column_stack([X, state.z2])
     none = np.zeros(len(X), np.intp)
-    before = State(state.z1, none, state.first, (np.zeros(1),), sharing, None)
+    before = Chain(state.z1, none, state.first, (np.zeros(1),), sharing, None)
     after = sweep(rng, known, before, _Given(family, state.second), n_new)
     first = family.resample_first(rng, X, after.z1, state.z2, after.sizes[0], state.second)
     return state._replace(z1=after.z1, first=first)

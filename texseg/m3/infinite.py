@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from texseg.m3.families import Family, Params, SharedGaussians, concatenate
-from texseg.m3.gibbs import State, first_state, log_likelihood, next_weights, step
+from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
 from texseg.m3.samples import Sample, waic
 from texseg.m3.seating import Sharing
@@ -232,14 +232,14 @@ class InfiniteM3(SampledM3):
         return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 
 
-def _keep(rng: np.random.Generator, state: State, family: Family) -> Sample:
+def _keep(rng: np.random.Generator, state: Chain, family: Family) -> Sample:
     """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
     first: Params = concatenate(state.first, family.draw_first(rng, 1))
     second: Params = concatenate(state.second, family.draw_second(rng, 1))
     return Sample(state.z1, state.z2, first, second, next_weights(state), state.sizes)
 
 
-def _trace(X: Array, states: list[State], family: Family) -> Trace:
+def _trace(X: Array, states: list[Chain], family: Family) -> Trace:
     return Trace(
         np.array([log_likelihood(X, state, family) for state in states]),
         np.array([state.sizes[0] for state in states]),

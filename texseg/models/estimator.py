@@ -64,7 +64,7 @@ MAX_WORSE = 2
 """Temperatures without a better held-out likelihood after which the search ends."""
 
 
-class Record(NamedTuple):
+class FitRecord(NamedTuple):
     """One step of a run, as kept in ``history_``."""
 
     beta: float
@@ -88,7 +88,7 @@ class Run(NamedTuple):
     """The state kept of a run, and the records of all its steps."""
 
     state: State
-    history: list[Record]
+    history: list[FitRecord]
 
 
 def heldout_log_likelihood(
@@ -297,7 +297,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             tol=self.tol,
             max_steps=self.max_iter,
         ):
-            history.append(Record(state.beta, state.free_energy, state.heldout, state.step))
+            history.append(FitRecord(state.beta, state.free_energy, state.heldout, state.step))
             if kept is None or judge is None or state.heldout > kept.heldout:
                 kept = state
             steps = steps + 1

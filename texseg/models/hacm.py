@@ -56,7 +56,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, Record, Run, check_predictive
+from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, check_predictive
 from texseg.models.left_out import left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
@@ -164,7 +164,7 @@ class Tree:
         return cls([(node - 1) // 2 for node in range(2 * n_clusters - 1)])
 
 
-class Hierarchy(NamedTuple):
+class TreeProfiles(NamedTuple):
     """Parameters of the HACM."""
 
     weights: Floats
@@ -192,7 +192,7 @@ class HierarchicalClustering(ClusteringModel):
 
     def start_from(
         self, profiles: Floats, weights: Floats, groups: NDArray[np.intp], leaf_share: float | None = None
-    ) -> Hierarchy:
+    ) -> TreeProfiles:
         """Inner nodes are the mean profiles of their clusters; all nodes of a path count alike.
 
         With ``leaf_share`` the leaf has this share, and the nodes above it what is left.
@@ -204,9 +204,9 @@ class HierarchicalClustering(ClusteringModel):
             leaf = np.arange(self.tree.paths.shape[1]) == self.tree.levels[self.tree.leaves][:, None]
             above = normalise((self.tree.on_path & ~leaf) + FLOOR * leaf)
             vertical = leaf_share * leaf + (1 - leaf_share) * above
-        return Hierarchy(weights, vertical, nodes)
+        return TreeProfiles(weights, vertical, nodes)
 
-    def profiles(self, params: Hierarchy) -> Floats:
+    def profiles(self, params: TreeProfiles) -> Floats:
         """``p_kj`` (K, M)."""
         return self._spread(params.vertical) @ params.nodes
 
@@ -217,7 +217,7 @@ class HierarchicalClustering(ClusteringModel):
         out[k, self.tree.paths[k, d]] = vertical[k, d]
         return out
 
-    def scores(self, n: CountMatrix, params: Hierarchy) -> Floats:
+    def scores(self, n: CountMatrix, params: TreeProfiles) -> Floats:
         """``sum_j n_ij log p_kj``, shape (N, K)."""
         dtype = working_dtype(n)
         return np.asarray(n @ log_floored(self.profiles(params), dtype).T, dtype=dtype)
@@ -225,7 +225,7 @@ class HierarchicalClustering(ClusteringModel):
     def step(
         self,
         n: CountMatrix,
-        params: Hierarchy,
+        params: TreeProfiles,
         beta: float,
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
@@ -234,7 +234,7 @@ class HierarchicalClustering(ClusteringModel):
         return self._step_by(self.site_scores(n, params, row_weights), n, params, beta, row_weights)
 
     def _step_by(
-        self, scores: Floats, n: CountMatrix, params: Hierarchy, beta: float, row_weights: Floats | None
+        self, scores: Floats, n: CountMatrix, params: TreeProfiles, beta: float, row_weights: Floats | None
     ) -> Step:
         """Horizontal and vertical E-step and M-step from the site scores (N, K)."""
         Q, free_energy = self.posterior(scores, beta, params.weights, None, row_weights)
@@ -248,28 +248,30 @@ class HierarchicalClustering(ClusteringModel):
             vertical = np.zeros_like(vertical)
             vertical[k, d] = (tau * (ratio @ params.nodes.T))[k, self.tree.paths[k, d]]
             vertical = normalise(vertical + FLOOR * self.tree.on_path)
-        return Step(Hierarchy(normalise(stats.sizes), vertical, nodes), free_energy, Q, stats)
+        return Step(TreeProfiles(normalise(stats.sizes), vertical, nodes), free_energy, Q, stats)
 
-    def relax(self, old: Hierarchy, new: Hierarchy, eta: float, groups: NDArray[np.intp]) -> Hierarchy:
+    def relax(
+        self, old: TreeProfiles, new: TreeProfiles, eta: float, groups: NDArray[np.intp]
+    ) -> TreeProfiles:
         """Over-relaxed parameters, normalised."""
-        return Hierarchy(
+        return TreeProfiles(
             normalise(extrapolate(old.weights, new.weights, eta)),
             normalise(extrapolate(old.vertical, new.vertical, eta)),
             normalise_profiles(extrapolate(old.nodes, new.nodes, eta), groups),
         )
 
-    def by_weight(self, params: Hierarchy, posteriors: Floats) -> Any:
+    def by_weight(self, params: TreeProfiles, posteriors: Floats) -> Any:
         """Return model, parameters and posteriors (N, K) with the heaviest leaf first; the nodes stay."""
         order = heaviest_first(params.weights)
         model = replace(self, tree=Tree(self.tree.parents, self.tree.leaves[order]))
         moved = params._replace(weights=params.weights[order], vertical=params.vertical[..., order, :])
         return model, moved, posteriors[:, order]
 
-    def n_distinct(self, params: Hierarchy) -> int:
+    def n_distinct(self, params: TreeProfiles) -> int:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
         return count_distinct(self.profiles(params)[params.weights > FLOOR])
 
-    def prediction(self, params: Hierarchy, posteriors: Floats) -> tuple[Floats, Floats]:
+    def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M)."""
         return posteriors, self.profiles(params)
 
@@ -292,7 +294,7 @@ class PredictiveHierarchy(HierarchicalClustering):
 
     monotone: ClassVar[bool] = False
 
-    def profiles(self, params: Hierarchy) -> Floats:
+    def profiles(self, params: TreeProfiles) -> Floats:
         """``p_kj`` (K, M), with the background."""
         bare = super().profiles(params)
         return bare if self.background is None else mix_background(bare, self.background, self.share)
@@ -300,7 +302,7 @@ class PredictiveHierarchy(HierarchicalClustering):
     def step(
         self,
         n: CountMatrix,
-        params: Hierarchy,
+        params: TreeProfiles,
         beta: float,
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
@@ -329,21 +331,21 @@ class PredictiveHierarchy(HierarchicalClustering):
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectHierarchy(HierarchicalClustering):
+class ObjectMixing(HierarchicalClustering):
     """The HACM whose vertical mixing belongs to each row in each cluster, ``tau`` (N, K, D)."""
 
-    def profiles(self, params: Hierarchy) -> Floats:
+    def profiles(self, params: TreeProfiles) -> Floats:
         """``p_kj`` (K, M), of the mean mixing over the rows."""
         return self._spread(params.vertical.mean(axis=0)) @ params.nodes
 
-    def refine(self, params: Hierarchy, n_rows: int) -> Hierarchy:
+    def refine(self, params: TreeProfiles, n_rows: int) -> TreeProfiles:
         """Give every row the mixing of its clusters: the third stage begins where the second ended."""
         return params._replace(vertical=np.repeat(params.vertical[None], n_rows, axis=0))
 
     def step(
         self,
         n: CountMatrix,
-        params: Hierarchy,
+        params: TreeProfiles,
         beta: float,
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
@@ -374,7 +376,7 @@ class ObjectHierarchy(HierarchicalClustering):
         vertical = np.where(seen, normalise(vertical), params.vertical)
         c = np.ones(len(Q)) if row_weights is None else row_weights
         nodes = normalise_profiles(counts.T, groups_of(n))
-        return Step(Hierarchy(normalise(c @ Q), vertical, nodes), energy, Q)
+        return Step(TreeProfiles(normalise(c @ Q), vertical, nodes), energy, Q)
 
     def _joint(
         self, vertical: Floats, nodes: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp]
@@ -384,15 +386,15 @@ class ObjectHierarchy(HierarchicalClustering):
         out *= vertical[rows]
         return out
 
-    def fold_in(self, n: CountMatrix, params: Hierarchy, beta: float) -> Floats:
+    def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
         """Posteriors (N, K) of other rows; their vertical mixing is found with them."""
         return self._folded(n, params, beta)[0]
 
-    def fold_in_nodes(self, n: CountMatrix, params: Hierarchy, beta: float) -> Floats:
+    def fold_in_nodes(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
         """``p(v | i)`` (N, V) of other rows."""
         return self._node_shares(*self._folded(n, params, beta))
 
-    def _folded(self, n: CountMatrix, params: Hierarchy, beta: float) -> tuple[Floats, Floats]:
+    def _folded(self, n: CountMatrix, params: TreeProfiles, beta: float) -> tuple[Floats, Floats]:
         seen = params.vertical.mean(axis=0)
         own = self.refine(params._replace(vertical=seen), n.shape[0])
         for _ in range(FOLD_IN_STEPS):
@@ -405,7 +407,7 @@ class ObjectHierarchy(HierarchicalClustering):
         shares = Q[:, k] * vertical[:, k, d]
         return shares @ (self.tree.paths[k, d][:, None] == np.arange(len(self.tree.parents))).astype(float)
 
-    def prediction(self, params: Hierarchy, posteriors: Floats) -> tuple[Floats, Floats]:
+    def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``p(v | i) = sum_k Q_ik tau_ikv`` (N, V) and the nodes (V, M) (Eq. 59)."""
         return self._node_shares(posteriors, params.vertical), params.nodes
 
@@ -580,7 +582,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             if stage == "cluster":
                 model = kind(tree=tree)
             elif stage == "object":
-                model = ObjectHierarchy(tree=tree)
+                model = ObjectMixing(tree=tree)
                 params = model.refine(params, data.counts.shape[0])
             run = self._tempered(model, data, params, rng, coldest)
             params, history = run.state.params, history + run.history
@@ -589,7 +591,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
 
     def _flat_start(
         self, data: Data, rng: np.random.RandomState
-    ) -> tuple[HistogramClustering, Tree, Profiles, list[Record]]:
+    ) -> tuple[HistogramClustering, Tree, Profiles, list[FitRecord]]:
         """Flat clustering, its tree, and the profiles (K, M) and weights (K,) of its clusters."""
         if self.tree == "annealing":
             flat = HistogramClustering()
@@ -647,19 +649,21 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             return grown(data.counts, self.n_clusters, rng, data.weights)
         return None
 
-    def _in_order(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> Any:
+    def _in_order(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> Any:
         """Clusters by weight, unless the tree was given and says which is which."""
         if isinstance(self.tree, Tree):
             return model, params, posteriors
         return model.by_weight(params, posteriors)
 
-    def _publish(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> None:
+    def _publish(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> None:
         self.tree_ = model.tree
         self.nodes_ = params.nodes
         self.vertical_ = params.vertical
         self.weights_ = params.weights
 
-    def _row_posteriors(self, model: HierarchicalClustering, params: Hierarchy, posteriors: Floats) -> Floats:
+    def _row_posteriors(
+        self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats
+    ) -> Floats:
         return posteriors
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:

@@ -288,7 +288,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     free_energy_ : float
         In nats.
     n_iter_, converged_, history_
-        Steps of the run kept, whether it converged, and a `Record` of every step of the search.
+        Steps of the run kept, whether it converged, and a `FitRecord` of every step of the search.
 
     References
     ----------
