@@ -48,7 +48,7 @@ __all__ = [
 Floats = NDArray[np.floating]
 
 STROKE_STRENGTH = 0.3
-"""Factor on the strength of the prior on the map: classes of a user's are scattered more than textures; .2 to
+"""Factor on the strength of the prior on the map: classes of a user's are scattered more than textures; .3 to
 .5 give the same."""
 
 PIN = 20.0
@@ -56,7 +56,7 @@ PIN = 20.0
 
 _WINDOWS = (1.0, 3.0, 7.0)  # sides in cells of the histograms that are looked at
 _AXES = 8  # of each octave and window, those in which cells differ most; 5 to 12 do
-_PENALTY = 3.0  # inverse of scikit-learn's C of the logistic regression; .3 to 10 do
+_PENALTY = 3.0  # inverse of scikit-learn's C of the logistic regression; .3 to 3 do
 _RIDGE = 0.1  # added to the correlation matrix within clusters; .1 to .3 do
 _DEPENDENCE = 0.1  # factor on the discriminant's log-odds, as windows overlap; .03 to .3 do
 _LEAST = -6.0  # log-probability of a class on a cell, at least
