@@ -23,7 +23,7 @@ from benchmarks.measure import limit_threads, machine
 from texseg.cli.batch import run
 from texseg.cli.inputs import collect_inputs
 from texseg.cli.outputs import Writing
-from texseg.cli.process import Reading, Work
+from texseg.cli.process import ReadOptions, Work
 from texseg.synth import mosaic
 
 WINDOW = 100
@@ -51,7 +51,7 @@ def resident_megabytes() -> float:
 
 def print_memory(folder: Path, out: Path) -> None:
     items = collect_inputs([str(folder)]).inputs
-    work = Work(Reading(), Writing(out), {"n_segments": 3})
+    work = Work(ReadOptions(), Writing(out), {"n_segments": 3})
     memory, statuses = [], []
     start = time.perf_counter()
     for outcome in run(items, work):
