@@ -134,7 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 changes = {each: found[each] - now[each] for each in now}
                 worst = min(changes, key=changes.__getitem__)
                 row += [f"{np.mean(list(changes.values())):+.3f}", f"{changes[worst]:+.3f} {worst}"]
-            table.row(f"{place}.{name.lstrip('_')}", f"{value:.3g}" if isinstance(value, float) else str(value), *row)
+            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+            table.row(f"{place}.{name.lstrip('_')}", shown, *row)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ def program(monkeypatch):
     return lambda name: importlib.import_module(f"benchmarks.{name}").main
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda path: path.stem)
+def test_each_knows_the_names_that_it_imports(path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    importlib.import_module(f"benchmarks.{path.stem}")
+
+
 def test_accuracy_on_the_sample_images(program, tmp_path, capsys):
     arguments = ["--sets", "samples", "--limit", "1", "--number", "given", "--presets", "default"]
     arguments += ["--peers", "none", "--calibration", "--worst", "1", "--out", str(tmp_path)]
