@@ -618,7 +618,6 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     def _fit_lazily(self, X: Any, mask: Any) -> Self:
         """Learn from crops of an array that is larger than memory."""
-        self._check_parameters()
         if not is_lazy(X):
             warnings.warn(
                 f"an image of shape {X.shape} takes more than half of the memory that is free: its textures "

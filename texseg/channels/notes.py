@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,8 @@ def multiplies(images: Sequence[Planes]) -> bool:
         return False
     masks = [planes.mask for planes in images]
     bulks = [bulk_of(band, masks).values for band in zip(*(planes.bands for planes in images), strict=True)]
-    fenced = [
-        [np.clip(band, bulk.min(), bulk.max()) for band, bulk in zip(planes.bands, bulks, strict=True)]
-        for planes in images
-    ]
-    shading = _shading_of([Planes(bands, mask) for bands, mask in zip(fenced, masks, strict=True)])
+    fences = [(bulk.min(), bulk.max()) for bulk in bulks]
+    shading = _shading_of([_blocks(planes, fences) for planes in images])
     if shading is None or shading.spread < _LEAST_SPREAD or shading.together < _SURELY_TOGETHER:
         return False
     return _ONE_FACTOR[0] <= shading.slope <= _ONE_FACTOR[1]
@@ -92,7 +89,7 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
             f"{100 * heavy:.2g} % of the pixels lie far beyond the others and count as the end of their range"
             + remedy
         )
-    elif may_multiply and any(_is_shaded([planes]) for planes in images):
+    elif may_multiply and any(_is_shaded(planes) for planes in images):
         yield (
             "contrast follows brightness, as under shading that multiplies (vignetting, gains, speckle): "
             "if textures are divided by it, take the logarithm, log=True (--log)"
@@ -121,19 +118,19 @@ class _Shading(NamedTuple):
     """Of the contrast over the mean: 1 where the same factor changes both."""
 
 
-def _is_shaded(images: Sequence[Planes]) -> bool:
+def _is_shaded(planes: Planes) -> bool:
     """Tell whether blocks of one texture differ in brightness and contrast together."""
-    shading = _shading_of(images)
+    shading = _shading_of([_blocks(planes)])
     return shading is not None and shading.spread >= _SPREAD and shading.together >= _TOGETHER
 
 
-def _shading_of(images: Sequence[Planes]) -> _Shading | None:
-    """Compare blocks of one texture; None where there are too few blocks.
+def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
+    """Compare blocks of one texture, those of each image (n, side, side); None where there are too few.
 
     Which blocks are of one texture is seen in the contrasts at several distances and directions, each over
     their mean: no factor changes these.
     """
-    blocks = np.concatenate([_blocks(planes) for planes in images])
+    blocks = np.concatenate(parts)
     if len(blocks) < _FEWEST_BLOCKS:
         return None
     means = blocks.mean(axis=(1, 2))
@@ -151,8 +148,8 @@ def _shading_of(images: Sequence[Planes]) -> _Shading | None:
     return _Shading(float(np.sqrt(np.mean(a**2))), together, float(a @ b) / square)
 
 
-def _blocks(planes: Planes) -> NDArray[np.floating]:
-    """Blocks of the mean band without holes, float32 (n, side, side), evenly spread."""
+def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[np.floating]:
+    """Blocks of the mean band without holes, float (n, side, side), evenly spread; bands kept to fences."""
     H, W = planes.bands[0].shape
     rows, columns = H // _BLOCK, W // _BLOCK
     step = max(1, int(np.ceil(np.sqrt(rows * columns / _MOST_BLOCKS))))
@@ -161,7 +158,10 @@ def _blocks(planes: Planes) -> NDArray[np.floating]:
         for left in range(0, columns * _BLOCK, step * _BLOCK):
             part = np.s_[top : top + _BLOCK, left : left + _BLOCK]
             if planes.mask is None or planes.mask[part].all():
-                found.append(np.mean([band[part] for band in planes.bands], axis=0, dtype=np.float64))
+                bands = [band[part] for band in planes.bands]
+                if fences:
+                    bands = [np.clip(band, *fence) for band, fence in zip(bands, fences, strict=True)]
+                found.append(np.mean(bands, axis=0, dtype=np.float64))
     return np.array(found).reshape(-1, _BLOCK, _BLOCK)
 
 
