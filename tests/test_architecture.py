@@ -22,7 +22,7 @@ ORDER = """
     pixels
     m3 models fitting counts
     channels
-    edits metrics synth io regions forecast progress threads
+    edits metrics synth io regions palette forecast progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

@@ -87,7 +87,7 @@ def test_segments_are_merged_and_named(place, tmp_path, verb):
     result = run(verb, *model, place / "image.tif", *options, "--merge", "1+2=all", *LITTLE, "-o", tmp_path)
     assert result.exit_code == 0, result.output
     assert np.unique(read_labels(tmp_path / "image_labels.tif")).tolist() == [1]
-    assert (tmp_path / "image_segments.csv").read_text().splitlines()[1].startswith("1,all,208000,")
+    assert (tmp_path / "image_segments.csv").read_text().splitlines()[1].startswith("1,all,#0072b2,208000,")
 
 
 class Killed(BaseException):
@@ -175,6 +175,28 @@ def test_labels_as_a_zarr_array(place, tmp_path):
     result = run(*args, *LITTLE, "-o", tmp_path / "mine")
     assert "image_labels.zarr is there and is no zarr array" in result.stderr
     assert (other / "notes.txt").read_text() == "mine"
+
+
+def test_probabilities_are_the_same_in_a_tiff_and_in_a_zarr_array(place, tmp_path):
+    """Every segment has its plane, in the order of the labels."""
+    args = ("apply", place / "model.texseg", place / "image.tif", "--probabilities", "-o", tmp_path)
+    for formats in ("tif", "tif,zarr"):
+        assert run(*args, "--format", formats).exit_code == 0
+    planes = zarr.open(tmp_path / "image_probabilities.zarr", mode="r")
+    assert planes.metadata.dimension_names == ("segment", "y", "x") and planes.chunks[0] == 1
+    np.testing.assert_array_equal(planes[:], tifffile.imread(tmp_path / "image_probabilities.tif"))
+    np.testing.assert_array_equal(planes[:].argmax(axis=0) + 1, read_labels(tmp_path / "image_labels.tif"))
+
+
+def test_areas_by_blocks_have_the_unit_of_the_file(place, tmp_path):
+    size = {"resolution": (20_000, 20_000), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(tmp_path / "i.tif", tifffile.imread(place / "image.tif"), tile=(128, 128), **size)
+    result = run("apply", place / "model.texseg", tmp_path / "i.tif", *LITTLE, "--regions", "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    for name in ("segments", "regions"):
+        rows = list(csv.DictReader((tmp_path / f"i_{name}.csv").read_text().splitlines()))
+        assert {row["unit"] for row in rows} == {"um"}
+        assert all(float(row["area"]) == int(row["pixels"]) / 4 for row in rows)
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of rasterio itself

@@ -58,11 +58,25 @@ class TestSegment:
             rows = list(csv.DictReader(file))
         assert [int(row["pixels"]) for row in rows] == np.bincount(labels.ravel())[1:].tolist()
         assert sum(float(row["fraction"]) for row in rows) == pytest.approx(1)
+        assert {row["unit"] for row in rows} == {"px"}
         lines = result.stdout.splitlines()
         assert f"{scene_file}: 192 x 160, 4 segments, " in lines[0]
         assert lines[1].split() == ["label", "pixels", "share"]
         assert [int(line.split()[0]) for line in lines[2:]] == [1, 2, 3, 4]
         assert result.stderr == ""
+
+    def test_a_pixel_size_gives_the_tables_units(self, scene_file, tmp_path):
+        """It is recorded, since other sizes make other results."""
+        out = ("-k", 2, "--regions", "-o", tmp_path, "--skip-existing", "--pixel-size")
+        assert run("segment", scene_file, *out, "0.5um").exit_code == 0
+        for name in ("segments", "regions"):
+            rows = list(csv.DictReader((tmp_path / f"scene_{name}.csv").read_text().splitlines()))
+            assert all(float(row["area"]) == int(row["pixels"]) / 4 for row in rows)
+            assert {row["unit"] for row in rows} == {"um"}
+        assert "skipped" in run("segment", scene_file, *out, "0.5um").stdout
+        assert "skipped" not in run("segment", scene_file, *out, "2 mm").stdout
+        wrong = run("segment", scene_file, *out, "0.5", exit_code=2)
+        assert "'0.5' is not a length with its unit, such as 0.25um or 30m" in wrong.stderr
 
     def test_everything_that_can_be_written(self, scene_file, tmp_path):
         run("segment", scene_file, "-k", 4, "-o", tmp_path, "--all", "--format", "png,tif,npy", "-q")

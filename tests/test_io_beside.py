@@ -13,6 +13,7 @@ from io_scenes import SHAPE, scene
 from texseg.channels.planes import split_planes
 from texseg.io.errors import ImageReadError
 from texseg.io.read import read_header, read_image
+from texseg.io.windows import open_windows
 from texseg.io.write import polygons
 from texseg.segmenter import segment
 
@@ -238,3 +239,58 @@ def test_ome_tiff_cut_by_one_byte_is_refused(tmp_path):
     path.write_bytes(content[:-1])
     with pytest.raises(ImageReadError, match="truncated"):
         read_image(path)
+
+
+class TestPixelSize:
+    """What a file says about the size of its pixels; what is said for printers is not taken for a length."""
+
+    @pytest.mark.parametrize(
+        "options, expected",
+        [
+            ({"ome": True, "metadata": {"PhysicalSizeX": 0.25, "PhysicalSizeY": 0.5}}, (0.5, 0.25, "um")),
+            (
+                {"ome": True, "metadata": {"PhysicalSizeX": 2, "PhysicalSizeXUnit": "nm", "PhysicalSizeY": 2,
+                                           "PhysicalSizeYUnit": "nm"}},
+                (2, 2, "nm"),
+            ),
+            ({"imagej": True, "resolution": (4, 4), "metadata": {"unit": "micron"}}, (0.25, 0.25, "um")),
+            ({"imagej": True, "resolution": (4, 2), "metadata": {"unit": "pixel"}}, None),
+            ({"resolution": (20_000, 40_000), "resolutionunit": "CENTIMETER"}, (0.25, 0.5, "um")),
+            ({"resolution": (300, 300), "resolutionunit": "INCH"}, None),
+            ({"resolution": (10, 10), "resolutionunit": "CENTIMETER"}, None),  # what libvips writes by itself
+            ({"resolution": (0, 0), "resolutionunit": "CENTIMETER"}, None),
+            ({}, None),
+        ],
+    )  # fmt: skip
+    def test_of_tiff_files(self, tmp_path, options, expected):
+        tifffile.imwrite(tmp_path / "p.tif", PIXELS, **options)
+        assert read_image(tmp_path / "p.tif").pixel_size == expected
+        with open_windows(tmp_path / "p.tif") as windows:
+            assert windows.pixel_size == expected
+
+    @pytest.mark.parametrize(
+        "keys, expected",
+        [
+            ((3072, 0, 1, 32633), (2, 2, "m")),
+            ((3072, 0, 1, 2263, 3076, 0, 1, 9003), (2, 2, "us-ft")),
+            ((3072, 0, 1, 2263), None),  # feet, which nothing in the file says
+            ((2048, 0, 1, 4326), None),
+            ((3072, 0, 1, 3857, 3076, 0, 1, 9001), None),
+        ],
+    )
+    def test_of_maps(self, tmp_path, keys, expected):
+        directory = (1, 1, 0, len(keys) // 4, *keys)
+        tags = [
+            (33550, 12, 3, (2.0, 2.0, 0.0), True),
+            (33922, 12, 6, (0.0, 0.0, 0.0, 5e5, 5e6, 0.0), True),
+            (34735, 3, len(directory), directory, True),
+        ]
+        assert read_image(io_scenes.tiff(tmp_path / "m.tif", PIXELS, extratags=tags)).pixel_size == expected
+
+    def test_levels_of_a_pyramid_have_larger_pixels(self, tmp_path):
+        with tifffile.TiffWriter(tmp_path / "p.tif") as file:
+            size = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"}
+            file.write(np.zeros((128, 128), np.uint8), subifds=1, tile=(32, 32), **size)
+            file.write(np.zeros((64, 64), np.uint8), subfiletype=1, tile=(32, 32))
+        with open_windows(tmp_path / "p.tif", level=1) as windows:
+            assert windows.pixel_size == (2, 2, "um")

@@ -21,11 +21,11 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
-from texseg.io.palette import palette
 from texseg.io.polygons import Outlines, region_outlines
 from texseg.io.read import read_image, read_labels, read_pages
 from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
-from texseg.regions import RegionTally, connected_regions, csv_text, region_table, segment_table
+from texseg.palette import palette
+from texseg.regions import PixelSize, RegionTally, connected_regions, csv_text, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
@@ -327,8 +327,8 @@ class TestTables:
         labels = np.array([[1, 1, 0, 2], [1, 2, 2, 0], [0, 2, 0, 1]])
         confidence = np.where(labels == 2, 0.5, 1.0)
         rows = segment_table(labels, confidence, ["quartz"])
-        assert [row[:4] for row in rows] == [(1, "quartz", 4, 0.5), (2, "", 4, 0.5)]
-        assert rows[1][4:8] == (0, 1, 3, 4)
+        assert [row[:5] for row in rows] == [(1, "quartz", "#0072b2", 4, 0.5), (2, "", "#e69f00", 4, 0.5)]
+        assert rows[1][5:9] == (0, 1, 3, 4)
         assert [row.mean_confidence for row in rows] == [1.0, 0.5]
         regions = region_table(labels)
         assert [(r.region, r.label, r.pixels) for r in regions] == [
@@ -338,15 +338,52 @@ class TestTables:
             (4, 1, 1),
         ]
         assert csv_text(rows[:1], rows[0]._fields).splitlines() == [
-            "label,name,pixels,fraction,top,left,bottom,right,mean_confidence",
-            "1,quartz,4,0.5,0,0,3,4,1.0",
+            "label,name,colour,pixels,fraction,top,left,bottom,right,mean_confidence,area,perimeter,unit",
+            f"1,quartz,#0072b2,4,0.5,0,0,3,4,1.0,4.0,{rows[0].perimeter},px",
         ]
+
+    def test_colours_are_those_of_the_overlay(self):
+        rows = segment_table(np.arange(1, 31)[None])
+        assert [tuple(bytes.fromhex(row.colour[1:])) for row in rows] == [
+            *map(tuple, palette(30)[1:].tolist())
+        ]
+
+    def test_a_disk_and_a_bar_have_the_shapes_of_geometry(self):
+        """Lengths have the unit of the pixel size, centroids are in pixels, whatever that is."""
+        y, x = np.mgrid[:200, :200]
+        labels = np.where((y - 60) ** 2 + (x - 60) ** 2 <= 40**2, 2, 1)
+        labels[150:160, 20:180] = 3
+        um = PixelSize(0.5, 0.5, "um")
+        disk, bar = (
+            next(row for row in region_table(labels, pixel_size=um) if row.label == n) for n in (2, 3)
+        )
+        assert disk.unit == "um"
+        assert disk.area == pytest.approx(np.pi * 20**2, rel=0.01)
+        assert disk.perimeter == pytest.approx(2 * np.pi * 20, rel=0.06)  # what skimage makes of disks
+        assert (disk.major_axis, disk.minor_axis) == (
+            pytest.approx(40, rel=0.01),
+            pytest.approx(40, rel=0.01),
+        )
+        assert (disk.centroid_row, disk.centroid_column) == (60, 60)
+        assert disk.eccentricity < 0.1
+        assert bar.orientation == pytest.approx(np.pi / 2)
+        assert (bar.area, bar.solidity) == (160 * 10 / 4, 1)
+        assert bar.major_axis == pytest.approx(80 * 2 / 3**0.5, rel=0.01)  # of a bar's second moments
+        segment = segment_table(labels, pixel_size=um)[1]
+        assert (segment.area, segment.perimeter) == (disk.area, disk.perimeter)
+
+    def test_pixels_that_are_not_square_have_areas_but_no_perimeter(self):
+        labels = np.ones((30, 30), int)
+        (row,) = region_table(labels, pixel_size=PixelSize(2, 1, "m"))
+        assert (row.area, row.perimeter) == (1800, None)
+        assert row.major_axis == pytest.approx(2 * row.minor_axis, rel=0.01)
+        assert segment_table(labels, pixel_size=PixelSize(2, 1, "m"))[0].perimeter is None
 
     @settings(max_examples=30, deadline=None)
     @given(labels=label_images(4))
     def test_regions_add_up_to_segments(self, labels):
         segments = segment_table(labels)
-        regions = region_table(labels)
+        regions = region_table(labels, shapes=False)
         for row in segments:
             parts = [r for r in regions if r.label == row.label]
             assert row.pixels == sum(r.pixels for r in parts) == np.sum(labels == row.label)
@@ -389,7 +426,8 @@ class TestPolygons:
         for top in range(0, len(labels), height):
             band = labels[top : top + height]
             outlines.add(band, tally.add(band, band / 4))
-        assert tally.rows(["a"]) == region_table(labels, labels / 4, ["a"])
+        um = PixelSize(0.5, 2, "um")
+        assert tally.rows(["a"], um) == region_table(labels, labels / 4, ["a"], pixel_size=um, shapes=False)
         together = outlines.rings(tally.region_of_parts())
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]

@@ -10,14 +10,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.palette import palette
+
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
+class PixelSize(NamedTuple):
+    """Height and width of a pixel, and their unit: ``PixelSize(0.5, 0.5, "um")``."""
+
+    height: float = 1.0
+    width: float = 1.0
+    unit: str = "px"
+
+
+PIXELS = PixelSize()
+
+
 class SegmentRow(NamedTuple):
-    """One label: its pixels, its share of all labelled pixels, and the box [top, bottom) x [left, right)."""
+    """One label: its pixels, its share of all labelled pixels, and the box [top, bottom) x [left, right).
+
+    The colour is that of overlays. The area (in squares of the unit) and the perimeter have the unit of the
+    pixel size, "px" where that is not known. The perimeter is None where it was not measured: in images that
+    are seen block by block, and where pixels are not square.
+    """
 
     label: int
     name: str
+    colour: str
     pixels: int
     fraction: float
     top: int
@@ -25,14 +44,24 @@ class SegmentRow(NamedTuple):
     bottom: int
     right: int
     mean_confidence: float | None
+    area: float
+    perimeter: float | None
+    unit: str
 
 
 class RegionRow(NamedTuple):
-    """One connected region of a label; the fields after `region` are those of `SegmentRow`."""
+    """One connected region of a label, and its shape as :func:`skimage.measure.regionprops` measures it.
+
+    The fields from `label` to `unit` are those of `SegmentRow`. The centroid is in pixels. The axes are those
+    of the ellipse with the same second moments, in the unit; the orientation is the angle from the direction
+    of rows (downwards) to the longer axis, counter-clockwise, in radians from -pi/2 to pi/2. The shape is
+    None where it was not measured: in images that are seen block by block.
+    """
 
     region: int
     label: int
     name: str
+    colour: str
     pixels: int
     fraction: float
     top: int
@@ -40,10 +69,29 @@ class RegionRow(NamedTuple):
     bottom: int
     right: int
     mean_confidence: float | None
+    area: float
+    perimeter: float | None
+    unit: str
+    centroid_row: float | None = None
+    centroid_column: float | None = None
+    major_axis: float | None = None
+    minor_axis: float | None = None
+    eccentricity: float | None = None
+    orientation: float | None = None
+    solidity: float | None = None
+
+
+_SHAPE = ("centroid", "axis_major_length", "axis_minor_length", "eccentricity", "orientation", "solidity")
+"""What skimage calls the last fields of `RegionRow`; the centroid is two of them."""
 
 
 def segment_table(
-    labels: NDArray[np.integer], confidence: NDArray[np.floating] | None = None, names: Sequence[str] = ()
+    labels: NDArray[np.integer],
+    confidence: NDArray[np.floating] | None = None,
+    names: Sequence[str] = (),
+    *,
+    pixel_size: tuple[float, float, str] | None = None,
+    shapes: bool = True,
 ) -> list[SegmentRow]:
     """Describe every label that occurs.
 
@@ -55,6 +103,11 @@ def segment_table(
         Confidence of each pixel's label, 0 to 1.
     names : sequence of str, optional
         Name of label 1, label 2 and so on.
+    pixel_size : (float, float, str), optional
+        Height, width and unit of a pixel, as ``read_image(path).pixel_size`` gives them; by default
+        ``(1, 1, "px")``.
+    shapes : bool, default=True
+        Measure perimeters.
 
     Returns
     -------
@@ -66,7 +119,8 @@ def segment_table(
     >>> [(row.label, row.pixels, row.fraction) for row in segment_table(np.array([[0, 1], [2, 2]]))]
     [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
     """
-    return [SegmentRow(label, _name(names, label), *rest) for label, rest in _measure(labels, confidence)]
+    found, size = list(_measure(labels, confidence)), PixelSize(*(pixel_size or ()))
+    return _segment_rows(found, names, size, _perimeters(labels, size) if shapes else None)
 
 
 def region_table(
@@ -75,15 +129,19 @@ def region_table(
     names: Sequence[str] = (),
     *,
     regions: NDArray[np.integer] | None = None,
+    pixel_size: tuple[float, float, str] | None = None,
+    shapes: bool = True,
 ) -> list[RegionRow]:
     """Describe every connected region.
 
     Parameters
     ----------
-    labels, confidence, names
+    labels, confidence, names, pixel_size
         Those of :func:`segment_table`.
     regions : ndarray of int, shape (H, W), optional
         Numbers of the regions; by default those of :func:`connected_regions`.
+    shapes : bool, default=True
+        Measure perimeters and shapes, about half a millisecond a region.
 
     Returns
     -------
@@ -99,9 +157,20 @@ def region_table(
         regions = connected_regions(labels)
     label_of = np.zeros(int(regions.max(initial=0)) + 1, dtype=np.int64)
     label_of[regions.ravel()] = labels.ravel()
+    found = [(region, int(label_of[region]), measured) for region, measured in _measure(regions, confidence)]
+    size = PixelSize(*(pixel_size or ()))
+    rows = _region_rows(found, names, size)
+    if not shapes:
+        return rows
+    from skimage.measure import regionprops_table
+
+    table = regionprops_table(regions, properties=_SHAPE, spacing=size[:2])
+    table["centroid-0"] /= size.height
+    table["centroid-1"] /= size.width
+    measured = zip(rows, _perimeters(regions, size), *map(_tidy, table.values()), strict=True)
     return [
-        RegionRow(region, int(label_of[region]), _name(names, int(label_of[region])), *measures)
-        for region, measures in _measure(regions, confidence)
+        RegionRow._make((*row._replace(perimeter=perimeter)[: -len(shape)], *shape))
+        for row, perimeter, *shape in measured
     ]
 
 
@@ -125,9 +194,7 @@ class SegmentTally:
     """
 
     def __init__(self) -> None:
-        self._pixels: dict[int, int] = {}
-        self._boxes: dict[int, tuple[int, int, int, int]] = {}
-        self._sums: dict[int, float] = {}
+        self._found: dict[int, _Measured] = {}
 
     def add(
         self,
@@ -136,30 +203,13 @@ class SegmentTally:
         confidence: NDArray[np.floating] | None = None,
     ) -> None:
         """Count the labels (h, w) of a block whose first pixel is at ``origin``."""
-        top, left = origin
-        for label, (pixels, _, *box, mean) in _measure(labels, confidence):
-            here = box[0] + top, box[1] + left, box[2] + top, box[3] + left
-            seen = self._boxes.get(label, here)
-            first, last = np.minimum(seen, here), np.maximum(seen, here)
-            self._boxes[label] = int(first[0]), int(first[1]), int(last[2]), int(last[3])
-            self._pixels[label] = self._pixels.get(label, 0) + pixels
-            if mean is not None:
-                self._sums[label] = self._sums.get(label, 0.0) + mean * pixels
+        for label, measured in _measure(labels, confidence):
+            measured = measured.moved(*origin)
+            self._found[label] = measured.joined(self._found.get(label))
 
-    def rows(self, names: Sequence[str] = ()) -> list[SegmentRow]:
+    def rows(self, names: Sequence[str] = (), size: PixelSize = PIXELS) -> list[SegmentRow]:
         """Give the table, ascending by label; label 0 is left out."""
-        total = sum(self._pixels.values())
-        return [
-            SegmentRow(
-                label,
-                _name(names, label),
-                pixels,
-                pixels / total,
-                *self._boxes[label],
-                round(self._sums[label] / pixels, _DIGITS) if label in self._sums else None,
-            )
-            for label, pixels in sorted(self._pixels.items())
-        ]
+        return _segment_rows(sorted(self._found.items()), names, size)
 
 
 class RegionTally:
@@ -180,7 +230,7 @@ class RegionTally:
         self._top = 0
         self._above: tuple[NDArray[Any], NDArray[Any]] | None = None
         self._links: list[NDArray[np.int64]] = []
-        self._measures: list[tuple[int, float, int, int, int, int, float | None]] = []
+        self._measures: list[_Measured] = []
         self._labels: list[int] = []
 
     def add(
@@ -194,9 +244,7 @@ class RegionTally:
         first = len(self._labels)
         label_of = np.zeros(int(own.max(initial=0)) + 1, np.int64)
         label_of[own.ravel()] = labels.ravel()
-        for _, (pixels, _, top, left, bottom, right, mean) in _measure(own, confidence):
-            box = top + self._top, left, bottom + self._top, right
-            self._measures.append((pixels, 0.0, *box, mean))
+        self._measures += [measured.moved(self._top, 0) for _, measured in _measure(own, confidence)]
         self._labels += label_of[1:].tolist()
         numbers = np.where(own > 0, own + first, 0)
         if self._above is not None:
@@ -220,29 +268,15 @@ class RegionTally:
         rank[np.argsort(first)] = np.arange(1, len(first) + 1)  # parts are in the order of first pixels
         return np.append(0, rank[back])
 
-    def rows(self, names: Sequence[str] = ()) -> list[RegionRow]:
-        """Give the table, ascending by the number of the region."""
-        merged: dict[int, tuple[int, int, int, int, int, int, float | None]] = {}
-        total = sum(measure[0] for measure in self._measures)
+    def rows(self, names: Sequence[str] = (), size: PixelSize = PIXELS) -> list[RegionRow]:
+        """Give the table, ascending by the number of the region, without shapes."""
+        merged: dict[int, tuple[int, _Measured]] = {}
         regions = self.region_of_parts()[1:].tolist()
-        for region, label, measure in zip(regions, self._labels, self._measures, strict=True):
-            pixels, _, top, left, bottom, right, mean = measure
-            certain = None if mean is None else mean * pixels
-            if region in merged:
-                _, more, *box, sure = merged[region]
-                pixels += more
-                top, left = min(top, box[0]), min(left, box[1])
-                bottom, right = max(bottom, box[2]), max(right, box[3])
-                certain = None if sure is None or certain is None else certain + sure
-            merged[region] = label, pixels, top, left, bottom, right, certain
-        rows = []
-        for region, (label, pixels, top, left, bottom, right, certain) in sorted(merged.items()):
-            mean = None if certain is None else round(certain / pixels, _DIGITS)
-            share = pixels / total
-            rows.append(
-                RegionRow(region, label, _name(names, label), pixels, share, top, left, bottom, right, mean)
-            )
-        return rows
+        for region, label, measured in zip(regions, self._labels, self._measures, strict=True):
+            before = merged[region][1] if region in merged else None
+            merged[region] = label, measured.joined(before)
+        found = [(region, *what) for region, what in sorted(merged.items())]
+        return _region_rows(found, names, size)
 
 
 def harmless_cell(value: Any) -> Any:
@@ -265,25 +299,103 @@ def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[
     return buffer.getvalue()
 
 
-def _name(names: Sequence[str], label: int) -> str:
-    return names[label - 1] if 0 < label <= len(names) else ""
-
-
 _DIGITS = 6  # of mean confidences: beyond, they depend on how many threads added them up
+
+
+class _Measured(NamedTuple):
+    """Pixels of a label or region, its box, and the sum of their confidence."""
+
+    pixels: int
+    top: int
+    left: int
+    bottom: int
+    right: int
+    certain: float | None
+
+    def moved(self, rows: int, columns: int) -> _Measured:
+        _, top, left, bottom, right, _ = self
+        return self._replace(top=top + rows, left=left + columns, bottom=bottom + rows, right=right + columns)
+
+    def joined(self, other: _Measured | None) -> _Measured:
+        if other is None:
+            return self
+        certain = None if self.certain is None or other.certain is None else self.certain + other.certain
+        return _Measured(
+            self.pixels + other.pixels,
+            min(self.top, other.top),
+            min(self.left, other.left),
+            max(self.bottom, other.bottom),
+            max(self.right, other.right),
+            certain,
+        )
 
 
 def _measure(
     numbers: NDArray[np.integer], confidence: NDArray[np.floating] | None
-) -> Iterator[tuple[int, tuple[int, float, int, int, int, int, float | None]]]:
-    """Yield each number above 0 with its pixels, fraction, box and mean confidence."""
+) -> Iterator[tuple[int, _Measured]]:
+    """Yield each number above 0 with what is measured of its pixels."""
     from scipy.ndimage import find_objects
 
     counts = np.bincount(numbers.ravel())
-    total = int(counts[1:].sum())
     sums = None if confidence is None else np.bincount(numbers.ravel(), weights=confidence.ravel())
     for number, box in enumerate(find_objects(numbers), start=1):
         if box is not None:
             rows, columns = box
-            count = int(counts[number])
-            mean = None if sums is None else round(float(sums[number] / count), _DIGITS)
-            yield number, (count, count / total, rows.start, columns.start, rows.stop, columns.stop, mean)
+            certain = None if sums is None else float(sums[number])
+            sides = rows.start, columns.start, rows.stop, columns.stop
+            yield number, _Measured(int(counts[number]), *sides, certain)
+
+
+def _segment_rows(
+    found: Sequence[tuple[int, _Measured]],
+    names: Sequence[str],
+    size: PixelSize,
+    perimeters: Sequence[float | None] | None = None,
+) -> list[SegmentRow]:
+    """Rows of the table of segments, without perimeters unless they are given."""
+    total = sum(measured.pixels for _, measured in found)
+    colours = palette(max((label for label, _ in found), default=0)).tolist()
+    rows = []
+    for (label, measured), perimeter in zip(found, perimeters or [None] * len(found), strict=True):
+        pixels, top, left, bottom, right, certain = measured
+        rows.append(
+            SegmentRow(
+                label,
+                names[label - 1] if label <= len(names) else "",
+                "#{:02x}{:02x}{:02x}".format(*colours[label]),
+                pixels,
+                pixels / total,
+                top,
+                left,
+                bottom,
+                right,
+                None if certain is None else round(certain / pixels, _DIGITS),
+                float(f"{pixels * size.height * size.width:.9g}"),
+                perimeter,
+                size.unit,
+            )
+        )
+    return rows
+
+
+def _region_rows(
+    found: Sequence[tuple[int, int, _Measured]], names: Sequence[str], size: PixelSize
+) -> list[RegionRow]:
+    """Rows of the table of regions, each (number, label, measured), without shapes."""
+    rows = _segment_rows([(label, measured) for _, label, measured in found], names, size)
+    return [RegionRow(number, *row) for (number, *_), row in zip(found, rows, strict=True)]
+
+
+def _perimeters(numbers: NDArray[np.integer], size: PixelSize) -> list[float | None]:
+    """Perimeter of each number that occurs; None where pixels are not square."""
+    from skimage.measure import regionprops_table
+
+    if size.height != size.width:
+        return [None for _ in np.flatnonzero(np.bincount(numbers.ravel())[1:])]
+    found = regionprops_table(numbers, properties=("perimeter",), spacing=size[:2])
+    return _tidy(found["perimeter"])
+
+
+def _tidy(values: NDArray[np.floating]) -> list[float | None]:
+    """Numbers as tables show them, without the noise of the last bits."""
+    return [float(f"{value:.9g}") for value in values.tolist()]

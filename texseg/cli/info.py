@@ -28,11 +28,12 @@ def describe(
     Returns
     -------
     dict
-        Format, size, type, channels, pages, orientation, no-data value, georeference, whether a page is read
-        whole or by blocks, and what it is expected to cost: memory in MB, processor time in seconds.
+        Format, size, type, channels, pages, orientation, no-data value, georeference, size of a pixel,
+        whether a page is read whole or by blocks, and what it is expected to cost: memory in MB, processor
+        time in seconds.
     """
     header = read_header(path)
-    shape = header.height, header.width
+    shape, size = (header.height, header.width), header.pixel_size
     memory = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
     whole = memory <= free_memory() // 2
     if whole:
@@ -52,6 +53,7 @@ def describe(
         "orientation": header.orientation,
         "nodata": header.nodata,
         "georeference": _place(header),
+        "pixel_size": None if size is None else f"{size.width:g} x {size.height:g} {size.unit}",
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(memory / 1e6),
         "seconds": round(seconds, 1),

@@ -141,7 +141,8 @@ def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: T
             store=parts,
             tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
         )
-        about = About(item, source.shape, blocks, asked, source.windows.geo)
+        windows = source.windows
+        about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size)
         written, rows = write_blocks(found, about, writing, model, task.names or model.names_)
         parts.remove()
     said = f"read by blocks of {blocks.side} pixels"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from texseg.io.palette import palette
 from texseg.modelfile import ModelFileError, class_names_in, load_model, save_model
+from texseg.palette import palette
 
 _NAMES, _COLOURS = "class_names", "class_colours"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from texseg.edits import Edits
+    from texseg.regions import PixelSize
 
 _PRESETS = ("default", "plain")
 _MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
@@ -84,6 +86,25 @@ class MemorySize(click.ParamType):
         if not 1 <= number < float("inf"):
             self.fail(f"{value!r} is not an amount of memory such as 2G", param, ctx)
         return int(number)
+
+
+class PixelSizeText(click.ParamType):
+    """A length with its unit, such as 0.25um."""
+
+    name = "LENGTH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PixelSize:
+        """Part the number from its unit."""
+        from texseg.regions import PixelSize
+
+        found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([^\W\d_]+)\s*", str(value), re.IGNORECASE)
+        try:
+            side = float(found[1]) if found is not None else 0.0
+        except ValueError:
+            side = 0.0
+        if found is None or not 0 < side < float("inf"):
+            self.fail(f"{value!r} is not a length with its unit, such as 0.25um or 30m", param, ctx)
+        return PixelSize(side, side, found[2])
 
 
 class FormatList(click.ParamType):
@@ -356,7 +377,13 @@ writing_options = _group(
         "--probabilities",
         "with_probabilities",
         is_flag=True,
-        help="Write the probability of every segment, as the pages of a TIFF.",
+        help="Write the probability of every segment: pages of a TIFF, or with --format zarr a zarr array.",
+    ),
+    click.option(
+        "--pixel-size",
+        type=PixelSizeText(),
+        help="Side of a pixel with its unit, such as 0.25um, for areas and lengths in tables.  [default: "
+        "what the file says]",
     ),
     click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),
     click.option("--polygons", "with_polygons", is_flag=True, help="Write outlines as GeoJSON."),

@@ -19,6 +19,7 @@ from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
 from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons, write_probabilities
 from texseg.regions import (
+    PixelSize,
     RegionRow,
     SegmentRow,
     csv_text,
@@ -51,6 +52,8 @@ class Writing:
     """The one report, where it is given a name of its own; there is no record then."""
     command: tuple[str, ...] = ()
     """Words of the command, for reports; without its inputs."""
+    pixel_size: PixelSize | None = None
+    """Of all images, where the files do not say it, or wrongly."""
     inputs: tuple[str, ...] = ()
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
@@ -96,7 +99,7 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
         "overlay": [f"{page}_overlay.png" for page in pages],
         "polygons": [f"{page}_polygons.geojson" for page in pages],
         "report": [f"{page}_report.html" for page in pages],
-        "probabilities": [f"{page}_probabilities.tif" for page in pages],
+        "probabilities": [f"{page}_probabilities.{'zarr' if 'zarr' in formats else 'tif'}" for page in pages],
         "confidence": [f"_confidence{LABEL_SUFFIXES[map_format]}"],
         "segments": ["_segments.csv"],
         "regions": ["_regions.csv"],
@@ -179,10 +182,11 @@ def write_outputs(
     entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing))
     for path, image in zip(planned.get("probabilities", ()), images, strict=False):
         write_probabilities(path, _probabilities(model, image, rescale), geo=geo)
+    size = writing.pixel_size or images[0].pixel_size
     for path in planned.get("segments", ()):
-        _write_table(path, SegmentRow, [segment_table(*page, names) for page in labelled])
+        _write_table(path, SegmentRow, [segment_table(*page, names, pixel_size=size) for page in labelled])
     for path in planned.get("regions", ()):
-        _write_table(path, RegionRow, [_regions(page, names) for page in labelled])
+        _write_table(path, RegionRow, [region_table(*page, names, pixel_size=size) for page in labelled])
     for path in planned.get("confidence", ()):
         write_confidence(path, _stacked([page.confidence for page in labelled]), geo=geo)
     for path in planned.get("labels", ()):
@@ -269,10 +273,6 @@ def _probabilities(model: TextureSegmenter | None, image: Image, rescale: bool) 
     if model is None:
         return np.zeros((1, *image.pixels.shape[:2]), np.float32)
     return np.moveaxis(model.predict_proba(image.pixels, mask=image.mask, rescale=rescale), -1, 0)
-
-
-def _regions(page: Labelled, names: Sequence[str]) -> list[RegionRow]:
-    return region_table(page.labels, page.confidence, names)
 
 
 def _stacked(pages: Sequence[Any]) -> NDArray:

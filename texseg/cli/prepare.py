@@ -129,7 +129,8 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         refuse_input(options["summary"], items)
         check_folder(options["summary"].parent)
     inputs = options["paths"] if options.get("shared") else ()
-    return Writing(folder, options.get("formats", ()), kinds, page, _words_without(options["paths"]), inputs)
+    words, size = _words_without(options["paths"]), options.get("pixel_size")
+    return Writing(folder, options.get("formats", ()), kinds, page, words, size, inputs)
 
 
 def _words_without(paths: Sequence[str]) -> tuple[str, ...]:

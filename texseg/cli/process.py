@@ -235,7 +235,11 @@ def earlier_outcome(item: Input, work: Work) -> Outcome | None:
 
 def _made_from(item: Input, work: Work) -> dict[str, Any]:
     mask = None if work.reading.mask is None else mask_for(item.path, work.reading.mask)
-    what: dict[str, Any] = {"allow_empty": work.allow_empty, **work.parameters}
+    what: dict[str, Any] = {
+        "allow_empty": work.allow_empty,
+        "pixel_size": work.writing.pixel_size,
+        **work.parameters,
+    }
     if work.reading.seeds is not None:
         what["seeds"] = digest_of(seeds_for(item.path, work.reading.seeds))
     if work.model is not None:
@@ -300,7 +304,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         item.path,
         "done",
         shape=images[0].pixels.shape[:2],
-        rows=tuple(segment_table(*pages[0], names)),
+        rows=tuple(segment_table(*pages[0], names, shapes=False)),
         n_segments=n_segments,
         choice="" if selection is None else _in_words(selection),
         outputs=written.paths,

@@ -20,7 +20,7 @@ from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines
 from texseg.io.write import write_confidence, write_outlines, write_overlay
 from texseg.io.zarr_rows import ZarrRows
-from texseg.regions import RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
+from texseg.regions import PIXELS, PixelSize, RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
 from texseg.segmenter import TextureSegmenter
 from texseg.tiles import Asked, BlockReading, Blocks
 
@@ -38,6 +38,7 @@ class About(NamedTuple):
     blocks: Blocks
     asked: Asked
     geo: Georeference | None
+    pixel_size: PixelSize | None
 
 
 def labels_by_blocks(item: Input, writing: Writing) -> dict[str, Path]:
@@ -55,8 +56,9 @@ def write_blocks(
     pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
     targets = labels_by_blocks(about.item, writing)
     largest = model.n_segments_ + about.asked.unknown
+    dtype = np.min_scalar_type(largest)
     bands = _bands(found, about.blocks, noted, pictures)
-    with ZarrRows(targets["zarr"], about.shape, largest) if "zarr" in targets else nullcontext() as copied:
+    with ZarrRows(targets["zarr"], about.shape, dtype) if "zarr" in targets else nullcontext() as copied:
         kept = bands if copied is None else copied.keeping(bands)
         if "tif" in targets:
             write_label_rows(targets["tif"], kept, about.shape, largest, about.geo)
@@ -71,11 +73,12 @@ def write_blocks(
     if "confidence" in writing.kinds and pictures.confidence is not None:
         written.append(Path(f"{stem}_confidence.tif"))
         write_confidence(written[-1], pictures.confidence)
-    rows = tuple(noted.segments.rows(names))
+    size = writing.pixel_size or about.pixel_size or PIXELS
+    rows = tuple(noted.segments.rows(names, size))
     if "segments" in writing.kinds:
         written.append(Path(f"{stem}_segments.csv"))
         atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
-    written += noted.write_regions(stem, writing.kinds, names, about.geo)
+    written += noted.write_regions(stem, writing.kinds, names, about.geo, size)
     if "report" in writing.kinds:
         written.append(writing.page or Path(f"{stem}_report.html"))
         _write_overview(written[-1], about, model, pictures, rows, command_for(about.item, writing))
@@ -114,13 +117,18 @@ class _Noted:
         self.outlines = Outlines(shape) if "polygons" in kinds else None
 
     def write_regions(
-        self, stem: str, kinds: Collection[str], names: Sequence[str], geo: Georeference | None
+        self,
+        stem: str,
+        kinds: Collection[str],
+        names: Sequence[str],
+        geo: Georeference | None,
+        size: PixelSize,
     ) -> list[Path]:
         """Write table and outlines of the connected regions, if they are asked for."""
         written: list[Path] = []
         if self.regions is None:
             return written
-        rows = self.regions.rows(names)
+        rows = self.regions.rows(names, size)
         if "regions" in kinds:
             written.append(Path(f"{stem}_regions.csv"))
             atomic_write(written[-1], csv_text(rows, RegionRow._fields).encode())

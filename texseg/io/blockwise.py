@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.geo import GDAL_NODATA, Georeference
-from texseg.io.palette import palette
+from texseg.palette import palette
 
 __all__ = ["write_label_rows"]
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from texseg.regions import PixelSize
+
 MODEL_PIXEL_SCALE = 33550
 MODEL_TIEPOINT = 33922
 MODEL_TRANSFORMATION = 34264
@@ -29,7 +31,10 @@ GEO_TAGS = (
     GEO_ASCII_PARAMS,
 )
 
-_MODEL_TYPE, _RASTER_TYPE, _GEOGRAPHIC_TYPE, _PROJECTED_TYPE = 1024, 1025, 2048, 3072
+_MODEL_TYPE, _RASTER_TYPE, _GEOGRAPHIC_TYPE, _PROJECTED_TYPE, _LINEAR_UNITS = 1024, 1025, 2048, 3072, 3076
+_UNITS = {9001: "m", 9002: "ft", 9003: "us-ft"}
+_UTM = (range(32601, 32661), range(32701, 32761), range(25828, 25839))  # EPSG codes, all in metres
+_WEB_MERCATOR = 3857  # its metres are those of the ground at the equator only
 _PIXEL_IS_POINT = 2
 _USER_DEFINED = 32767
 _LARGEST = 1e12  # of a coordinate; the earth measures 4e10 mm, and products with pixel numbers stay finite
@@ -89,6 +94,17 @@ class Georeference(NamedTuple):
         keys = _geo_keys({tag.code: tag.value for tag in self.tags})
         code = keys.get(_PROJECTED_TYPE, keys.get(_GEOGRAPHIC_TYPE))
         return None if code in (None, 0, _USER_DEFINED) else code
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Height and width of a pixel on the ground, None where the system is not one of lengths."""
+        keys, affine = _geo_keys({tag.code: tag.value for tag in self.tags}), self.transform
+        unit = _UNITS.get(keys.get(_LINEAR_UNITS, 0))
+        if unit is None and any(self.epsg in codes for codes in _UTM):
+            unit = "m"
+        if affine is None or unit is None or self.epsg == _WEB_MERCATOR or _GEOGRAPHIC_TYPE in keys:
+            return None
+        return PixelSize(math.hypot(affine.b, affine.e), math.hypot(affine.a, affine.d), unit)
 
     @property
     def has_unnamed_system(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.geo import Georeference
+from texseg.regions import PixelSize
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Header:
         Values that mean "no data" where they differ from band to band; otherwise empty.
     mask_file : Path or None
         Mask that lies beside the image, as GDAL writes it.
+    measured : PixelSize or None
+        Size of a pixel that the file states beside the georeference.
     """
 
     format: str
@@ -55,6 +58,7 @@ class Header:
     notes: tuple[str, ...] = field(default=())
     band_nodata: tuple[float | None, ...] = ()
     mask_file: Path | None = None
+    measured: PixelSize | None = None
 
     def extent(self, letter: str) -> int:
         """Product of the extents of the axes with this letter, 1 where there is none."""
@@ -69,6 +73,12 @@ class Header:
     def width(self) -> int:
         """Number of columns as stored, before the orientation is applied."""
         return self.extent("X")
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Height, width and unit of a pixel as stored, None where the file does not say."""
+        of_map = None if self.geo is None else self.geo.pixel_size
+        return of_map or self.measured
 
     @property
     def n_channels(self) -> int:

@@ -38,12 +38,14 @@ from texseg.io.png import PngSource
 from texseg.io.sidecar import Sidecar, read_sidecars
 from texseg.io.sniff import SNIFF_BYTES, image_format, require_image_format
 from texseg.io.webp import WebpSource
+from texseg.regions import PixelSize
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
 
 _InMemory = type[JpegSource] | type[Jpeg2000Source] | type[WebpSource]
 _IN_MEMORY: dict[str, _InMemory] = {"JPEG": JpegSource, "JPEG 2000": Jpeg2000Source, "WebP": WebpSource}
+_LAST_UPRIGHT = 4  # EXIF orientation; from 5 on rows and columns change places
 _SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
 
 
@@ -75,6 +77,13 @@ class Image(NamedTuple):
     geo: Georeference | None
     header: Header
     notes: tuple[str, ...]
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Height, width and unit of a pixel, where the file says them: for :func:`texseg.segment_table`."""
+        size = self.header.pixel_size
+        is_turned = self.header.orientation > _LAST_UPRIGHT and self.geo is None
+        return size._replace(height=size.width, width=size.height) if size and is_turned else size
 
 
 def read_image(

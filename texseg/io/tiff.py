@@ -15,6 +15,7 @@ from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags
 from texseg.io.header import Decoded, Header, both
 from texseg.io.jpeg import cmyk_to_rgb
+from texseg.io.pixel_size import pixel_size_of_tiff
 from texseg.io.sidecar import parse_nodata
 from texseg.io.tiff_guard import check_embedded, check_page_chain
 
@@ -102,7 +103,9 @@ class TiffSource:
         check_page_chain(stream, file_size)
         stream.seek(0)
         try:
-            self._series, others = _choose_series(TiffFile(stream, _multifile=False))
+            file = TiffFile(stream, _multifile=False)
+            self._series, others = _choose_series(file)
+            self._description = file.pages.first.description
         except (MalformedFileError, UnsuitableImageError):
             raise
         except Exception as error:  # tifffile raises many kinds on broken files
@@ -186,6 +189,7 @@ class TiffSource:
             nodata=nodata,
             geo=geo,
             notes=tuple(notes),
+            measured=pixel_size_of_tiff(self._keyframe, self._description),
         )
 
     def _orientation(self) -> int:

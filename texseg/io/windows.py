@@ -24,6 +24,7 @@ from texseg.io.nodata import check_bands, chosen_bands, holds_nodata
 from texseg.io.sidecar import Sidecar, read_sidecars
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.tiff import TiffSource
+from texseg.regions import PixelSize
 
 __all__ = ["FileWindows", "open_windows"]
 
@@ -45,6 +46,7 @@ class _Opened(NamedTuple):
     geo: Georeference | None = None
     levels: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
+    pixel_size: PixelSize | None = None
 
 
 class FileWindows:
@@ -63,6 +65,7 @@ class FileWindows:
     nodata : float or None
         Value that stands for "no data", where it is the same in all bands; already part of the masks.
     geo : Georeference or None
+    pixel_size : PixelSize or None
     levels : tuple of (int, int)
         Shapes of the levels of a pyramid, the largest first.
     notes : tuple of str
@@ -82,6 +85,8 @@ class FileWindows:
         self.channel_axis = -1 if self.n_channels > 1 else None
         self.nodata = opened.nodata[0] if len(set(opened.nodata)) == 1 else None
         self.geo, self.levels, self.notes = opened.geo, opened.levels, opened.notes
+        of_map = None if self.geo is None else self.geo.pixel_size
+        self.pixel_size = of_map or opened.pixel_size
         self._path, self._read, self._values, self._files = path, opened.read, opened.nodata, files
         self._ignore_alpha, self._bands, self._mask = ignore_alpha, bands, mask
         self._lock = threading.Lock()
@@ -245,8 +250,13 @@ def _open_tiff(path: Path, page: int | None, level: int, files: ExitStack) -> _O
     if header.orientation != 1 and header.geo is None:
         notes = (*notes, "large images are labelled as stored, not turned upright")
     read = source.window_reader(path, page or 0, level)
+    size = header.pixel_size
+    if size is not None:
+        down, across = (whole / part for whole, part in zip(levels[0], levels[level], strict=True))
+        size = size._replace(height=size.height * down, width=size.width * across)
+    nodata = (header.nodata,)
     return _Opened(
-        levels[level], header.n_channels, header.dtype, read, (header.nodata,), geo, tuple(levels), notes
+        levels[level], header.n_channels, header.dtype, read, nodata, geo, tuple(levels), notes, size
     )
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.ndimage import find_objects
 
 from texseg.io.atomic import atomic_write
 from texseg.io.display import display_range, displayable
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
 from texseg.io.longlat import to_longitude_latitude
-from texseg.io.palette import palette
 from texseg.io.polygons import region_outlines
 from texseg.io.zarr_rows import ZarrRows
+from texseg.palette import palette
 from texseg.regions import RegionRow, connected_regions, region_table
 
 _BLOCK_ROWS = 256
@@ -169,18 +169,21 @@ def write_confidence(
 def write_probabilities(
     path: str | os.PathLike[str], probabilities: NDArray[np.floating], *, geo: Georeference | None = None
 ) -> None:
-    """Write the probabilities of all segments as a TIFF file of float32, a page each.
+    """Write the probabilities of all segments, float32, as the pages of a TIFF file or as a zarr array.
 
     Parameters
     ----------
     path : str or path-like
-        Target.
+        Target; its suffix decides: ``.zarr`` for a zarr array (K, H, W) in chunks of one plane, else TIFF.
     probabilities : ndarray of float, shape (K, H, W)
         Of each segment, in the order of the labels.
     geo : Georeference, optional
         Carried as in `write_labels`.
     """
     path = Path(path)
+    if path.suffix.lower() == ".zarr":
+        _fill_zarr(path, probabilities, np.float32)
+        return
     _write_world_file(path, geo)
     atomic_write(path, _tiff(np.ascontiguousarray(probabilities, dtype=np.float32), geo, nodata=None))
 
@@ -257,7 +260,7 @@ def polygons(
     """
     labels = _checked_labels(labels)
     regions = connected_regions(labels)
-    rows = region_table(labels, confidence, names, regions=regions)
+    rows = region_table(labels, confidence, names, regions=regions, shapes=False)
     outlines = region_outlines(regions)
     collection = _collection(rows, outlines, geo)
     if geo is not None:
@@ -283,7 +286,6 @@ def _collection(
     outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
     geo: Georeference | None,
 ) -> dict[str, Any]:
-    colours = palette(max((row.label for row in rows), default=0)).tolist()
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"texture {row.label}"
@@ -292,9 +294,9 @@ def _collection(
             "name": name,
             "pixels": row.pixels,
             "mean_confidence": row.mean_confidence,
-            "fill": "#{:02x}{:02x}{:02x}".format(*colours[row.label]),
+            "fill": row.colour,
             "objectType": "annotation",
-            "classification": {"name": name, "color": colours[row.label]},
+            "classification": {"name": name, "color": list(bytes.fromhex(row.colour[1:]))},
         }
         geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
@@ -341,8 +343,12 @@ def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
 def _write_zarr(path: Path, labels: NDArray[np.integer]) -> None:
     if labels.ndim != 2:
         raise ValueError(f"{path.name}: a zarr array holds one label image, not {len(labels)} pages")
-    with ZarrRows(path, (labels.shape[0], labels.shape[1]), int(labels.max(initial=0))) as rows:
-        for _ in rows.keeping([labels]):
+    _fill_zarr(path, labels, np.min_scalar_type(int(labels.max(initial=0))))
+
+
+def _fill_zarr(path: Path, array: NDArray, dtype: DTypeLike) -> None:
+    with ZarrRows(path, array.shape, dtype) as rows:
+        for _ in rows.keeping([array]):
             pass
 
 

@@ -1,4 +1,4 @@
-"""Label images as zarr arrays, written as rows of blocks come."""
+"""Label images and probabilities as zarr arrays, written as rows of blocks come."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from texseg.io.blockwise import TILE
 from texseg.io.errors import UnsuitableImageError
@@ -19,18 +18,18 @@ __all__ = ["ZarrRows"]
 
 
 class ZarrRows:
-    """A zarr array of labels (H, W) that grows from the top; a context, which leaves it whole or not at all.
+    """A zarr array that grows along its first axis; a context, which leaves it whole or not at all.
 
     Parameters
     ----------
     path : Path
         Folder of the array; an array that is there already is replaced, anything else is not.
-    shape : (int, int)
-    largest : int
-        Largest label that may occur: up to 255 it has 8 bits, up to 65535 16.
+    shape : (int, int) or (int, int, int)
+        Rows and columns, behind the number of planes if there are several.
+    dtype : dtype
     """
 
-    def __init__(self, path: Path, shape: tuple[int, int], largest: int) -> None:
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         try:
             import zarr
         except ImportError:
@@ -39,15 +38,15 @@ class ZarrRows:
             raise FileExistsError(f"{path.name} is there and is no zarr array; it is not written over")
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        dtype = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
-        chunks = tuple(min(TILE, side) for side in shape)
+        chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
+        names = ("segment", "y", "x")[-len(shape) :]
         self._array: Any = zarr.create_array(
-            self._temporary, shape=shape, dtype=dtype, chunks=chunks, fill_value=0, dimension_names=("y", "x")
+            self._temporary, shape=shape, dtype=dtype, chunks=chunks, fill_value=0, dimension_names=names
         )
         self._top = 0
 
-    def keeping(self, bands: Iterable[NDArray[np.integer]]) -> Iterator[NDArray[np.integer]]:
-        """Write bands of rows (h, W), and pass them on."""
+    def keeping(self, bands: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """Write bands of rows (h, W), or of planes (k, H, W), and pass them on."""
         for band in bands:
             self._array[self._top : self._top + len(band)] = band
             self._top += len(band)

@@ -27,10 +27,10 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from texseg.io.palette import palette
 from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, Source, placement
 from texseg.napari.work import Found, Job, Stopped
+from texseg.palette import palette
 from texseg.segmenter import TextureSegmenter
 from texseg.settings import PRESETS
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.io.palette import palette
+from texseg.palette import palette
 from texseg.plot.axes import grid_of_axes, one_axes
 from texseg.plot.trees import across
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.gabor import Filter, GaborBank
-from texseg.io.palette import palette
+from texseg.palette import palette
 from texseg.plot.axes import bare, grid_of_axes, one_axes
 
 __all__ = ["channel_histograms", "filter_bank", "filter_frequencies", "responses"]

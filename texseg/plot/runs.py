@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
-from texseg.io.palette import palette
+from texseg.palette import palette
 from texseg.plot.axes import grid_of_axes, one_axes
 from texseg.plot.trees import across
 

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
-from texseg.io.palette import palette
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
+from texseg.palette import palette
 from texseg.plot.axes import bare, grid_of_axes, one_axes
 from texseg.regions import segment_table
 
@@ -273,7 +273,7 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
 
 def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
     """Give a patch of colour for each label, with its name and share."""
-    rows = segment_table(labels, names=names)
+    rows = segment_table(labels, names=names, shapes=False)
     colours = palette(max((row.label for row in rows), default=0)) / 255
     return [
         Patch(

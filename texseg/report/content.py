@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.io.palette import palette
 from texseg.metrics import match_labels
+from texseg.palette import palette
 from texseg.regions import region_table, segment_table
 from texseg.report.pictures import labels_uri, reduced_labels, sample_places
 from texseg.report.words import Look, describe
@@ -66,10 +66,10 @@ def level_content(
     """
     down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
     regions: dict[int, list[Any]] = {}
-    for region in region_table(labels):
+    for region in region_table(labels, shapes=False):
         regions.setdefault(region.label, []).append(region)
     segments = []
-    rows = segment_table(labels, confidence, names)
+    rows = segment_table(labels, confidence, names, shapes=False)
     numbers = [row.label for row in rows]
     if bins.dtype.kind == "f":
         known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last for unknown textures
