@@ -88,7 +88,7 @@ def merged_down(case: Case) -> MergeTree:
         raise _Found(tree)
 
     model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis)
-    with patch("texseg.segmenter.choose_number", stop), warnings.catch_warnings():
+    with patch("texseg.division.choose_number", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             model.fit(case.image)

@@ -18,7 +18,8 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    segmenter editing lazy tiles modelfile merged painted clusters cues hierarchy textures strokes settings
+    segmenter division editing lazy tiles modelfile
+    merged painted clusters cues hierarchy textures strokes settings
     pixels
     m3 models fitting counts
     channels

@@ -198,9 +198,9 @@ def test_the_over_segmentation_is_merged_back_to_the_planted_textures():
     labels = tree.groups(4)[tree.labels]
     assert agree(labels, region)
     merged = search.merged(9, 4)
-    assert merged.shape == (1, 4, N_CHANNELS * N_BINS)
-    assert agree(scores_of(search.cells, merged[0]).argmax(axis=1), labels)
-    np.testing.assert_allclose(merged[0], profiles_of(labels.reshape(24, 32), search.cells), rtol=1e-5)
+    assert merged.profiles.shape == (4, N_CHANNELS * N_BINS)
+    assert agree(merged.posteriors.argmax(axis=1), labels)
+    assert agree(scores_of(search.cells, merged.profiles).argmax(axis=1), labels)
 
 
 def test_a_tree_is_made_once_for_every_number():

@@ -99,11 +99,10 @@ class Search:
     def __post_init__(self) -> None:
         self._trees: dict[int, MergeTree] = {}
 
-    def find(self, n_clusters: int, tell: Callable[[str], None], starts: Floats | None = None) -> Candidate:
-        """Find the clusters from profiles ``starts`` (S, K, M), annealed unless known from a tree."""
-        if starts is None:
-            tell("annealing")
-            starts = self.starts(n_clusters)
+    def find(self, n_clusters: int, tell: Callable[[str], None]) -> Candidate:
+        """Find so many clusters, annealed."""
+        tell("annealing")
+        starts = self.starts(n_clusters)
         tell("clusters")
         return self.best(self.candidates(starts))
 
@@ -192,11 +191,16 @@ class Search:
             self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self.window)
         return self._trees[k_max]
 
-    def merged(self, k_max: int, k: int) -> Floats:
-        """Profiles (1, k, M) of the over-segmentation merged down to ``k`` segments."""
+    def merged(self, k_max: int, k: int) -> Candidate:
+        """Fit ``k`` clusters from the over-segmentation merged down to as many segments.
+
+        It was grown with exchanges, and its merges were judged: neither is done a second time.
+        """
         tree = self.tree(k_max)
         members = tree.groups(k)[tree.labels][:, None] == np.arange(k)
-        return self.cells.profiles(members.astype(np.float32))[None]
+        profiles = self.cells.profiles(members.astype(np.float32))
+        (fitted,) = self.on_cells(profiles[None], self.settings.potts.n_rounds)
+        return fitted
 
     def textures(self, profiles: Floats, features: Features) -> Textures:
         """Make profiles (K, M) into textures that images can be labelled with."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import NoneType
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 import texseg
-from texseg.channels.encode import Features, encode, learn_features
+from texseg.channels.encode import encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, profile_of_ground, without_ground
 from texseg.channels.intake import FourthBandWarning, take_in
@@ -25,9 +25,8 @@ from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
-from texseg.cues import VALUE_OBSERVATIONS, is_unsure, speaks_for_values, told_by
+from texseg.division import Divider, Division, label_scene
 from texseg.editing import Editable
-from texseg.fitting.number import Selection, choose_number
 from texseg.forecast import expected_memory, free_memory
 from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
@@ -41,18 +40,12 @@ from texseg.modelfile import (
     save_model,
     to_plain_data,
 )
-from texseg.models.sites import site_labels
-from texseg.painted import Painted, painted_textures
-from texseg.pixels.label import merge_small
+from texseg.painted import painted_textures
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
 from texseg.strokes import checked_seeds
 from texseg.textures import (
     Scene,
-    Textures,
-    cell_sites,
-    effective_observations,
-    window_sides,
 )
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
@@ -79,19 +72,6 @@ _COSTS = {
     "pixels": 0.14,
 }
 _COST_OF_OTHER_MODELS = 1.0
-
-
-_Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]  # labels of an image, and their probabilities
-
-
-class _Fit(NamedTuple):
-    """What a fit hands over before anything is published."""
-
-    textures: Textures
-    history: list[Record]
-    search: Search
-    selection: Selection | None = None
-    painted: Painted | None = None
 
 
 class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
@@ -340,7 +320,17 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                     bins, images, grounds, strokes or [None] * len(bins), strict=True
                 )
             ]
-            fit, scenes, results = self._divide(scenes, features, settings, rng, tell, n_classes)
+            divider = Divider(
+                settings,
+                self.model,
+                self.n_segments,
+                self.k_min,
+                self.k_max,
+                self.min_size,
+                rng,
+                tell,
+            )
+            fit = divider.divide(scenes, features, n_classes)
         n_found = len(fit.textures.profiles) + any(ground is not None for ground in grounds)
         if self.n_segments is not None and n_found < self.n_segments:
             warnings.warn(
@@ -348,7 +338,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
                 "more textures that can be told apart",
                 stacklevel=3,
             )
-        self._publish(fit, scenes, results, isinstance(X, (list, tuple)))
+        self._publish(fit, isinstance(X, (list, tuple)))
         self.ground_ = profile_of_ground(originals, grounds, fit.textures.features)
         self._describe()
         if strokes:
@@ -412,10 +402,10 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         textures = painted.textures
         if self._search.settings.learned_borders and textures.borders is None:
             textures = textures.with_borders(scenes, self._smoothness, np.random.default_rng(0))
-        results = [self._label(scene, textures) for scene in scenes]
+        labelled = [label_scene(scene, textures, self._smoothness, self.min_size) for scene in scenes]
         names = (*self.names_, *[""] * (n_classes - len(self.names_)))
-        fit = _Fit(textures, self.history_, self._search, getattr(self, "selection_", None), painted)
-        self._publish(fit, scenes, results, several)
+        selection, painted = getattr(self, "selection_", None), painted._replace(textures=textures)
+        self._publish(Division(textures, self._search, scenes, labelled, selection, painted), several)
         self.names_ = names
         self._describe()
         self._warn_of_unused()
@@ -480,7 +470,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         results, sure = [], []
         for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
-            labels, confidence = self._label(scene)
+            labels, confidence = label_scene(scene, self.textures_, self._smoothness, self.min_size)
             if strange is not None:
                 known = labels == 0 if scene.ground is None else (labels == 0) | scene.ground
                 labels[strange & ~known], confidence[strange & ~known] = self.n_segments_ + 1, 0
@@ -787,177 +777,18 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         found = [_found_ground(planes) for planes in images]
         return [ground if any(other.any() for other in found) else None for ground in found]
 
-    def _divide(
-        self,
-        scenes: list[Scene],
-        features: Features,
-        settings: Settings,
-        rng: np.random.RandomState,
-        tell: Phases,
-        n_classes: int | None,
-    ) -> tuple[_Fit, list[Scene], list[_Labelled]]:
-        """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
-
-        Strokes, where a number of classes is given, weigh both themselves.
-        """
-        fit = self._find(scenes, features, settings, rng, tell, n_classes)
-        fit.search.forget_windows()
-        textures = fit.textures
-        if n_classes is None:
-            textures = textures.take(_energy_order(textures))
-        if settings.learned_borders and settings.smoothness > 0:
-            tell("borders")
-            generator = np.random.default_rng(rng.randint(2**31))
-            textures = textures.with_borders(scenes, settings.smoothness, generator)
-        textures, results = self._label_all(scenes, textures, partial(tell, "pixels"))
-        fit = fit._replace(textures=textures)
-        is_tried = settings.cue == "values" or self._may_be_values(settings, scenes, results)
-        if n_classes is not None or not is_tried:
-            return fit, scenes, results
-        of_values = self._divide_by_values(fit, scenes, settings)
-        if settings.cue == "values":
-            return of_values
-        maps = ([labels for labels, _ in each] for each in (results, of_values[2]))
-        by_texture, by_values = (told_by(labels, scenes, features) for labels in maps)
-        return of_values if speaks_for_values(by_texture, by_values) else (fit, scenes, results)
-
-    def _may_be_values(self, settings: Settings, scenes: list[Scene], results: list[_Labelled]) -> bool:
-        """Whether it is worth while to look for segments in plain values."""
-        possible = self.model == "acm" and settings.smoothness > 0 and settings.value_weight > 0
-        sure = settings.cue == "texture" or not is_unsure([confidence for _, confidence in results], scenes)
-        return possible and not sure
-
-    def _divide_by_values(
-        self, fit: _Fit, scenes: list[Scene], settings: Settings
-    ) -> tuple[_Fit, list[Scene], list[_Labelled]]:
-        """Divide scenes into as many segments as a fit has, by plain values at the scale of pixels."""
-        search = fit.search
-        kept = np.flatnonzero(fit.textures.features.wavelengths == 0)
-        features = fit.textures.features.values_alone()
-        weight = float(features.weights.sum())
-        plain = [
-            Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds) for scene in scenes
-        ]
-        settings = settings.for_values(weight)
-        cells, grids = cell_sites(plain, features, settings.cell)
-        beta = VALUE_OBSERVATIONS / weight
-        search = Search(cells, grids, features.wavelengths, settings, beta, search.rng, search.history)
-        K = len(fit.textures.profiles)
-        (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
-        textures = search.textures(best.profiles, features)
-        textures = textures.take(_energy_order(textures))
-        textures, results = self._label_all(plain, textures, lambda *_: None)
-        return fit._replace(textures=textures, search=search), plain, results
-
-    def _find(
-        self,
-        scenes: list[Scene],
-        features: Features,
-        settings: Settings,
-        rng: np.random.RandomState,
-        tell: Phases,
-        n_classes: int | None = None,
-    ) -> _Fit:
-        """From scenes to textures: the clusters of their cells, see :mod:`texseg.clusters`.
-
-        Or, if their number is given, the classes of strokes, see :mod:`texseg.strokes`.
-        """
-        tell("histograms")
-        cells, grids = cell_sites(scenes, features, settings.cell)
-        sides = window_sides(features.wavelengths[: features.n_filters], settings.windows_of_octaves)
-        beta = effective_observations(features.bank, sides)
-        search = Search(cells, grids, features.wavelengths, settings, beta, rng)
-        if n_classes is not None:
-            tell("clusters")
-            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
-            return _Fit(painted.textures, search.history, search, painted=painted)
-        has_ground = any(scene.ground is not None for scene in scenes)
-        n_segments = None if self.n_segments is None else self.n_segments - has_ground
-        selection, level = None, None
-        if n_segments is None:
-            tell("number")
-            selection = choose_number(search.tree(self.k_max), max(1, self.k_min - has_ground))
-            n_segments = selection.chosen
-            level = search.merged(self.k_max, n_segments)
-        if self.model != "acm":
-            tell("clusters")
-            return self._find_by_model(search, features, n_segments)._replace(selection=selection)
-        best = search.find(n_segments, tell, level)
-        return _Fit(search.textures(best.profiles, features), search.history, search, selection)
-
-    def _find_by_model(self, search: Search, features: Features, n_segments: int) -> _Fit:
-        """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
-        windows = search.windows
-        K = min(n_segments, windows.shape[0])
-        result = site_labels(self.model, windows, K, random_state=search.rng)
-        history = [
-            Record(self.model, step, r.beta, r.free_energy, result.posteriors.shape[1], 0)
-            for step, r in enumerate(result.estimator.history_, start=1)
-        ]
-        members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
-        return _Fit(search.textures(windows.profiles(members), features), history, search)
-
-    def _label(
-        self,
-        scene: Scene,
-        textures: Textures | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Labels from 1 (0 without data) and the posterior of each pixel's label."""
-        reading = (textures or self.textures_).read(scene, self._smoothness)
-        labels = reading.posteriors.labels()
-        if scene.mask is not None:
-            labels[~scene.mask] = -1
-        labels = merge_small(labels, reading.scores, int(self.min_size))
-        confidence = reading.probabilities.at(labels)
-        if scene.seeds is not None:
-            rows, columns = np.nonzero(scene.seeds)
-            labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns] - 1, 1
-        confidence[labels < 0] = 0
-        labels += 1
-        if scene.ground is not None:
-            labels[labels > 0] += 1
-            labels[scene.ground], confidence[scene.ground] = 1, 1
-        return labels, confidence
-
-    def _label_all(
-        self,
-        scenes: list[Scene],
-        textures: Textures,
-        tell: Callable[[int, int], None],
-    ) -> tuple[Textures, list[_Labelled]]:
-        """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
-        first = int(scenes[0].ground is not None)  # label of the first texture, from 0
-        while True:
-            results = []
-            for index, scene in enumerate(scenes):
-                tell(index, len(scenes))
-                results.append(self._label(scene, textures))
-            K = len(textures.profiles)
-            used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
-            kept = used[used > first] - first - 1
-            if len(kept) == K or textures.strokes is not None:  # the numbers of painted classes stay
-                tell(len(scenes), len(scenes))
-                return textures, results
-            textures = textures.take(kept)
-
-    def _publish(
-        self,
-        fit: _Fit,
-        scenes: list[Scene],
-        results: list[_Labelled],
-        is_list: bool,
-    ) -> None:
+    def _publish(self, fit: Division, is_list: bool) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
         for old in ("selection_", "_hierarchy", "names_", "_painted"):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
-        self.history_ = fit.history
-        self._search, self._fitted = fit.search, scenes
+        self.history_ = fit.search.history
+        self._search, self._fitted = fit.search, fit.scenes
         if fit.painted is not None:
-            self._painted = fit.painted._replace(textures=fit.textures)
+            self._painted = fit.painted
         if fit.selection is not None:
             self.selection_ = fit.selection
-        labels, confidence = [r[0] for r in results], [r[1] for r in results]
+        labels, confidence = [list(each) for each in zip(*fit.labelled, strict=True)]
         self.labels_ = labels if is_list else labels[0]
         self.confidence_ = confidence if is_list else confidence[0]
 
@@ -1038,14 +869,6 @@ def _check_values_can_tell(model: str, settings: Settings) -> None:
     for name in ("value_weight", "smoothness"):
         if getattr(settings, name) == 0:
             raise ValueError(f'{name} must be above 0 with cue="values", got 0')
-
-
-def _energy_order(textures: Textures) -> NDArray[np.intp]:
-    """Clusters by their mean bin over the filters, or by the first value without them, smallest first."""
-    features = textures.features
-    profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
-    energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)
-    return np.argsort(energies.mean(axis=1), kind="stable")
 
 
 def segment(

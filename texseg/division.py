@@ -1,0 +1,212 @@
+"""From scenes to labels: by texture, by plain values, by strokes, or by another model of the family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.channels.encode import Features
+from texseg.clusters import Record, Search
+from texseg.cues import VALUE_OBSERVATIONS, is_unsure, speaks_for_values, told_by
+from texseg.fitting.number import Selection, choose_number
+from texseg.models.sites import site_labels
+from texseg.painted import Painted, painted_textures
+from texseg.pixels.label import merge_small
+from texseg.progress import Phases
+from texseg.settings import Settings
+from texseg.textures import Scene, Textures, cell_sites, effective_observations, window_sides
+
+__all__ = ["Divider", "Division", "Labelled", "label_scene"]
+
+Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
+"""Labels (H, W) from 1, 0 without data, and the probability of each."""
+
+
+class Division(NamedTuple):
+    """Scenes, divided."""
+
+    textures: Textures
+    search: Search
+    """Of the cells, with the record of its steps."""
+    scenes: list[Scene]
+    """As they were seen: all channels, or plain values alone."""
+    labelled: list[Labelled]
+    selection: Selection | None = None
+    """If the number of segments was chosen."""
+    painted: Painted | None = None
+    """If there were strokes."""
+
+
+@dataclass(frozen=True)
+class Divider:
+    """Divide scenes as was asked."""
+
+    settings: Settings
+    model: str
+    n_segments: int | None
+    """Flat ground is one of them; None chooses the number from ``k_min`` to ``k_max``."""
+    k_min: int
+    k_max: int
+    min_size: int
+    rng: np.random.RandomState
+    tell: Phases
+
+    def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
+        """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
+
+        Strokes, where a number of classes is given, weigh both themselves.
+        """
+        search = self._search(scenes, features)
+        selection, painted = None, None
+        if n_classes is not None:
+            self.tell("clusters")
+            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
+            textures = painted.textures
+        else:
+            textures, selection = self._textures(search, scenes, features)
+            textures = textures.take(_energy_order(textures))
+        search.forget_windows()
+        s = self.settings
+        if s.learned_borders and s.smoothness > 0:
+            self.tell("borders")
+            generator = np.random.default_rng(self.rng.randint(2**31))
+            textures = textures.with_borders(scenes, s.smoothness, generator)
+        textures, labelled = self._labelled(scenes, textures, partial(self.tell, "pixels"))
+        if painted is not None:
+            painted = painted._replace(textures=textures)
+        by_texture = Division(textures, search, scenes, labelled, selection, painted)
+        if painted is not None or not self._may_be_values(scenes, labelled):
+            return by_texture
+        by_values = self._by_values(by_texture, features)
+        if s.cue == "values":
+            return by_values
+        told = (
+            told_by([labels for labels, _ in each.labelled], scenes, features)
+            for each in (by_texture, by_values)
+        )
+        return by_values if speaks_for_values(*told) else by_texture
+
+    def _search(self, scenes: list[Scene], features: Features) -> Search:
+        """Count the cells of the scenes."""
+        self.tell("histograms")
+        s = self.settings
+        cells, grids = cell_sites(scenes, features, s.cell)
+        sides = window_sides(features.wavelengths[: features.n_filters], s.windows_of_octaves)
+        beta = effective_observations(features.bank, sides)
+        return Search(cells, grids, features.wavelengths, s, beta, self.rng)
+
+    def _textures(
+        self, search: Search, scenes: list[Scene], features: Features
+    ) -> tuple[Textures, Selection | None]:
+        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as was asked or chosen."""
+        has_ground = any(scene.ground is not None for scene in scenes)
+        selection = None
+        if self.n_segments is None:
+            self.tell("number")
+            selection = choose_number(search.tree(self.k_max), max(1, self.k_min - has_ground))
+            K = selection.chosen
+        else:
+            K = self.n_segments - has_ground
+        if self.model != "acm":
+            self.tell("clusters")
+            profiles = self._of_model(search, K)
+        elif selection is None:
+            profiles = search.find(K, self.tell).profiles
+        else:
+            self.tell("clusters")
+            profiles = search.merged(self.k_max, K).profiles
+        return search.textures(profiles, features), selection
+
+    def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
+        """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
+        windows = search.windows
+        K = min(n_segments, windows.shape[0])
+        result = site_labels(self.model, windows, K, random_state=search.rng)
+        search.history[:] = [
+            Record(self.model, step, r.beta, r.free_energy, result.posteriors.shape[1], 0)
+            for step, r in enumerate(result.estimator.history_, start=1)
+        ]
+        members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
+        return windows.profiles(members)
+
+    def _may_be_values(self, scenes: list[Scene], labelled: list[Labelled]) -> bool:
+        """Whether segments are to be looked for in plain values."""
+        s = self.settings
+        if s.cue != "auto":
+            return s.cue == "values"
+        possible = self.model == "acm" and s.smoothness > 0 and s.value_weight > 0
+        return possible and is_unsure([confidence for _, confidence in labelled], scenes)
+
+    def _by_values(self, by_texture: Division, features: Features) -> Division:
+        """Divide scenes into as many segments by plain values at the scale of pixels."""
+        search = by_texture.search
+        kept = np.flatnonzero(features.wavelengths == 0)
+        features = features.values_alone()
+        weight = float(features.weights.sum())
+        scenes = [
+            Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds)
+            for scene in by_texture.scenes
+        ]
+        settings = self.settings.for_values(weight)
+        cells, grids = cell_sites(scenes, features, settings.cell)
+        beta = VALUE_OBSERVATIONS / weight
+        search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
+        K = len(by_texture.textures.profiles)
+        (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
+        textures = search.textures(best.profiles, features)
+        textures = textures.take(_energy_order(textures))
+        textures, labelled = self._labelled(scenes, textures, lambda *_: None)
+        return Division(textures, search, scenes, labelled, by_texture.selection)
+
+    def _labelled(
+        self, scenes: list[Scene], textures: Textures, tell: Callable[[int, int], None]
+    ) -> tuple[Textures, list[Labelled]]:
+        """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
+        first = int(scenes[0].ground is not None)  # label of the first texture, from 0
+        while True:
+            results = []
+            for index, scene in enumerate(scenes):
+                tell(index, len(scenes))
+                results.append(label_scene(scene, textures, self.settings.smoothness, self.min_size))
+            K = len(textures.profiles)
+            used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
+            kept = used[used > first] - first - 1
+            if len(kept) == K or textures.strokes is not None:  # the numbers of painted classes stay
+                tell(len(scenes), len(scenes))
+                return textures, results
+            textures = textures.take(kept)
+
+
+def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:
+    """Label every pixel of a scene, and say how surely.
+
+    Flat ground of the scene is label 1, and textures are numbered after it; strokes keep their class.
+    """
+    reading = textures.read(scene, smoothness)
+    labels = reading.posteriors.labels()
+    if scene.mask is not None:
+        labels[~scene.mask] = -1
+    labels = merge_small(labels, reading.scores, int(min_size))
+    confidence = reading.probabilities.at(labels)
+    if scene.seeds is not None:
+        rows, columns = np.nonzero(scene.seeds)
+        labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns] - 1, 1
+    confidence[labels < 0] = 0
+    labels += 1
+    if scene.ground is not None:
+        labels[labels > 0] += 1
+        labels[scene.ground], confidence[scene.ground] = 1, 1
+    return labels, confidence
+
+
+def _energy_order(textures: Textures) -> NDArray[np.intp]:
+    """Clusters by their mean bin over the filters, or by the first value without them, smallest first."""
+    features = textures.features
+    profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
+    energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)
+    return np.argsort(energies.mean(axis=1), kind="stable")
