@@ -404,6 +404,12 @@ def filled(rings, shape):
     return inside
 
 
+def _sides(ring):
+    """Straight pieces of a ring, whatever corner and way it begins with."""
+    corners = [tuple(corner) for corner in ring.tolist()]
+    return [frozenset(side) for side in zip(corners, corners[1:] + corners[:1], strict=True)]
+
+
 class TestPolygons:
     @settings(max_examples=150, deadline=None)
     @given(labels=label_images(3))
@@ -432,6 +438,22 @@ class TestPolygons:
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]
             assert [ring.tolist() for ring in one[1]] == [ring.tolist() for ring in other[1]]
+
+    @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+    def test_outlines_are_those_of_gdal(self):
+        features = pytest.importorskip("rasterio.features")
+        rng = np.random.default_rng(0)
+        for _ in range(40):
+            regions = connected_regions(rng.integers(0, 3, rng.integers(2, 12, 2))).astype(np.int32)
+            found = {
+                number: {frozenset(_sides(ring)) for ring in rings}
+                for number, rings in region_outlines(regions)
+            }
+            shapes = features.shapes(regions, mask=regions > 0, connectivity=4)
+            assert found == {
+                int(number): {frozenset(_sides(np.array(ring[:-1], int))) for ring in shape["coordinates"]}
+                for shape, number in shapes
+            }
 
     def test_geojson_in_pixels(self, tmp_path):
         labels = np.array([[1, 1, 1], [1, 2, 1], [1, 1, 1]])

@@ -36,11 +36,17 @@ def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ri
     >>> [(number, rings[0].tolist()) for number, rings in region_outlines(np.array([[7, 7]]))]
     [(7, [[0, 0], [2, 0], [2, 1], [0, 1]])]
     """
-    yield from _rings(*_linked_edges(np.asarray(regions)))
+    regions = np.asarray(regions)
+    outlines = Outlines((regions.shape[0], regions.shape[1]))
+    outlines.add(regions, regions)
+    yield from outlines.rings(np.arange(regions.max(initial=0) + 1))
 
 
 class Outlines:
     """Outlines of regions of an image that comes in bands of rows; only edges of regions are kept.
+
+    Where two pixels of a region touch in a corner only, the outline turns left: it stays with the pixel
+    outside, so that a hole that touches the outer ring remains a ring of its own.
 
     Parameters
     ----------
@@ -133,31 +139,6 @@ def _rings(
     begins = np.flatnonzero(np.diff(regions_of_rings, prepend=-1))
     for begin, end in zip(begins, np.append(begins[1:], len(sorting)), strict=True):
         yield int(regions_of_rings[begin]), [rings[i] for i in sorting[begin:end]]
-
-
-def _linked_edges(regions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """Directed border edges, the region on their right hand, and the edge that follows each.
-
-    Where two pixels of a region touch in a corner only, the outline turns left: it stays with the pixel
-    outside, so that a hole that touches the outer ring remains a ring of its own.
-    """
-    padded = np.pad(regions, 1)
-    inside = padded[1:-1, 1:-1]
-    neighbours = (padded[:-2, 1:-1], padded[1:-1, 2:], padded[2:, 1:-1], padded[1:-1, :-2])
-    sides = [np.argwhere((inside != other) & (inside != 0)) for other in neighbours]
-    owners = np.concatenate([inside[side[:, 0], side[:, 1]] for side in sides])
-    starts = np.concatenate([side + corner for side, corner in zip(sides, _FIRST_CORNERS, strict=True)])
-    directions = np.repeat(np.arange(4), [len(side) for side in sides])
-    numbers = np.arange(len(starts), dtype=np.min_scalar_type(-len(starts) - 1))
-    edge_at = np.full((4, regions.shape[0] + 1, regions.shape[1] + 1), -1, numbers.dtype)
-    edge_at[directions, starts[:, 0], starts[:, 1]] = numbers
-    ends = starts + _STEPS[directions]
-    following = np.full(len(starts), -1)
-    for turn in _TURNS:
-        candidate = edge_at[(directions + turn) % 4, ends[:, 0], ends[:, 1]]
-        fits = (candidate >= 0) & (owners[candidate] == owners)
-        following[fits] = candidate[fits]
-    return starts, directions, owners, following
 
 
 def _cycles(following: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
