@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,22 @@ class TestRefused:
         content[entry + 24 : entry + 28] = (2**31).to_bytes(4, "little")
         path.write_bytes(content)
         self.refuse(path, "unpacks to more than 64 MiB")
+
+    @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+    def test_member_that_unpacks_to_more_than_it_announces(self, tmp_path, compression):
+        path = tmp_path / "m.texseg"
+        header_only(path, {"format": "texseg model", "version": 1, "values": {}})
+        with zipfile.ZipFile(path, "a", compression) as archive:
+            archive.writestr("zeros.npy", bytes(40_000_000))
+        content = bytearray(path.read_bytes())
+        entry = content.rindex(b"PK\x01\x02")
+        content[entry + 24 : entry + 28] = (100).to_bytes(4, "little")
+        path.write_bytes(content)
+        tracemalloc.start()
+        self.refuse(path, "Bad CRC|truncated|compressed in another way")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000
 
     def test_values_exchanged_between_members(self, tmp_path):
         path = tmp_path / "m.texseg"

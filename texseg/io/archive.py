@@ -29,6 +29,7 @@ _OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
 _LARGEST_MODEL = 2**26  # bytes, unpacked; 255 textures with 256 bins a channel are a third of it
 _LARGEST_HEADER = 2**20  # bytes; 255 names and their colours are a fiftieth of it
 _MOST_MEMBERS = 256
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks the others without bound
 
 
 class ModelFileError(OSError):
@@ -153,11 +154,13 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise ModelFileError("not a texseg model file")
     if len(set(names)) < len(names) or len(names) > _MOST_MEMBERS:
         raise ModelFileError("model file is corrupt (members are repeated, or too many)")
+    if any(member.compress_type not in _COMPRESSIONS for member in members):
+        raise ModelFileError("model file is corrupt (compressed in another way than model files are)")
     if sum(member.file_size for member in members) > _LARGEST_MODEL:
         raise ModelFileError(f"model file unpacks to more than {_LARGEST_MODEL >> 20} MiB, it is refused")
     if archive.getinfo(_HEADER).file_size > _LARGEST_HEADER:
         raise ModelFileError("model file is corrupt (its header is too long)")
-    header = json.loads(archive.read(_HEADER), object_pairs_hook=_distinct)
+    header = json.loads(_content(archive, _HEADER), object_pairs_hook=_distinct)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelFileError("not a texseg model file")
     version = header["version"]
@@ -168,13 +171,19 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
         )
     small = dict(header["values"])
     arrays = {
-        name.removesuffix(".npy"): _array(archive.read(name)) for name in names if name.endswith(".npy")
+        name.removesuffix(".npy"): _array(_content(archive, name)) for name in names if name.endswith(".npy")
     }
     if (version > 1 or "sha256" in header) and header["sha256"] != _checksum(small, arrays):
         raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
     if small.keys() & arrays.keys():
         raise ModelFileError("model file is corrupt (a value is there twice)")
     return small | arrays
+
+
+def _content(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Unpack no more of a member than it announces; reading it to the end would unpack what is there."""
+    with archive.open(name) as member:
+        return member.read(archive.getinfo(name).file_size + 1)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
