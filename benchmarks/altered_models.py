@@ -236,7 +236,7 @@ def main() -> None:
         folder = Path(scratch)
         bad = folder / "altered.texseg"
         for renewed in (False, True):
-            print(f"\naltered values, checksum {'renewed (a model with other values)' if renewed else 'as it was'}")
+            print("\nchecksum renewed: models with other values" if renewed else "\nchecksum as it was")
             table = Table((("file", -28), ("refused", 8), ("same", 6), ("else", 6), ("what else", -60)))
             for name, path in sound_files(folder, image).items():
                 expected = TextureSegmenter.load(path).predict(image)
