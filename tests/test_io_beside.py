@@ -81,6 +81,12 @@ class TestNoDataTags:
         assert np.array_equal(self.read(tmp_path, text, values).mask, ~HOLE)
         assert capfd.readouterr() == ("", "")
 
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+    def test_largest_value_of_each_type(self, tmp_path, dtype):
+        largest = np.finfo(dtype).max
+        values = np.where(HOLE, largest, PIXELS.astype(dtype))
+        assert np.array_equal(self.read(tmp_path, repr(float(largest)), values).mask, ~HOLE)
+
     def test_decimal_comma(self, tmp_path):
         values = np.where(HOLE, np.float32(-9999), PIXELS)
         assert np.array_equal(self.read(tmp_path, "-9999,0", values).mask, ~HOLE)
@@ -141,6 +147,32 @@ class TestOutlines:
         monkeypatch.setattr("texseg.io.write.to_longitude_latitude", lambda points, geo: points / 1e6)
         found = polygons(self.labels, geo=geo)
         assert found["features"][0]["geometry"]["coordinates"][0][0] == [0.5, 5.2]
+
+    @pytest.mark.parametrize("place", ["prj", "metadata", "ENVI"])
+    def test_system_described_in_words(self, tmp_path, place):
+        crs = pytest.importorskip("rasterio.crs")
+        words = crs.CRS.from_epsg(32633).to_wkt(version="WKT1_ESRI")
+        assert "EPSG" not in words and "AUTHORITY" not in words
+        path = io_scenes.write(tmp_path / "i.png", PIXELS)
+        if place == "ENVI":
+            path = tmp_path / "i.dat"
+            path.write_bytes(PIXELS.tobytes())
+            (tmp_path / "i.hdr").write_text(
+                "ENVI\nsamples = 192\nlines = 160\nbands = 1\ndata type = 1\n"
+                "map info = {Arbitrary, 1, 1, 500000, 5200000, 0.5, 0.5}\n"
+                f"coordinate system string = {{{words}}}\n"
+            )
+        elif place == "prj":
+            (tmp_path / "i.pgw").write_text(io_scenes.WORLD_FILE)
+            (tmp_path / "i.prj").write_text(words)
+        else:
+            (tmp_path / "i.png.aux.xml").write_text(
+                f"<PAMDataset><SRS>{words}</SRS><GeoTransform>500000,0.5,0,5200000,0,-0.5</GeoTransform></PAMDataset>"
+            )
+        found = polygons(self.labels, geo=read_image(path).geo)
+        assert "crs" not in found
+        corner = found["features"][0]["geometry"]["coordinates"][0][0]
+        assert corner == pytest.approx((15.0, 46.954), abs=1e-3)
 
     def test_system_without_a_code_in_longitude_and_latitude(self, tmp_path):
         pytest.importorskip("rasterio")

@@ -238,8 +238,9 @@ class TestNoData:
         for image, name in ((Image.fromarray(grey).convert("P"), "p.png"), (Image.fromarray(grey), "l.png")):
             image.save(tmp_path / name, transparency=0)
             assert np.array_equal(read_image(tmp_path / name).mask, ~self.hole)
-        Image.fromarray(grey).convert("P").save(tmp_path / "t.gif", transparency=0)
-        assert np.array_equal(read_image(tmp_path / "t.gif").mask, ~self.hole)
+        for mode in ("P", "L"):
+            Image.fromarray(grey).convert(mode).save(tmp_path / "t.gif", transparency=0)
+            assert np.array_equal(read_image(tmp_path / "t.gif").mask, ~self.hole)
 
     @pytest.mark.parametrize(
         ("dtype", "nodata"),

@@ -76,6 +76,8 @@ class Georeference(NamedTuple):
 
     tags: tuple[TiffTag, ...] = ()
     world: str | None = None
+    system: str | None = None
+    """Text (WKT) of a coordinate system that gives no EPSG code."""
 
     @property
     def transform(self) -> Affine | None:
@@ -108,8 +110,9 @@ class Georeference(NamedTuple):
 
     @property
     def has_unnamed_system(self) -> bool:
-        """The file describes a coordinate system by its keys, without an EPSG code."""
-        return self.epsg is None and bool(_geo_keys({tag.code: tag.value for tag in self.tags}))
+        """The file describes a coordinate system by its keys or in words, without an EPSG code."""
+        keys = _geo_keys({tag.code: tag.value for tag in self.tags})
+        return self.epsg is None and bool(keys or self.system)
 
 
 def _geo_keys(tags: dict[int, Any]) -> dict[int, int]:
@@ -145,7 +148,7 @@ def combined(own: Georeference | None, beside: Georeference | None) -> Georefere
     placed = georeference_of(beside.transform, None)
     if placed is None:
         return own if own.tags else beside
-    if beside.epsg is not None:
+    if beside.epsg is not None or beside.system:
         return beside
     keys = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
     directory = _geo_keys({tag.code: tag.value for tag in own.tags})
@@ -207,7 +210,8 @@ def georeference_of(affine: Affine | None, system: str | None) -> Georeference |
         kind, key = (2, _GEOGRAPHIC_TYPE) if is_geographic else (1, _PROJECTED_TYPE)
         keys = (1, 1, 0, 3, _MODEL_TYPE, 0, 1, kind, _RASTER_TYPE, 0, 1, 1, key, 0, 1, code)
         tags.append(TiffTag(GEO_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
-    return Georeference(tags=tuple(tags)) if tags else None
+    unnamed = system if code is None and system and system.strip() else None
+    return Georeference(tags=tuple(tags), system=unnamed) if tags else None
 
 
 def epsg_of(system: str | None) -> int | None:

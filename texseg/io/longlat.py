@@ -11,19 +11,23 @@ from texseg.io.geo import Georeference
 
 
 def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
-    """Reproject map coordinates (n, 2) from the system that a file describes by its GeoTIFF keys.
+    """Reproject map coordinates (n, 2) from the system that a file describes by its GeoTIFF keys or in words.
 
-    None where that cannot be done: rasterio is not installed, or does not understand the keys.
+    None where that cannot be done: rasterio is not installed, or does not understand them.
     """
     try:
+        from rasterio.crs import CRS
         from rasterio.errors import CRSError
         from rasterio.io import MemoryFile
         from rasterio.warp import transform
     except ImportError:
         return None
     try:
-        with MemoryFile(_one_pixel(geo)) as memory, memory.open() as file:
-            system = file.crs
+        if geo.system:
+            system = CRS.from_wkt(geo.system)
+        else:
+            with MemoryFile(_one_pixel(geo)) as memory, memory.open() as file:
+                system = file.crs
         if not system:
             return None
         longitudes, latitudes = transform(system, "OGC:CRS84", points[:, 0], points[:, 1])

@@ -120,4 +120,5 @@ def equals(band: NDArray, nodata: float) -> NDArray[np.bool_]:
         value = np.float64(nodata).astype(band.dtype)
     if not np.isfinite(value):
         return band == value
-    return np.abs(band - value) <= 2 * np.abs(np.spacing(value)) if value else band == 0
+    step = np.abs(value - np.nextafter(value, value.dtype.type(0)))  # beyond the largest, spacing is infinite
+    return np.abs(band - value) <= 2 * step if value else band == 0

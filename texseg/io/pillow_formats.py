@@ -87,15 +87,16 @@ class PillowSource:
                 f"GIF of {width} x {height} pixels whose largest frame has {most_pixels}, file is corrupt"
             )
         has_alpha = image.mode in _ALPHA_MODES or "transparency" in image.info
-        self._mode = ("RGBA" if has_alpha else "RGB") if image.mode not in ("L", "1") else image.mode
-        n_channels = 1 if self._mode in ("L", "1") else 3
+        colours = image.mode if image.mode in ("L", "1") else "RGB"
+        self._mode = colours + "A" * has_alpha
+        n_channels = 3 if colours == "RGB" else 1
         axes = ("P" if n_frames > 1 else "") + "YX" + ("C" if n_channels > 1 else "")
         extent = {"P": n_frames, "Y": height, "X": width, "C": n_channels}
         self.header = Header(
             format=format,
             shape=tuple(extent[axis] for axis in axes),
             axes=axes,
-            dtype=np.dtype(bool if self._mode == "1" else np.uint8),
+            dtype=np.dtype(bool if colours == "1" else np.uint8),
             has_alpha=has_alpha,
         )
 

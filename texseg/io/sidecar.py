@@ -41,7 +41,9 @@ def read_sidecars(image: Path) -> Sidecar:
         if world is not None:
             affine = None if world.world is None else parse_world_file(world.world)
             placed = georeference_of(affine, system)
-            geo = placed if placed is not None and placed.epsg is not None else world
+            if placed is not None and placed.epsg is None:  # the text of the file is kept as it is
+                placed = world._replace(system=placed.system)
+            geo = world if placed is None else placed
     mask = image.with_name(image.name + ".msk")
     return said._replace(geo=geo, mask=mask if is_regular(mask) else None)
 

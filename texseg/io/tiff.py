@@ -296,9 +296,7 @@ class TiffSource:
 
         return check
 
-    def _stored_grid(
-        self, planes: list[Any]
-    ) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
+    def _stored_grid(self, planes: list[Any]) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
         """Give a function that tells where a sparse file holds pixels of a page; None if everywhere."""
         if self._series.dataoffset is not None or not planes:
             return None

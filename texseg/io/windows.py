@@ -194,9 +194,7 @@ def _with_sidecar(opened: _Opened, sidecar: Sidecar) -> _Opened:
     return opened._replace(geo=geo, nodata=nodata, notes=(*opened.notes, *sidecar.notes))
 
 
-def _with_mask(
-    opened: _Opened, path: Path | None, files: ExitStack
-) -> tuple[_Opened, FileWindows | None]:
+def _with_mask(opened: _Opened, path: Path | None, files: ExitStack) -> tuple[_Opened, FileWindows | None]:
     """Open the mask that GDAL wrote beside an image; one that does not fit is said and left aside."""
     if path is None:
         return opened, None
