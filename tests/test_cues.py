@@ -1,5 +1,7 @@
 """Texture or plain values: grains that differ in brightness alone are found, and textures stay textures."""
 
+import pickle
+
 import io_scenes
 import numpy as np
 import pytest
@@ -92,6 +94,31 @@ def test_strokes_correct_what_was_found(by_values):
     seeds[::8] = np.where(truth == 2, 2, 1)[::8]
     labels = TextureSegmenter(2, cue="values").fit(image).refit(seeds).labels_
     assert adjusted_rand_score((truth == 2).ravel(), labels.ravel()) > 0.7
+
+
+def test_strokes_are_learned_on_values_too():
+    image, truth = grains(3)
+    seeds = np.zeros(image.shape, int)
+    seeds[::8] = np.where(truth == 2, 2, 1)[::8]
+    model = TextureSegmenter(2, cue="values").fit(image, seeds=seeds)
+    assert model.cue_ == "values"
+    assert (model.labels_ == np.where(truth == 2, 2, 1)).mean() > 0.97
+
+
+def test_strokes_are_told_by_texture_after_a_division_by_values():
+    """What textures see of the images is kept for that in memory, and not in a pickled model."""
+    image = grains(3)[0].astype(float)
+    rows, columns = np.indices(image.shape)
+    right = columns >= 96
+    image += np.where(right, np.where((rows + columns) % 4 < 2, 6, -6), 0)
+    seeds = np.zeros(image.shape, int)
+    seeds[::16, 5:90], seeds[::16, 100:180] = 1, 2
+    model = TextureSegmenter(3).fit(image)
+    assert model.cue_ == "values"
+    assert len(pickle.dumps(model)) < 20 * image.size
+    model.merge([(2, 3)]).refit(seeds)
+    assert model.cue_ == "texture"
+    assert (model.labels_ == right + 1).mean() > 0.98
 
 
 def test_masked_pixels_get_no_label(by_values):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from texseg.progress import Phases
 from texseg.settings import Settings
 from texseg.textures import Scene, Textures, cell_sites, effective_observations, window_sides
 
-__all__ = ["Divider", "Division", "Labelled", "label_scene"]
+__all__ = ["Divider", "Division", "Labelled", "label_scene", "repaint"]
 
 Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
 """Labels (H, W) from 1, 0 without data, and the probability of each."""
@@ -40,6 +40,12 @@ class Division(NamedTuple):
     """If the number of segments was chosen."""
     painted: Painted | None = None
     """If there were strokes."""
+    rival: Division | None = None
+    """By the other cue, where plain values were chosen: strokes may tell otherwise."""
+
+    def unpainted(self) -> Division:
+        """Forget what strokes have taught."""
+        return self._replace(painted=None, rival=self.rival and self.rival._replace(painted=None))
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Divider:
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
 
-        Strokes, where a number of classes is given, weigh both themselves.
+        Strokes, where a number of classes is given, are learned on both.
         """
         search = self._search(scenes, features)
         selection, painted = None, None
@@ -80,16 +86,10 @@ class Divider:
         if painted is not None:
             painted = painted._replace(textures=textures)
         by_texture = Division(textures, search, scenes, labelled, selection, painted)
-        if painted is not None or not self._may_be_values(scenes, labelled):
+        if not self._may_be_values(by_texture):
             return by_texture
-        by_values = self._by_values(by_texture, features)
-        if s.cue == "values":
-            return by_values
-        told = (
-            told_by([labels for labels, _ in each.labelled], scenes, features)
-            for each in (by_texture, by_values)
-        )
-        return by_values if speaks_for_values(*told) else by_texture
+        by_values = self._by_values(by_texture, n_classes)
+        return by_values if s.cue == "values" else _telling(by_texture, by_values)
 
     def _search(self, scenes: list[Scene], features: Features) -> Search:
         """Count the cells of the scenes."""
@@ -134,17 +134,18 @@ class Divider:
         members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
         return windows.profiles(members)
 
-    def _may_be_values(self, scenes: list[Scene], labelled: list[Labelled]) -> bool:
-        """Whether segments are to be looked for in plain values."""
+    def _may_be_values(self, by_texture: Division) -> bool:
+        """Whether segments are to be looked for in plain values; strokes leave few labels unsure."""
         s = self.settings
         if s.cue != "auto":
             return s.cue == "values"
         possible = self.model == "acm" and s.smoothness > 0 and s.value_weight > 0
-        return possible and is_unsure([confidence for _, confidence in labelled], scenes)
+        confidence = [confidence for _, confidence in by_texture.labelled]
+        return possible and (by_texture.painted is not None or is_unsure(confidence, by_texture.scenes))
 
-    def _by_values(self, by_texture: Division, features: Features) -> Division:
+    def _by_values(self, by_texture: Division, n_classes: int | None) -> Division:
         """Divide scenes into as many segments by plain values at the scale of pixels."""
-        search = by_texture.search
+        search, features = by_texture.search, by_texture.textures.features
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
         weight = float(features.weights.sum())
@@ -157,6 +158,10 @@ class Divider:
         beta = VALUE_OBSERVATIONS / weight
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
+        if n_classes is not None:
+            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
+            labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
+            return Division(painted.textures, search, scenes, labelled, painted=painted)
         (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
         textures = search.textures(best.profiles, features)
         textures = textures.take(_energy_order(textures))
@@ -180,6 +185,64 @@ class Divider:
                 tell(len(scenes), len(scenes))
                 return textures, results
             textures = textures.take(kept)
+
+
+def repaint(
+    division: Division,
+    strokes: Sequence[NDArray[np.int32] | None],
+    n_classes: int,
+    *,
+    k_max: int,
+    min_size: float,
+    present: Sequence[NDArray[np.int32]],
+) -> Division:
+    """Divide scenes by other strokes than before, and by either cue where both have been tried.
+
+    Unpainted classes go on from the labels that are present.
+    """
+    tried = []
+    for before in (division, division.rival):
+        if before is None:
+            continue
+        pairs = zip(before.scenes, strokes, strict=True)
+        scenes = [replace(scene, seeds=own) for scene, own in pairs]
+        search, features = before.search, before.textures.features
+        painted = painted_textures(
+            search, scenes, features, n_classes, k_max, present=present, before=before.painted
+        )
+        labelled = _labels_of(scenes, painted.textures, search.settings.smoothness, min_size)
+        tried.append(Division(painted.textures, search, scenes, labelled, division.selection, painted))
+    best = tried[0]
+    if len(tried) == 2:
+        by_values, by_texture = sorted(tried, key=lambda each: each.textures.features.has_filters)
+        best = _telling(by_texture, by_values)
+        best = best._replace(rival=by_values if best is by_texture else by_texture)
+    settings = best.search.settings
+    if not settings.learned_borders or best.textures.borders is not None:
+        return best
+    textures = best.textures.with_borders(best.scenes, settings.smoothness, np.random.default_rng(0))
+    labelled = _labels_of(best.scenes, textures, settings.smoothness, min_size)
+    assert best.painted is not None  # just now
+    return best._replace(
+        textures=textures, labelled=labelled, painted=best.painted._replace(textures=textures)
+    )
+
+
+def _telling(by_texture: Division, by_values: Division) -> Division:
+    """Give the division whose labels tell more of the images."""
+    told = (
+        told_by([labels for labels, _ in each.labelled], by_texture.scenes, by_texture.textures.features)
+        for each in (by_texture, by_values)
+    )
+    if speaks_for_values(*told, is_painted=by_texture.painted is not None):
+        return by_values._replace(rival=by_texture)
+    return by_texture
+
+
+def _labels_of(
+    scenes: Sequence[Scene], textures: Textures, smoothness: float, min_size: float
+) -> list[Labelled]:
+    return [label_scene(scene, textures, smoothness, min_size) for scene in scenes]
 
 
 def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:

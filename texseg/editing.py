@@ -27,7 +27,7 @@ class Editable:
     hierarchy_: Any
     names_: tuple[str, ...]
     ground_: Any
-    _search: Any
+    _division: Any
     _parts: list[NDArray[np.int32]]
     _describe: Any
 
@@ -162,7 +162,7 @@ class Editable:
 
     def _halves(self, segment: int) -> list[NDArray[np.int32]]:
         """Images of 1 and 2 where the hierarchy first divides a segment, the larger part first; else 0."""
-        if getattr(self, "_search", None) is None:
+        if getattr(self, "_division", None) is None:
             raise ValueError(
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
             )
@@ -180,7 +180,8 @@ class Editable:
         self, halves: list[NDArray[np.int32]]
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Profiles (2, M) and areas (2,) of the parts 1 and 2."""
-        cells, cell = self._search.cells, self._search.settings.cell
+        search = self._division.search
+        cells, cell = search.cells, search.settings.cell
         pairs = zip(halves, cells.grids, strict=True)
         shares = np.concatenate([cell_shares(half, 2, grid, cell) for half, grid in pairs])
         return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
@@ -192,7 +193,8 @@ class Editable:
         if parts:
             images = [label_of[image] for image in parts]
             self.labels_ = images if isinstance(self.labels_, list) else images[0]
-            for old in ("_hierarchy", "_painted"):
-                self.__dict__.pop(old, None)
+            self.__dict__.pop("_hierarchy", None)
+            if getattr(self, "_division", None) is not None:
+                self._division = self._division.unpainted()
         self.textures_, self._parts = textures, parts
         self._describe()

@@ -25,7 +25,7 @@ from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
-from texseg.division import Divider, Division, label_scene
+from texseg.division import Divider, Division, label_scene, repaint
 from texseg.editing import Editable
 from texseg.forecast import expected_memory, free_memory
 from texseg.hierarchy import Hierarchy, Levels, levels_of
@@ -40,7 +40,6 @@ from texseg.modelfile import (
     save_model,
     to_plain_data,
 )
-from texseg.painted import painted_textures
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
 from texseg.strokes import checked_seeds
@@ -380,32 +379,25 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         [2, 1]
         """
         check_is_fitted(self)
-        scenes: list[Scene] | None = getattr(self, "_fitted", None)
-        if scenes is None:
+        division: Division | None = getattr(self, "_division", None)
+        if division is None:
             raise ValueError(
                 "refit needs the images that were fitted, which a model from a file or a pickle does not "
                 "hold; call fit(image, seeds=seeds)"
             )
         if self.ground_ is not None:
             raise ValueError("strokes know no flat ground beside them; fit with flat_ground=False")
-        several = isinstance(self.labels_, list)
+        several, scenes = isinstance(self.labels_, list), division.scenes
         self._refuse_strokes_without_cells()
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
         n_classes = max(n_classes, self.n_segments_)
-        scenes = [replace(scene, seeds=own) for scene, own in zip(scenes, strokes, strict=True)]
-        old = self.labels_ if several else [self.labels_]
-        features, before = self.textures_.features, getattr(self, "_painted", None)
-        painted = painted_textures(
-            self._search, scenes, features, n_classes, self.k_max, present=old, before=before
+        present = self.labels_ if several else [self.labels_]
+        division = repaint(
+            division, strokes, n_classes, k_max=self.k_max, min_size=self.min_size, present=present
         )
-        textures = painted.textures
-        if self._search.settings.learned_borders and textures.borders is None:
-            textures = textures.with_borders(scenes, self._smoothness, np.random.default_rng(0))
-        labelled = [label_scene(scene, textures, self._smoothness, self.min_size) for scene in scenes]
         names = (*self.names_, *[""] * (n_classes - len(self.names_)))
-        selection, painted = getattr(self, "selection_", None), painted._replace(textures=textures)
-        self._publish(Division(textures, self._search, scenes, labelled, selection, painted), several)
+        self._publish(division, several)
         self.names_ = names
         self._describe()
         self._warn_of_unused()
@@ -562,7 +554,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted, made when one is asked for."""
         check_is_fitted(self)
-        if getattr(self, "_search", None) is None:
+        if getattr(self, "_division", None) is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
             is_list = isinstance(self.labels_, list)
@@ -572,7 +564,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             elif self._unused():  # which strokes leave their number
                 used = np.unique(np.concatenate([[0], *(np.unique(image) for image in labels)]))
                 labels = [np.searchsorted(used, image).astype(np.int32) for image in labels]
-            levels = partial(_nested, labels, self._search, self.k_max, self.n_jobs)
+            levels = partial(_nested, labels, self._division.search, self.k_max, self.n_jobs)
             self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
 
@@ -779,13 +771,11 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     def _publish(self, fit: Division, is_list: bool) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
-        for old in ("selection_", "_hierarchy", "names_", "_painted"):
+        for old in ("selection_", "_hierarchy", "names_"):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.search.history
-        self._search, self._fitted = fit.search, fit.scenes
-        if fit.painted is not None:
-            self._painted = fit.painted
+        self._division = fit._replace(labelled=[])
         if fit.selection is not None:
             self.selection_ = fit.selection
         labels, confidence = [list(each) for each in zip(*fit.labelled, strict=True)]
@@ -795,7 +785,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
         state: dict[str, Any] = super().__getstate__()
-        left = ("_search", "_hierarchy", "_fitted", "_painted")
+        left = ("_hierarchy", "_division")
         return {name: value for name, value in state.items() if name not in left}
 
     @property

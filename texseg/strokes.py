@@ -22,12 +22,14 @@ References
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from texseg.counts.grid import CellGrid
@@ -327,7 +329,9 @@ def _logistic(
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
     model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS)
-    fitted = model.fit(values, classes, amounts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # classes that cannot be parted take any number
+        fitted = model.fit(values, classes, amounts)
     if n_classes == 2:
         half = fitted.coef_[0] / 2, fitted.intercept_[0] / 2
         return np.stack([-half[0], half[0]], axis=1), np.array([-half[1], half[1]])
