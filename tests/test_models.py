@@ -263,7 +263,7 @@ def test_rows_are_left_out_where_the_temperature_is_chosen(model):
     assert by_default.perplexity(test) < 0.985 * plain.perplexity(test)
     np.testing.assert_allclose(by_default.components_, fitted(predictive=True).components_)
     columns = (train > 0).sum(axis=0) / (train > 0).sum()
-    assert (by_default.components_ >= 0.0099 * columns).all()
+    assert (by_default.components_[:, columns > 0] > 0).all()  # nothing that one row has is impossible
 
 
 def test_cross_validation_uses_every_occurrence_once():

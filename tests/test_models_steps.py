@@ -16,7 +16,7 @@ from texseg.models.hacm import (
     Tree,
     TreeProfiles,
 )
-from texseg.models.left_out import rows_of_columns
+from texseg.models.left_out import Caution, rows_of_columns
 from texseg.models.pmm import ProductAspectModel, ProductAspects
 from texseg.models.scm import TwoSidedClustering, association, mutual_information
 from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel
@@ -46,13 +46,15 @@ def kinds_of(n):
     return {"dense": n, "csr": sp.csr_array(n), "csc": sp.csc_array(n)}
 
 
+@pytest.mark.parametrize("tilt", [1.0, 0.8])
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
-def test_smm(kind, beta):
+def test_smm(kind, beta, tilt):
     n, rng = counts(), np.random.RandomState(0)
     params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
-    result = AspectModel().step(kinds_of(n)[kind], params, beta)
-    pi, p, q, F = naive.smm_step(n, *params, beta)
+    result = AspectModel(tilt).step(kinds_of(n)[kind], params, beta)
+    columns = min(1 / tilt, max(1, 1 / beta))  # no temperature is colder than 1
+    pi, p, q, F = naive.smm_step(n, params.weights, params.rows**tilt, params.columns**columns, beta)
     for ours, theirs in zip(result.params, (pi, p, q), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-300)
     assert result.free_energy == pytest.approx(F, rel=1e-10)
@@ -141,25 +143,28 @@ def test_acm_hard_takes_the_nearest_profile():
     np.testing.assert_array_equal(Q, naive.acm_hard(n, params.profiles))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize(("mass", "correlation"), [(0.0, 0.0), (3.0, 0.0), (3.0, 0.2)])
 @pytest.mark.parametrize("kind", ["dense", "csr", "image"])
-def test_acm_predictive_leaves_the_row_out(kind, share):
+def test_acm_predictive_leaves_the_row_out(kind, mass, correlation):
     matrix, n = image_counts() if kind == "image" else (kinds_of(counts())[kind], counts())
     groups = getattr(matrix, "groups", np.zeros(n.shape[1], int))
     rng = np.random.RandomState(0)
     Q, rho = rng.dirichlet(np.ones(2), size=len(n)), np.array([0.3, 0.7])
     background = rows_of_columns(matrix)
-    model = PredictiveHistogramClustering(background=background if share else None, share=share)
+    caution = Caution(background, mass, 10.0, correlation, usual=4.0) if mass else None
+    model = PredictiveHistogramClustering(caution=caution)
     start = model.m_step(model.stats(matrix, Q), groups)._replace(weights=rho)
     result = model.step(matrix, start, 0.8, Q)
     for i in (0, 4):
         others = np.delete(np.arange(len(n)), i)
         S = Q[others].T @ n[others]
         totals = np.array([[S[k, groups == groups[j]].sum() for j in range(n.shape[1])] for k in range(2)])
-        p = (1 - share) * S / totals + share * background
+        p = (S + mass * background) / (totals + mass)
         h = [sum(n[i, j] * np.log(p[k, j]) for j in np.flatnonzero(n[i])) for k in range(2)]
-        weights = rho * np.exp(0.8 * (np.array(h) - max(h)))
+        beta = 0.8 * (1 + 3 * correlation) / (1 + (n[i].sum() - 1) * correlation)
+        weights = rho * np.exp(beta * (np.array(h) - max(h)))
         np.testing.assert_allclose(result.posteriors[i], weights / weights.sum(), atol=1e-6)
+    np.testing.assert_allclose(model.fold_in(matrix, start, 0.8), model.step(matrix, start, 0.8).posteriors)
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -224,7 +229,7 @@ def test_hacm_with_mixing_of_each_cluster(kind, beta):
 
 def test_hacm_predictive_is_the_acm_when_leaves_say_everything():
     n, rng = counts(), np.random.RandomState(0)
-    settings = {"background": rows_of_columns(n), "share": 0.1}
+    settings = {"caution": Caution(rows_of_columns(n), 2.0, 10.0, 0.1, usual=4.0)}
     Q, rho = rng.dirichlet(np.ones(3), size=len(n)), rng.dirichlet(np.ones(3))
     flat = PredictiveHistogramClustering(**settings)
     profiles = flat.m_step(flat.stats(n, Q), np.zeros(5, int)).profiles
@@ -245,7 +250,7 @@ def test_hacm_predictive_takes_away_what_a_row_has_added_to_its_path():
     for _ in range(200):
         params = (
             HierarchicalClustering(tree=TREE, learn_vertical=False)
-            ._step_by(np.log(Q + 1e-300), n, params, 1.0, None)
+            ._step_by(np.log(Q + 1e-300), n, params, 1.0, None, None)
             .params
         )
     found = PredictiveHierarchy(tree=TREE, learn_vertical=False).step(n, params, 0.02, Q).posteriors

@@ -17,13 +17,13 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.counts.matrix import CountMatrix, groups_of, row_totals
 from texseg.counts.sites import BACKGROUND, mix_background
 from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
@@ -31,7 +31,6 @@ from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Stats,
-    Step,
     count_distinct,
     extrapolate,
     group_sums,
@@ -48,15 +47,15 @@ from texseg.models.estimator import (
     Data,
     check_assignment,
     check_predictive,
+    with_short_rows,
 )
-from texseg.models.left_out import left_out_scores, rows_of_columns
+from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
 COLDER = 4.0
 """How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
 
 ONE_SIDED_STEPS = 40
 """EM steps of a one-sided start."""
-
 
 class Profiles(NamedTuple):
     """Parameters of the ACM; of S runs at once, with an axis S before K."""
@@ -114,7 +113,7 @@ class HistogramClustering(ClusteringModel):
 
     def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
         """Eq. 24 and 31 of the memo."""
-        return Profiles(normalise_profiles(stats.counts, groups), normalise(stats.sizes))
+        return Profiles(self.normalised(stats.counts, groups), normalise(stats.sizes))
 
     def relax(self, old: Profiles, new: Profiles, eta: float, groups: NDArray[np.intp]) -> Profiles:
         """Over-relaxed profiles and proportions, normalised."""
@@ -240,41 +239,21 @@ def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
     return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T
 
 
-@dataclass(frozen=True)
-class PredictiveHistogramClustering(HistogramClustering):
-    """The ACM fitted by predictive EM ([1]_ section 5.2): each row is left out of the profiles that judge it.
-
-    F is that of the corrected scores, and may rise.
+@dataclass(frozen=True, eq=False)
+class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
+    """The ACM fitted by predictive EM ([1]_ section 5.2); F may rise.
 
     References
     ----------
     .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
 
-    monotone: ClassVar[bool] = False
-
-    def step(
-        self,
-        n: CountMatrix,
-        params: Profiles,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Floats | None = None,
-    ) -> Step:
-        """One iteration; ``params`` are those of ``posteriors``, without which it is a plain one."""
-        if posteriors is None:
-            return super().step(n, params, beta, None, row_weights)
-        scores = self._left_out_scores(n, params.profiles, posteriors)
-        Q, free_energy = self.posterior(
-            per_site(scores, row_weights), beta, params.weights, None, row_weights
-        )
-        stats = self.stats(n, Q, row_weights)
-        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
-
-    def _left_out_scores(self, n: CountMatrix, profiles: Floats, Q: Floats) -> Floats:
+    def _left_out_scores(self, n: CountMatrix, params: Profiles, Q: Floats) -> Floats:
         groups = groups_of(n)
         in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
         totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
+        if self.caution is not None:
+            totals += self.caution.mass
         per_count = (1 / np.maximum(totals, FLOOR)).astype(np.float32)[groups]
 
         def added(rows: slice, index: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
@@ -282,7 +261,7 @@ class PredictiveHistogramClustering(HistogramClustering):
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, profiles, added, self.background, self.share)
+        return left_out_scores(n, params.profiles, added)
 
 
 class ACM(ClusterMixin, CooccurrenceEstimator):
@@ -306,7 +285,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         held-out occurrences. Only for soft assignments.
     predictive : bool, optional
         Leave every row out of the profiles that judge it ([1]_ section 5.2); by default with
-        ``beta="auto"``, where the profiles then also hold a share of a background (`texseg.models.left_out`).
+        ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
         Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
         See `SMM`.
@@ -317,7 +296,10 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         Profiles ``p(j | k)``, with their share of the background; rows sum to one (of images: in each
         channel).
     background_share_ : float
-        What held-out occurrences chose; 0 without ``beta="auto"``.
+        Share of the background in a cluster of mean size, as held-out occurrences chose it; 0 without
+        ``beta="auto"``.
+    row_correlation_ : float
+        Between the occurrences of a row, beyond what its cluster explains, chosen likewise; 0 for none.
     weights_ : ndarray of shape (K,)
         Mixing proportions.
     mixing_ : ndarray of shape (N, K)
@@ -381,19 +363,32 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
             return PredictiveHistogramClustering()
         return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
-    def _models(self, data: Data) -> list[HistogramClustering]:
-        return predictive_models(data) if leaves_out(self) else [self._model()]
+    def _models(self, data: Data) -> list[Any]:
+        return predictive_models(data, self.n_clusters) if leaves_out(self) else [self._model()]
 
     def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
         if self.assignment == "hard":
             return grown(data.counts, self.n_clusters, rng, data.weights)
         if self.beta == "auto":
-            return model.initial(data.counts, self.n_clusters, rng, data.weights, spread=0.5)
+            return random_start(model, data, self.n_clusters, rng)
         return None
+
+    def _rivals(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> list[Profiles]:
+        """Where the temperature is chosen, grown clusters compete with random starts."""
+        return [grown(data.counts, self.n_clusters, rng, data.weights)] if self.beta == "auto" else []
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
-        self.background_share_ = 0.0 if model.background is None else model.share
+        caution = getattr(model, "caution", None)
+        self.background_share_ = 0.0 if caution is None else caution.share
+        self.row_correlation_ = 0.0 if caution is None else caution.correlation
+
+
+def random_start(
+    model: HistogramClustering, data: Data, n_clusters: int, rng: np.random.RandomState
+) -> Profiles:
+    """Profiles near the mean one, apart enough to part at once at a low temperature."""
+    return model.initial(data.counts, n_clusters, rng, data.weights, spread=0.5)
 
 
 def leaves_out(estimator: Any) -> bool:
@@ -401,10 +396,12 @@ def leaves_out(estimator: Any) -> bool:
     return estimator.beta == "auto" and estimator.predictive in (True, None)
 
 
-def predictive_models(data: Data) -> list[HistogramClustering]:
+def predictive_models(data: Data, n_clusters: int) -> list[PredictiveHistogramClustering]:
     """One model for each share of the background."""
-    background = rows_of_columns(data.counts)
-    return [PredictiveHistogramClustering(background=background, share=s) for s in BACKGROUND_SHARES]
+    background, totals = rows_of_columns(data.counts), row_totals(data.counts)
+    mean, usual = totals.sum() / n_clusters, float(np.median(totals[totals > 0])) if totals.any() else 1.0
+    cautions = (Caution(background, mean * s / (1 - s), mean, usual=usual) for s in BACKGROUND_SHARES)
+    return [PredictiveHistogramClustering(caution=caution) for caution in cautions]
 
 
 def _rank(state: State) -> tuple[int, float]:
@@ -461,3 +458,18 @@ def one_sided(
         max_steps=ONE_SIDED_STEPS,
     )
     return last_of(run).posteriors
+
+
+def two_sided(
+    n: CountMatrix,
+    n_row_clusters: int,
+    n_column_clusters: int,
+    rng: np.random.RandomState,
+    row_weights: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Clusterings of the rows (N, K) and of the columns (M, L), each by itself; see `one_sided`.
+
+    Long rows are cut down: at the high temperature of the starts, one would outweigh all others together.
+    """
+    n = with_short_rows(n)
+    return one_sided(n, n_row_clusters, rng, row_weights), one_sided(n.T, n_column_clusters, rng)

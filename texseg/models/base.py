@@ -281,10 +281,27 @@ class ClusteringModel:
         row_weights : array of shape (N,), optional
             How many sites each row stands for; one each by default.
         """
-        scores = self.site_scores(n, params, row_weights)
+        return self._step_by(
+            self.site_scores(n, params, row_weights), n, params, beta, posteriors, row_weights
+        )
+
+    def _step_by(
+        self,
+        scores: Floats,
+        n: CountMatrix,
+        params: Any,
+        beta: float,
+        posteriors: Floats | None,
+        row_weights: Floats | None,
+    ) -> Step:
+        """E-step and M-step from the site scores (N, K)."""
         Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
         stats = self.stats(n, Q, row_weights)
         return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
+
+    def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
+        """Profiles (..., M) of expected counts, each summing to one within each group of columns."""
+        return normalise_profiles(counts, groups)
 
     def contrast(self, n: CountMatrix, one: Any, other: Any, row_weights: Floats | None = None) -> Floats:
         """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""

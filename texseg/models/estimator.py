@@ -56,12 +56,19 @@ LONG_ROW = 20.0
 """A row is long that holds so many times the median of the rows; of lengths drawn from any usual law, such as
 a log-normal one of standard deviation 1, fewer than 2 rows in 1000 do."""
 
-BACKGROUND_SHARES = (0.1, 0.01)
-"""Shares of the background in the profiles of a predictive clustering, of which held-out occurrences choose
-one: words want the first (.05 to .15 are within 1 %), lists in which nothing occurs twice the second."""
+USUAL_ROW = 4.0
+"""Where there are long rows, starts see every row as holding so many times the median, at most."""
 
-MAX_WORSE = 2
-"""Temperatures without a better held-out likelihood after which the search ends."""
+BACKGROUND_SHARES = (0.1, 0.01)
+"""Shares of the background in a mean cluster with which predictive clusterings begin: words want the first,
+lists in which nothing occurs twice the second."""
+
+WORTHWHILE = 2e-4
+"""Nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %."""
+
+MAX_WORSE, MAX_WORSE_WARM = 2, 4
+"""Temperatures without a better held-out likelihood after which the search ends; more where the solution is
+carried along and temperatures are closer: on sparse counts the first ones can all be too cold."""
 
 
 class FitRecord(NamedTuple):
@@ -164,6 +171,10 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """Return parameters to begin with, at one temperature; None to cool and grow from one cluster."""
         raise NotImplementedError  # pragma: no cover - interface
 
+    def _rivals(self, model: Any, data: Data, rng: np.random.RandomState) -> list[Any]:
+        """Return starts of another kind, which compete with these."""
+        return []
+
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
         """Set the attributes that only this model has."""
 
@@ -216,10 +227,10 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return self
 
     def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        return self._search(self._models(data), data, rng)
+        return self._refine(*self._search(self._models(data), data, rng), data, rng)
 
     def _search(self, models: list[Any], data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Best of ``n_init`` starts: by held-out likelihood if there is any, else by free energy.
+        """Best of ``n_init`` starts and their rivals: by held-out likelihood if there is any, else by F.
 
         Of several models the first start chooses one.
         """
@@ -231,8 +242,10 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         def run(model: Any) -> tuple[Any, Run]:
             return model, self._tempered(model, data, self._start(model, data, rng), rng)
 
-        best = max((run(model) for model in models), key=quality)
-        return max([best, *(run(best[0]) for _ in range(self.n_init - 1))], key=quality)
+        model, first = max((run(model) for model in models), key=quality)
+        runs = [(model, first), *(run(model) for _ in range(self.n_init - 1))]
+        rivals = self._rivals(model, data, rng)
+        return max([*runs, *((model, self._tempered(model, data, r, rng)) for r in rivals)], key=quality)
 
     def _tempered(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
@@ -247,7 +260,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     ) -> Run:
         """Heat up from ``beta`` as long as held-out data gain, look closer, and cool again from the best."""
         best, history, worse = None, [], 0
-        while worse < MAX_WORSE:
+        while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
             run = self._descend(model, data, start, beta, rng)
             history += run.history
             better = best is None or run.state.heldout > best.heldout
@@ -271,6 +284,35 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 break
             best = run.state
         return Run(best, history)
+
+    def _refine(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+        """Change one setting of the model after the other, or the temperature, while held-out data gain."""
+        best, history, moved = run.state, list(run.history), self.beta == "auto"
+        while moved:
+            moved = False
+            for kind in range(len(self._others(model, best.beta))):
+                for way in (0, 1):
+                    gained = False
+                    while way < len(others := self._others(model, best.beta)[kind]):
+                        other, beta = others[way]
+                        trial = self._descend(other, data, best.params, beta, rng)
+                        history += trial.history
+                        if trial.state.heldout <= best.heldout + WORTHWHILE:
+                            break
+                        model, best, moved, gained = other, trial.state, True, True
+                    if gained:
+                        break
+        return model, Run(best, history)
+
+    def _others(self, model: Any, beta: float) -> list[tuple[tuple[Any, float], ...]]:
+        """Neighbouring settings of each kind, more and less of it; the temperature is one more kind."""
+        settings = list(model.others()) if hasattr(model, "others") else []
+        if not settings:
+            return []
+        factor = self._beta_factor if self._warm else self._beta_factor**0.5
+        colder = min(beta / factor, 1.0)
+        heats = ((model, beta * factor), *(((model, colder),) if colder > beta else ()))
+        return [*(tuple((other, beta) for other in kind) for kind in settings), heats]
 
     def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
         """EM down to one temperature; the state kept is the best on held-out data, or the last."""
@@ -603,6 +645,15 @@ def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
+
+
+def with_short_rows(n: CountMatrix) -> CountMatrix:
+    """Cut down long rows, for starts that should not be those of one row; others stay as they are."""
+    totals = row_totals(n)
+    usual = float(np.median(totals[totals > 0])) if totals.any() else 0.0
+    if totals.max(initial=0.0) <= LONG_ROW * usual:
+        return n
+    return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
 
 
 def check_predictive(owner: str, predictive: bool | None) -> None:

@@ -26,7 +26,7 @@ from sklearn.base import DensityMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
-from texseg.models.acm import one_sided
+from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
     Step,
@@ -223,9 +223,8 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         return ProductAspectModel()
 
     def _start(self, model: ProductAspectModel, data: Data, rng: np.random.RandomState) -> ProductAspects:
-        n = data.counts
-        rows = one_sided(n, self.n_row_components, rng, data.weights)
-        columns = one_sided(n.T, self.n_column_components, rng)
+        n, sizes = data.counts, (self.n_row_components, self.n_column_components)
+        rows, columns = two_sided(n, *sizes, rng, data.weights)
         return model.start_from(n, soften(rows), soften(columns))
 
     def _publish(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> None:

@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from texseg.counts.blocks import scale_rows
-from texseg.counts.matrix import CountMatrix, column_totals, row_totals
+from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
-from texseg.models.acm import one_sided
+from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
     Step,
@@ -45,10 +44,7 @@ from texseg.models.base import (
     soften,
     working_dtype,
 )
-from texseg.models.estimator import LONG_ROW, CooccurrenceEstimator, Data, check_assignment
-
-USUAL_ROW = 4.0
-"""Where there are long rows, starts see every row as holding so many times the median, at most."""
+from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment
 
 
 class Blocks(NamedTuple):
@@ -270,10 +266,8 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
     def _start(self, model: TwoSidedClustering, data: Data, rng: np.random.RandomState) -> Blocks:
-        n = data.counts
-        short = _with_short_rows(n)
-        rows = one_sided(short, self.n_row_clusters, rng, data.weights)
-        columns = one_sided(short.T, self.n_column_clusters, rng)
+        n, sizes = data.counts, (self.n_row_clusters, self.n_column_clusters)
+        rows, columns = two_sided(n, *sizes, rng, data.weights)
         return model.start_from(n, soften(rows), soften(columns), data.weights)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
@@ -284,12 +278,3 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         self.joint_ = params.joint
         self.association_ = association(params)
         self.mutual_information_ = mutual_information(self.joint_)
-
-
-def _with_short_rows(n: CountMatrix) -> CountMatrix:
-    """Cut long rows down: at the high temperature of the starts, one would outweigh all others together."""
-    totals = row_totals(n)
-    usual = float(np.median(totals[totals > 0])) if totals.any() else 0.0
-    if totals.max(initial=0.0) <= LONG_ROW * usual:
-        return n
-    return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, FLOOR)))

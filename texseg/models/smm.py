@@ -9,6 +9,9 @@ independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N,
     p_ki    ~ sum_j n_ij R_ijk,    q_kj ~ sum_i n_ij R_ijk          (Eq. 8, 9)
     F       = -sum_ij n_ij log sum_k pi_k (p_ki q_kj)^beta          free energy (Eq. 64)
 
+Rows and columns may have temperatures of their own, ``p^(beta tilt) q^(beta / tilt)``: F has them in the
+same places, and the M-step, in which every factor is normalised by itself, stays as it is.
+
 The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(k | i) ~ pi_k p_ki``. The
 responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products
 with the sparse matrix ``n_ij / z_ij``.
@@ -23,9 +26,9 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,7 +49,7 @@ from texseg.models.base import (
     products_at,
     tempered,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data
+from texseg.models.estimator import CooccurrenceEstimator, Data, with_short_rows
 
 
 class Aspects(NamedTuple):
@@ -68,11 +71,32 @@ FOLD_IN_STEPS = 30
 """EM steps that find the mixing of rows that were not fitted."""
 
 
+TILT = 0.92
+"""Factor between the tilts that held-out occurrences are asked about."""
+
+
 @dataclass(frozen=True)
 class AspectModel:
-    """The SMM as the driver sees it; see the top of this file for the equations."""
+    """The SMM as the driver sees it; see the top of this file for the equations.
+
+    Parameters
+    ----------
+    tilt : float, default=1.0
+        Above 1 rows are cooler than columns, below 1 warmer.
+    """
+
+    tilt: float = 1.0
 
     monotone: ClassVar[bool] = True
+
+    def betas(self, beta: float) -> tuple[float, float]:
+        """Inverse temperatures of the rows and of the columns, neither above 1 unless ``beta`` is."""
+        most = max(beta, 1.0)
+        return min(beta * self.tilt, most), min(beta / self.tilt, most)
+
+    def others(self) -> Iterator[tuple[Self, ...]]:
+        """Models with neighbouring settings."""
+        yield replace(self, tilt=self.tilt / TILT), replace(self, tilt=self.tilt * TILT)
 
     def initial(self, n: CountMatrix, n_components: int, rng: np.random.RandomState) -> Aspects:
         """Return the marginals with noise."""
@@ -91,8 +115,9 @@ class AspectModel:
         row_weights: Floats | None = None,
     ) -> Step:
         """One EM iteration over blocks of rows; memory does not grow with non-zeros x K."""
-        A = tempered(params.rows, beta) * params.weights
-        B = tempered(params.columns, beta)
+        of_rows, of_columns = self.betas(beta)
+        A = tempered(params.rows, of_rows) * params.weights
+        B = tempered(params.columns, of_columns)
         by_row, by_column = np.empty_like(A), np.zeros_like(B)
         energy = 0.0
         for rows, block in row_blocks(n):
@@ -130,13 +155,14 @@ class AspectModel:
 
     def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
         """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
-        B = tempered(params.columns, beta)
+        of_rows, of_columns = self.betas(beta)
+        B = tempered(params.columns, of_columns)
         mixing = np.empty((n.shape[0], len(params.weights)))
         for rows, block in row_blocks(n):
             index, share = entry_rows(block), np.tile(params.weights, (block.shape[0], 1))
             for _ in range(steps):
                 # pi_k p_ki^beta, up to a factor of the row, with p_ki ~ p(k | i) / pi_k
-                a = params.weights * np.maximum(share / np.maximum(params.weights, FLOOR), FLOOR) ** beta
+                a = params.weights * np.maximum(share / np.maximum(params.weights, FLOOR), FLOOR) ** of_rows
                 z = products_at(a, B, index, block.indices)
                 ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
                 share = normalise(a * (ratio @ B))
@@ -156,6 +182,10 @@ class PredictiveAspectModel(AspectModel):
     """
 
     monotone: ClassVar[bool] = False
+
+    def others(self) -> Iterator[tuple[Self, ...]]:
+        """None: both sides have the same temperature here."""
+        return iter(())
 
     def step(
         self,
@@ -252,8 +282,8 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     n_components : int, default=8
         Number of aspects, K; at most the number of rows.
     beta : float or "auto", default=1.0
-        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, and the
-        moment to stop, on held-out occurrences.
+        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, for rows and
+        columns each, and the moment to stop, on held-out occurrences.
     predictive : bool, default=False
         Leave every occurrence out of the sums that predict its own aspect ([1]_ section 5.2).
     validation_fraction : float, default=0.1
@@ -284,7 +314,9 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     labels_ : int ndarray of shape (N,)
         Largest aspect of every row, from 0.
     beta_ : float
-        Inverse temperature of the fitted model.
+        Inverse temperature of the fitted model; the geometric mean of its two sides.
+    side_betas_ : tuple of two floats
+        Of the rows and of the columns.
     free_energy_ : float
         In nats.
     n_iter_, converged_, history_
@@ -337,8 +369,9 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         return PredictiveAspectModel() if self.predictive else AspectModel()
 
     def _start(self, model: AspectModel, data: Data, rng: np.random.RandomState) -> Aspects:
-        return model.initial(data.counts, self.n_components, rng)
+        return model.initial(with_short_rows(data.counts), self.n_components, rng)
 
     def _publish(self, model: AspectModel, params: Aspects, posteriors: None) -> None:
         self.weights_ = params.weights
         self.row_components_ = params.rows
+        self.side_betas_ = model.betas(self.beta_)
