@@ -205,6 +205,18 @@ def test_twice_the_area_separates_by_the_root_of_two(planted):
     np.testing.assert_allclose(two.evidence[:, kept], one.evidence[:, kept], atol=1e-3)
 
 
+def test_more_cells_than_were_learned_from_make_nothing_surer():
+    told = []
+    for shape in (GRID, (64, 64), (128, 128)):
+        sites, _ = sites_of(regions(shape), n_draws=12)
+        tree = merge_tree(candidate_of(halved(regions(shape)), sites), sites, WINDOW)
+        told.append((tree.separations[-3:], tree.evidence[-3:, EVIDENCE.index("windows")]))
+    (few, _), (enough, windows), (many, windows_of_many) = told
+    assert (few < 0.6 * enough).all()
+    np.testing.assert_allclose(many, enough, rtol=0.15)
+    np.testing.assert_allclose(windows_of_many, windows)
+
+
 def test_clusters_along_borders_are_dissolved(planted):
     sites, region, _ = planted
     clusters = region.copy()

@@ -49,6 +49,7 @@ __all__ = ["Record", "Search"]
 Floats = NDArray[np.floating]
 
 _PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
+_ENOUGH_WINDOWS = 4096  # that starts are found on; beyond, they lie further apart
 _CALM = 0.5  # share of the windows that count as far from borders
 _HALF = 0.5  # share of the windows that each start after the second sees
 _HOTTEST = 0.9  # of the first critical inverse temperature
@@ -109,7 +110,7 @@ class Search:
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
         present = self.windows.sizes > _PRESENT * self.windows.sizes.max()
-        measure = border_measure(self.windows, max(1, round(self.window / 2 / WINDOW_STEP)))
+        measure = border_measure(self.windows, max(1, round(self.window / 2 / self._step)))
         seen = [present & (measure <= np.quantile(measure[present], _CALM)), present]
         while len(seen) < self.settings.n_starts:
             seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
@@ -229,7 +230,12 @@ class Search:
     @cached_property
     def windows(self) -> Sites:
         """Windows that starts are found on."""
-        return self._windows(WINDOW_STEP)
+        return self._windows(self._step)
+
+    @property
+    def _step(self) -> int:
+        """Distance of these windows in cells: a large image needs no more of them than others to be told."""
+        return max(WINDOW_STEP, round(np.sqrt(len(self.cells.sizes) / _ENOUGH_WINDOWS)))
 
     def forget_windows(self) -> None:
         """Give the memory back; they are made again where they are needed."""

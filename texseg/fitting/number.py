@@ -260,7 +260,7 @@ def confusion_of_clusters(
     if len(present) > 1:
         (pairs,) = measure([np.searchsorted(present, labels)], len(present), cells, window)
         separations = pairs.separations(pairs.distances())
-        share = np.sqrt(len(present) / cells.sizes.sum()) * window
+        share = np.sqrt(len(present) / pairs.areas.sum()) * window
         contrasts = share * np.maximum(separations.min(axis=1), 1e-3)
         right = np.maximum(1 / (1 + (DOUBT / contrasts) ** 3), 0.5)
         confusion[present, present] = right

@@ -12,9 +12,10 @@ profiles from the other half of a checkerboard of cells (held out). It is the su
 over the root of its own standard deviation within the two clusters: a channel that varies inside textures has
 less to say than its nats. Parts of one texture differ little against their own spread, whatever the
 likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
-difference that holds over a large area counts for more. And parts of one texture lie side by side, along a
-long common border, while two textures may not touch at all. Where the border is longer than twelve roots of
-the smaller's area, the two are interleaved, as the stripes of one cloth are.
+difference that holds over a large area counts for more, up to the size of the images that were learned from:
+beyond, the least change inside one texture would be as sure as a difference between two. And parts of one
+texture lie side by side, along a long common border, while two textures may not touch at all. Where the border
+is longer than twelve roots of the smaller's area, the two are interleaved, as the stripes of one cloth are.
 
 The separation orders the merges. Whether the two are one texture or two is asked of more *evidence*
 (:data:`EVIDENCE`): how the difference is spread over channels and over the two sides; whether it grows in
@@ -81,6 +82,7 @@ EVIDENCE = PAIR_EVIDENCE + _CONTEXT
 """The same, and how the pair compares with those of the other merges of its tree."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
+_MOST_CELLS = 4096  # of the images that were learned from: the least change inside a texture is sure on more
 _ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
 _NUMBERS_AT_ONCE = 2**21  # cells, clusters and channels whose ratios are held
 _LEAST_SPREAD = 1e-6
@@ -108,9 +110,10 @@ class Pairs:
     held: Floats
     """(N, K, C), score of every cell in every cluster, learned without the cell, channel by channel."""
     areas: NDArray[np.float64]
-    """(K, images), in cells; 0 for a cluster that was merged into another."""
+    """(K, images), in cells; 0 for a cluster that was merged into another. Of all that lies beyond
+    ``_MOST_CELLS`` cells together, as if the image were reduced to as many."""
     borders: NDArray[np.float64]
-    """Lengths of common borders in sides of cells."""
+    """Lengths of common borders in sides of cells, likewise."""
     means: NDArray[np.float64]
     """(K, K, C), of the log-likelihood ratios of a to b in windows inside a."""
     covariances: NDArray[np.float64]
@@ -123,8 +126,10 @@ class Pairs:
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
         areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
+        shrink = min(1.0, _MOST_CELLS / areas.sum())
+        borders = np.sqrt(shrink) * _borders(labels, K, cells)
         moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
-        pairs = cls(cells, window, labels, held_out, held, areas, _borders(labels, K, cells), *moments)
+        pairs = cls(cells, window, labels, held_out, held, shrink * areas, borders, *moments)
         side_by_side(lambda a: pairs._look_from(a, np.arange(K)), range(K))
         return pairs
 
