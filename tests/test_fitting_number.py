@@ -310,9 +310,11 @@ def test_interleaved_stripes_are_closer_than_halves():
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
 
 
-def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike(planted):
+def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike():
     """Parts of one texture must look less sure to be textures of their own than the textures do."""
-    sites, region, clusters = planted
+    region = regions(GRID)
+    clusters = halved(region)
+    sites, _ = sites_of(region)
     told = {}
     for name, labels in (("whole", region), ("halved", clusters)):
         tree = merge_tree(candidate_of(labels, sites), sites, WINDOW)

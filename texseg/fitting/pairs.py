@@ -14,8 +14,9 @@ less to say than its nats. Parts of one texture differ little against their own 
 likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
 difference that holds over a large area counts for more, up to the size of the images that were learned from:
 beyond, the least change inside one texture would be as sure as a difference between two. And parts of one
-texture lie side by side, along a long common border, while two textures may not touch at all. Where the border
-is longer than twelve roots of the smaller's area, the two are interleaved, as the stripes of one cloth are.
+texture lie side by side, along a long common border, while two textures may not touch at all. Where the
+border is longer than twelve roots of the smaller's area, the two are interleaved, as the stripes of one cloth
+are.
 
 The separation orders the merges. Whether the two are one texture or two is asked of more *evidence*
 (:data:`EVIDENCE`): how the difference is spread over channels and over the two sides; whether it grows in
