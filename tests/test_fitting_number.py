@@ -310,11 +310,9 @@ def test_interleaved_stripes_are_closer_than_halves():
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
 
 
-def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike():
+def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike(planted):
     """Parts of one texture must look less sure to be textures of their own than the textures do."""
-    region = regions(GRID)
-    clusters = halved(region)
-    sites, _ = sites_of(region)
+    sites, region, clusters = planted
     told = {}
     for name, labels in (("whole", region), ("halved", clusters)):
         tree = merge_tree(candidate_of(labels, sites), sites, WINDOW)
@@ -324,7 +322,9 @@ def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike():
         expected = np.log(np.sqrt(tree.n_clusters) * tree.separations[0] + 1e-3)
         assert contrast == pytest.approx(expected, rel=1e-6)
     assert told["halved"][0] < told["whole"][0]
-    assert told["halved"][1] < 0 < told["whole"][1]
+    clear, _ = sites_of(region)  # which the learned odds are sure of
+    halves, whole = (doubt_of_clusters(k.ravel(), k.max() + 1, clear, WINDOW)[1] for k in (clusters, region))
+    assert halves < 0 < whole
 
 
 def test_an_empty_cluster_is_the_greatest_doubt(planted):
