@@ -55,9 +55,9 @@ def main() -> None:
     for name in suite.names(options.data)[:: options.every]:
         case = suite.load(options.data, name)
         K = case.n_segments
-        given, more = (
-            TextureSegmenter(n, channel_axis=case.channel_axis).fit(case.image) for n in (K, K + options.more)
-        )
+        given = TextureSegmenter(K, channel_axis=case.channel_axis).fit(case.image)
+        more = TextureSegmenter(K + options.more, channel_axis=case.channel_axis, flat_ground=False)
+        more.fit(case.image)
         rows.append((score(case, given.labels_), best_merges(case, more)))
         print(f"{name:<40} {K:>2} {rows[-1][0]:>6.3f} {rows[-1][1]:>6.3f}", flush=True)
     means = np.mean(rows, axis=0)

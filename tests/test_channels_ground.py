@@ -80,6 +80,28 @@ def test_ground_is_found_again_in_other_images_and_with_a_model_file(model, scen
     np.testing.assert_array_equal(loaded.predict(moved, unknown=True), labels)
 
 
+def test_textures_are_merged_and_split_beside_the_ground(scene, tmp_path):
+    """The ground stays segment 1, and cannot be merged with a texture or split."""
+    image = on_ground(scene.image, 255)
+    model = TextureSegmenter(4).fit(image)
+    before = model.labels_
+    model.merge([(2, 4)]).rename({2: "rock"})
+    np.testing.assert_array_equal(model.labels_, np.array([0, 1, 2, 3, 2])[before])
+    np.testing.assert_array_equal(model.predict(image), model.labels_)
+    assert model.predict_proba(image).shape == (300, 340, 3)
+    assert model.profiles_.shape[0] == model.n_segments_ == 3
+    model.save(tmp_path / "m.texseg")
+    np.testing.assert_array_equal(TextureSegmenter.load(tmp_path / "m.texseg").predict(image), model.labels_)
+    model.split(2)
+    np.testing.assert_array_equal(model.labels_, before)
+    model.split(3)
+    np.testing.assert_array_equal(np.where(model.labels_ == 5, 3, model.labels_), before)
+    with pytest.raises(ValueError, match="segment 1 is flat ground, which cannot be merged"):
+        model.merge([(1, 2)])
+    with pytest.raises(ValueError, match="segment 1 is flat ground, which cannot be split"):
+        model.split(1)
+
+
 def test_ground_may_be_a_texture_like_any_other(scene):
     found = TextureSegmenter(4, flat_ground=False).fit(on_ground(scene.image, 255))
     assert found.ground_ is None

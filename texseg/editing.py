@@ -96,9 +96,13 @@ class Editable:
         K = len(self.names_)
         classes, names = checked.classes(K), checked.names_of(self.names_)
         if checked.merge:
-            self._refuse_ground()
-            sizes = [np.bincount(image.ravel(), minlength=K + 1)[1:] for image in self._images()]
-            self._take_over(merged(self.textures_, classes, np.sum(sizes, axis=0) if sizes else np.ones(K)))
+            first = self._first_texture
+            if first and np.count_nonzero(classes == 0) > 1:
+                raise ValueError("segment 1 is flat ground, which cannot be merged with a texture")
+            images = self._images()
+            sizes = np.sum([np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images], axis=0)
+            sizes = sizes if images else np.ones(K)
+            self._take_over(merged(self.textures_, classes[first:] - first, sizes[first:]))
         self.names_ = names
         return self
 
@@ -124,32 +128,31 @@ class Editable:
             model was loaded from a file and the segment is not a merged one.
         """
         check_is_fitted(self, "textures_")
-        self._refuse_ground()
-        K = len(self.names_)
+        K, first = len(self.names_), self._first_texture
         check_labels((segment,), K)
-        textures, parts = self.textures_, None
-        if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == segment - 1) > 1:
-            textures = separated(textures, segment - 1)
+        if segment <= first:
+            raise ValueError("segment 1 is flat ground, which cannot be split")
+        textures, parts, number = self.textures_, None, segment - 1 - first
+        if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == number) > 1:
+            textures = separated(textures, number)
         elif getattr(textures, "parts", textures).strokes is not None:
             raise ValueError(
                 f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
             )
         else:
             halves = self._halves(segment)
-            textures = halved(textures, segment - 1, *self._profiles_of(halves))
-            last = len(textures.classes)
+            textures = halved(textures, number, *self._profiles_of(halves))
+            last = len(textures.classes) + first
             pairs = zip(halves, self._part_images(), strict=True)
             parts = [np.where(half == 2, last, image).astype(np.int32) for half, image in pairs]
         self._take_over(textures, parts)
-        self.names_ = (*self.names_, *[""] * (len(textures.profiles) - K))
+        self.names_ = (*self.names_, *[""] * (len(textures.profiles) + first - K))
         return self
 
-    def _refuse_ground(self) -> None:
-        if self.ground_ is not None:
-            raise ValueError(
-                "segments cannot be merged or split beside flat ground, a segment by itself; fit with "
-                "flat_ground=False, or mask the ground"
-            )
+    @property
+    def _first_texture(self) -> int:
+        """Label of the first texture, from 0: flat ground is a segment before it."""
+        return int(self.ground_ is not None)
 
     def _images(self) -> list[NDArray[np.int32]]:
         """Labels of the images that were fitted; none of a loaded model."""
@@ -167,7 +170,7 @@ class Editable:
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
             )
         hierarchy, images = self.hierarchy_, self._images()
-        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
+        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_) - self._first_texture]:
             level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
             inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]
             sizes = np.sum([np.bincount(image.ravel(), minlength=k + 1)[1:] for image in inside], axis=0)
@@ -189,7 +192,8 @@ class Editable:
     def _take_over(self, textures: MergedTextures, parts: list[NDArray[np.int32]] | None = None) -> None:
         """Publish edited textures, and the labels of the images that were fitted."""
         parts = self._part_images() if parts is None else parts
-        label_of = np.concatenate([[0], textures.classes + 1]).astype(np.int32)
+        first = self._first_texture
+        label_of = np.concatenate([[0], np.arange(first) + 1, textures.classes + first + 1]).astype(np.int32)
         if parts:
             images = [label_of[image] for image in parts]
             self.labels_ = images if isinstance(self.labels_, list) else images[0]

@@ -178,6 +178,7 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
     if "profiles" not in values:
         raise ModelFileError("holds no texture model: 'profiles' is missing")
     n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
+    n_textures += "ground" in values
     names = values.get("class_names") or [""] * n_textures
     if not isinstance(names, list) or len(names) != n_textures:
         raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")

@@ -152,7 +152,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
 def fit(**options: Any) -> None:
     """Learn textures from images and write them to a model file.
 
-    Of many images an even sample is read.
+    Of many images, an even sample is read.
     """
     from texseg.cli.prepare import check_folder, collect, fail, parameters_of, reading_of, refuse_input
     from texseg.cli.show import fit_and_show
@@ -176,12 +176,13 @@ def fit(**options: Any) -> None:
 @click.option(
     "--unknown",
     is_flag=True,
-    help="Give what no learned texture explains a label of its own, behind those of the textures.",
+    help="Label what no learned texture explains as unknown, with the number after those of the textures.",
 )
 @click.option(
     "--rescale",
     is_flag=True,
-    help="Bring the values of each image to the range that the model learned: for scenes stored otherwise.",
+    help="Bring the values of each image to the range that the model learned, for images stored in another "
+    "encoding.",
 )
 @click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out.")
 @edit_options
@@ -189,7 +190,7 @@ def fit(**options: Any) -> None:
 @writing_options
 @batch_options
 def apply(**options: Any) -> None:
-    """Find the textures of a MODEL file again in other images.
+    """Find the textures of a MODEL file in other images.
 
     Options and results are those of `texseg segment`.
     """
@@ -233,7 +234,7 @@ def apply(**options: Any) -> None:
     show_default=True,
     help="Pixels within which boundaries agree.",
 )
-@click.option("--all", "everything", is_flag=True, help="Print all measures, not only those asked for most.")
+@click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures.")
 def score(
     labels: Path, truth: Path, ignore_label: int | None, tolerance: float, everything: bool, as_json: bool
@@ -269,12 +270,12 @@ def score(
     "n_segments",
     type=SegmentCount(),
     default="auto",
-    help="Number of textures it is asked for.",
+    help="Number of textures to find.",
 )
 @preset_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
 def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bool) -> None:
-    """Say what would be read from image files, and what segmenting them would cost."""
+    """Say what would be read from image files, and what it would cost to segment them."""
     import json
 
     from texseg.cli.info import describe

@@ -110,7 +110,7 @@ class PixelSizeText(click.ParamType):
 class FormatList(click.ParamType):
     """Formats of label images, separated by commas."""
 
-    name = "png,tif,npy"
+    name = "png,tif,npy,zarr"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -210,7 +210,7 @@ edit_options = _group(
         multiple=True,
         metavar="2+5=NAME",
         callback=_read_merges,
-        help="Make one segment of several and name it, or (3=NAME) name one; numbers are those before.",
+        help="Make one segment of several and name it, or name one (3=NAME); the numbers are the old ones.",
     ),
     click.option(
         "--edits",
@@ -273,23 +273,35 @@ fitting_options = _group(
         help="Merge regions with fewer pixels.",
     ),
     click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random starts."
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random starts."
     ),
     click.option(
         "--cell", type=click.IntRange(min=1), help="Side of the cells of the fit.  [default: 4 to 8]"
     ),
     click.option(
-        "--wavelengths", type=NumberList(), help="Of the filters, in pixels.  [default: 2.83,5.66,11.3]"
+        "--wavelengths",
+        type=NumberList(),
+        help="Wavelengths of the filters, in pixels.  [default: 2.83,5.66,11.3]",
     ),
     click.option(
-        "--orientations", "n_orientations", type=click.IntRange(min=1), help="Of the filters.  [default: 4]"
+        "--orientations",
+        "n_orientations",
+        type=click.IntRange(min=1),
+        help="Number of directions of the filters.  [default: 4]",
     ),
-    click.option("--bins", "n_bins", type=click.IntRange(1, 256), help="Of each channel.  [default: 40]"),
-    click.option("--starts", "n_starts", type=click.IntRange(min=1), help="Runs that compete.  [default: 2]"),
+    click.option(
+        "--bins", "n_bins", type=click.IntRange(1, 256), help="Number of bins of each channel.  [default: 40]"
+    ),
+    click.option(
+        "--starts",
+        "n_starts",
+        type=click.IntRange(min=1),
+        help="Number of annealed runs; the best is kept.  [default: 2]",
+    ),
     click.option(
         "--patch-weight",
         type=click.FloatRange(min=0),
-        help="Weight of textons, a filter having 1; 0 leaves them out.  [default: 4; with --preset plain 0]",
+        help="Weight of textons (a filter has 1); 0 leaves them out.  [default: 4; with --preset plain 0]",
     ),
     click.option(
         "--value-weight",
@@ -299,8 +311,8 @@ fitting_options = _group(
     click.option(
         "--cue",
         type=click.Choice(["auto", "texture", "values"]),
-        help="What segments differ in: texture; plain values at the scale of pixels, for grains, pores and "
-        "cells; or what the image shows more of.  [default: auto; with --preset plain texture]",
+        help="What segments differ in: texture, or plain values at the scale of pixels (grains, pores, "
+        "cells); auto takes what tells more of the image.  [default: auto; with --preset plain texture]",
     ),
     click.option(
         "--learned-borders/--no-learned-borders",
@@ -325,18 +337,18 @@ reading_options = _group(
         help="Image with zero where there is no data, or a folder with one named like each image.",
     ),
     click.option("--nodata", type=float, help="Value for no data.  [default: what the file says]"),
-    click.option("--ignore-alpha", is_flag=True, help="Take transparent pixels for data."),
+    click.option("--ignore-alpha", is_flag=True, help="Treat transparent pixels as data."),
     click.option(
         "--max-pixels",
         type=PixelCount(),
         default="178956970",
         show_default=True,
-        help="Refuse larger images, such as 500M; none: no limit.  (Not those that are read by blocks.)",
+        help="Refuse larger images, such as 500M; none: no limit.  (Images read by blocks have none.)",
     ),
     click.option(
         "--level",
         type=click.IntRange(min=0),
-        help="Level of a pyramid (OME-TIFF, OME-Zarr), 0 is the largest.",
+        help="Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest.",
     ),
     click.option(
         "--memory",
@@ -360,7 +372,7 @@ folder_option = click.option(
     type=click.Path(path_type=Path),
     default=Path("."),
     metavar="FOLDER",
-    help="Folder for the results; it is made if need be.  [default: here]",
+    help="Folder for the results; created if needed.  [default: here]",
 )
 
 writing_options = _group(
@@ -388,7 +400,7 @@ writing_options = _group(
     click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),
     click.option("--polygons", "with_polygons", is_flag=True, help="Write outlines as GeoJSON."),
     click.option("--report-html", "with_report", is_flag=True, help="Write a page to click through."),
-    click.option("--all", "everything", is_flag=True, help="Write all of these but the probabilities."),
+    click.option("--all", "everything", is_flag=True, help="Write all of these except probabilities."),
 )
 
 batch_options = _group(
@@ -396,25 +408,25 @@ batch_options = _group(
     click.option(
         "--jobs",
         type=click.IntRange(min=1),
-        help="Processors to use: as many images side by side, if there are, else threads for each.  "
-        "[default: one image after the other, with all]",
+        help="Processors to use: one for each image, or several where there are fewer images.  "
+        "[default: all, one image after the other]",
     ),
     click.option(
-        "--resume", is_flag=True, help="Go on with an image by blocks where an ended run has left it."
+        "--resume", is_flag=True, help="Continue an image by blocks where an interrupted run stopped."
     ),
-    click.option("--skip-existing", is_flag=True, help="Leave out images whose results are there."),
+    click.option("--skip-existing", is_flag=True, help="Skip images whose results exist."),
     click.option(
         "--on-error",
         type=click.Choice(("skip", "stop")),
         default="skip",
         show_default=True,
-        help="What to do after an image that failed.",
+        help="What to do when an image fails.",
     ),
     click.option(
         "--summary",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Write what became of each image, as .csv or .json.",
+        help="Write a table of the outcome for each image, .csv or .json.",
     ),
     click.option("--allow-empty", is_flag=True, help="Write labels 0 for images without any data."),
     quiet_option,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from texseg.edits import Edits
 from texseg.napari.source import Index, Plane, Source
@@ -111,6 +112,9 @@ class Job:
             raise ValueError(
                 f"there are strokes on plane {missed[0]}, which the model was not fitted to; press Segment"
             )
+        if model.ground_ is not None:  # strokes know none beside them
+            yield from self.fit(clone(model).set_params(n_segments=model.n_segments_))
+            return
         seeds: Any = self._seeds(list(fitted))
         model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
         yield from self._all_found(model, fitted)
