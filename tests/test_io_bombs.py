@@ -113,17 +113,6 @@ class TestJpeg:
         path.write_bytes(with_size(jpeg(), 12000, 12000))
         refuse(path, "truncated")
 
-    @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 2}])
-    def test_end_mark_alone_is_missing(self, tmp_path, options):
-        content = jpeg(**options)
-        path = tmp_path / "noend.jpg"
-        path.write_bytes(content)
-        whole = read_image(path).pixels
-        path.write_bytes(content[:-2])
-        image = read_image(path)
-        assert np.array_equal(image.pixels, whole)
-        assert image.notes == ("the end mark of the JPEG file is missing",)
-
     def test_progressive_file_that_lost_whole_scans(self, tmp_path):
         content = jpeg(progressive=True)
         path = tmp_path / "cut.jpg"
@@ -138,6 +127,36 @@ class TestJpeg:
         whole = read_image(path).pixels
         path.write_bytes(content[:-2] + bytes(40) + content[-2:])
         assert np.array_equal(read_image(path).pixels, whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "n_bytes"),
+    [
+        ("JPEG", {}, 2),
+        ("JPEG", {"progressive": True}, 1),
+        ("JPEG", {"restart_marker_rows": 2}, 2),
+        ("PNG", {}, 12),
+        ("PNG", {}, 1),
+        ("GIF", {}, 1),
+    ],
+)
+def test_end_mark_alone_is_missing(tmp_path, name, options, n_bytes):
+    content = io_scenes.bytes_of(Image.fromarray(PIXELS).save, format=name, **options)
+    path = tmp_path / "noend"
+    path.write_bytes(content)
+    whole = read_image(path).pixels
+    path.write_bytes(content[:-n_bytes])
+    image = read_image(path)
+    assert np.array_equal(image.pixels, whole)
+    assert image.notes == (f"the end mark of the {name} file is missing",)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_png_that_lost_a_whole_chunk_and_its_end(tmp_path, dtype):
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3)).astype(dtype)
+    content = imagecodecs.png_encode(noise)
+    (tmp_path / "cut.png").write_bytes(content[: content.rindex(b"IDAT") - 4])
+    refuse(tmp_path / "cut.png", "truncated|Not enough image data")
 
 
 def test_ome_metadata_of_planes_without_measure(tmp_path):
@@ -258,6 +277,10 @@ def chunk(kind, content):
         (b"\xff\x0a" + bytes(9), "JPEG XL"),
         (b"\0\0\0\x04" + bytes(7) + b"\1\0\0\0\1", "Gatan DM3 or DM4"),
         (bytes(208) + b"MAP " + bytes(20), "MRC"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"OLE \(Olympus OIB, Zeiss ZVI\)"),
+        (b"\x0e\x03\x13\x01" + bytes(9), "HDF4"),
+        (b"EHFA_HEADER_TAG\0", "Erdas Imagine"),
+        (b"PF\n3 3\n-1.0\n", "PNM"),
     ],
 )
 def test_formats_of_instruments_are_named(tmp_path, content, name):

@@ -34,8 +34,11 @@ def _open_with_plugin(format: str, stream: BinaryIO) -> ImageFile:
     return BmpImagePlugin.BmpImageFile(stream) if format == "BMP" else GifImagePlugin.GifImageFile(stream)
 
 
-def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int]:
-    """Count the frames and the pixels of the largest without decoding one; Pillow takes much longer."""
+def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int, bool]:
+    """Count the frames and the pixels of the largest without decoding one, and look for the end mark.
+
+    Pillow takes much longer.
+    """
 
     def table_bytes(flags: int) -> int:
         return 3 << (flags & 7) + 1 if flags & 0x80 else 0
@@ -57,7 +60,7 @@ def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int]:
             most_pixels = max(most_pixels, width * height)
             position += 11 + table_bytes(start[9])
         else:  # the end mark, or a file that ends before it, which decoding will tell
-            return n_frames, most_pixels
+            return n_frames, most_pixels, start != b""
         while True:
             n_blocks += 1
             if n_blocks > _FEW_BLOCKS + file_size // _BLOCK_BYTES:
@@ -75,7 +78,7 @@ class PillowSource:
     """A BMP or GIF file; animations have their frames as pages."""
 
     def __init__(self, format: str, stream: BinaryIO, file_size: int):
-        n_frames, most_pixels = _gif_frames(stream, file_size) if format == "GIF" else (1, 0)
+        n_frames, most_pixels, is_ended = _gif_frames(stream, file_size) if format == "GIF" else (1, 0, True)
         n_frames = max(1, n_frames)
         stream.seek(0)
         self._image = image = _open_with_plugin(format, stream)
@@ -98,6 +101,7 @@ class PillowSource:
             axes=axes,
             dtype=np.dtype(bool if colours == "1" else np.uint8),
             has_alpha=has_alpha,
+            notes=() if is_ended else ("the end mark of the GIF file is missing",),
         )
 
     def decode(self, axes: str, page: int) -> Decoded:

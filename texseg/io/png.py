@@ -19,6 +19,7 @@ from texseg.io.exif import orientation_of
 from texseg.io.header import Decoded, Header, split_alpha
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_END = b"\0\0\0\0IEND\xaeB`\x82"
 _GREY, _RGB, _PALETTE, _GREY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
 _COLOUR_CHANNELS = {_GREY: 1, _RGB: 3, _PALETTE: 3, _GREY_ALPHA: 1, _RGB_ALPHA: 3}
 _PICTURE_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
@@ -31,6 +32,7 @@ class PngSource:
 
     def __init__(self, stream: BinaryIO, file_size: int):
         self._stream, self._size = stream, file_size
+        self._is_ended = True
         stream.seek(0)
         start = stream.read(33)
         if len(start) < 33 or start[12:16] != b"IHDR":
@@ -57,7 +59,8 @@ class PngSource:
             dtype=np.dtype(np.uint16 if is_wide else np.uint8),
             has_alpha=self._colour in (_GREY_ALPHA, _RGB_ALPHA) or self._transparent is not None,
             orientation=orientation_of(chunks.get(b"eXIf")),
-            notes=("frames of 16 bits are read as 8 bits",) if self._depth == 16 and n_frames > 1 else (),
+            notes=("frames of 16 bits are read as 8 bits",) * (self._depth == 16 and n_frames > 1)
+            + ("the end mark of the PNG file is missing",) * (not self._is_ended),
         )
 
     def _chunk_headers(self) -> Iterator[tuple[bytes, int, int]]:
@@ -67,6 +70,9 @@ class PngSource:
             count += 1
             if count > _FEW_CHUNKS + self._size // _CHUNK_BYTES:
                 raise MalformedFileError("PNG of chunks without content, file is corrupt")
+            if kind == b"IDAT" and self._size - position < len(_END):
+                self._is_ended = False  # whether the picture is, the decoder tells
+                return
             self._stream.seek(position)
             start = self._stream.read(8)
             if len(start) < 8:
@@ -107,7 +113,7 @@ class PngSource:
                 name = kind.decode("latin-1")
                 raise MalformedFileError(f"checksum of the {name} chunk is wrong, file is corrupt")
             parts.append(chunk)
-        return b"".join(parts)
+        return b"".join(parts if self._is_ended else [*parts, _END])
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame; every chunk must be there and have the right checksum."""
