@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import warnings
 
 import io_scenes
@@ -228,6 +229,19 @@ class TestEnvi:
         image = read_image(self.write(tmp_path, values, "bsq", 1, **entries))
         assert np.array_equal(image.mask, ~HOLE)
         assert (image.geo.epsg, image.geo.transform(0, 0)) == (32633, (500000.0, 5200000.0))
+
+    @pytest.mark.parametrize("filler", ["\n", " \n", " ", "a = {\n", "a={", "a", "b = 1\n"])
+    def test_a_long_header_takes_no_longer_than_it_is(self, tmp_path, filler):
+        path = self.write(tmp_path, PIXELS, "bsq", 1)
+        header = tmp_path / "e.hdr"
+        header.write_text(header.read_text() + "\n" + filler * (2_000_000 // len(filler)))
+        start = time.perf_counter()
+        assert np.array_equal(read_image(path).pixels, PIXELS)
+        assert time.perf_counter() - start < 5
+
+    def test_a_value_over_several_lines(self, tmp_path):
+        path = self.write(tmp_path, PIXELS, "bsq", 1, description="{made of\n\nlines = 7\n}", lines=160)
+        assert np.array_equal(read_image(path).pixels, PIXELS)
 
     def test_broken_ones(self, tmp_path):
         path = self.write(tmp_path, PIXELS, "bsq", 1, lines=1000)

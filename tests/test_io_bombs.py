@@ -84,6 +84,18 @@ class TestPicturesInsideTiff:
         path.write_bytes(tiff_with(b"1234", 50002))
         refuse(path, "TIFF compression .* is not supported")
 
+    @pytest.mark.parametrize(
+        ("tag", "kind", "count"), [(330, 4, 10**6), (33628, 4, 10**8), (65000, 1, 10**9)]
+    )
+    def test_tags_without_measure(self, tmp_path, tag, kind, count):
+        path = tmp_path / "tag.tif"
+        content = tiff_with(bytes(4096), 1)
+        content = content.replace(struct.pack("<HHI", 277, 3, 1), struct.pack("<HHI", tag, kind, count))
+        with path.open("wb") as file:
+            file.write(content)
+            file.truncate(2 * 10**9)
+        refuse(path, f"TIFF tag {tag} of .* MB, file is corrupt")
+
     def test_more_strips_than_pixels_need(self, tmp_path):
         path = tmp_path / "strips"
         with path.open("wb") as file:

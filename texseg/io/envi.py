@@ -18,7 +18,6 @@ _HEADER_BYTES = 2**22  # wavelengths and names of many bands
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = (6, 9)
 _AXES = {"bsq": "CYX", "bil": "YCX", "bip": "YXC"}
-_ENTRY = re.compile(r"^\s*([^=;{}\n]+?)\s*=\s*(\{[^}]*\}|[^\n]*)", re.MULTILINE)
 
 
 def find_header(image: Path) -> str | None:
@@ -34,7 +33,7 @@ class EnviSource:
     """An ENVI image: the file of its values and the text of its header."""
 
     def __init__(self, path: Path, text: str):
-        entries = {key.lower(): value.strip() for key, value in _ENTRY.findall(text)}
+        entries = _entries(text)
         self._path = path
         height, width, n_bands = (_whole(entries, key) for key in ("lines", "samples", "bands"))
         self._offset = _whole(entries, "header offset", 0)
@@ -75,6 +74,26 @@ class EnviSource:
     def decode_indices(self) -> NDArray | None:
         """Values are indices already."""
         return None
+
+
+def _entries(text: str) -> dict[str, str]:
+    r"""Names in lower case, and values; one in braces goes on to the line that closes them.
+
+    Examples
+    --------
+    >>> _entries("ENVI\nsamples = 64\nBand Names = {red,\n x = y}")
+    {'samples': '64', 'band names': '{red, x = y}'}
+    """
+    entries = {}
+    lines = (line.strip() for line in text.splitlines())
+    for line in lines:
+        key, is_entry, value = line.partition("=")
+        parts = [value.strip()]
+        while parts[0].startswith("{") and "}" not in parts[-1]:
+            parts.append(next(lines, "}"))
+        if is_entry and not key.startswith(";"):
+            entries[key.strip().lower()] = " ".join(parts)
+    return entries
 
 
 def _whole(entries: dict[str, str], key: str, default: int | None = None) -> int:

@@ -48,6 +48,9 @@ _USED_TAGS = frozenset(
     (*range(254, 260), 262, 266, _DESCRIPTION, 274, *_PLACES, 277, 278, 284, 305, 317, 320, 322, 323)
 ) | {338, 339, 347, 33550, 33922, 34264, 34735, 34736, 34737, 42113, 50838, 50839}  # fmt: skip
 """Tags that decide how the pixels are read: a file that ends before their values is cut."""
+_UNREAD_TAGS = frozenset((700, 33723, 34377, 34675, 37724, 42112))
+"""XMP, IPTC, layers of Photoshop, colour profile, metadata of GDAL: large in sound files, never looked at."""
+_PAGES_INSIDE = 330
 
 
 def check_page_chain(stream: BinaryIO, file_size: int) -> None:
@@ -121,19 +124,19 @@ def _check_planes(description: bytes, sides: dict[int, int]) -> None:
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
-    """Refuse values behind the end of the file, texts and tables of strips without measure."""
+    """Refuse values behind the end of the file, and tables and tags without measure, which are read at once."""
     n_segments = 0
     for code, kind, count, value in entries:
-        if code not in _USED_TAGS:
+        if code in _UNREAD_TAGS:
             continue
         n_bytes = _TYPE_BYTES.get(kind, 1) * count
-        if n_bytes > len(value):
+        if n_bytes > len(value) and code in _USED_TAGS:
             (offset,) = struct.unpack(order + ("I" if len(value) == 4 else "Q"), value)
             if offset + n_bytes > file_size:
                 raise MalformedFileError("file is truncated")
         if code in _PLACES:
             n_segments = max(n_segments, count)
-        elif n_bytes > _LARGEST_TEXT:
+        elif n_bytes > _LARGEST_TEXT or (code == _PAGES_INSIDE and count > _MOST_ENTRIES):
             raise MalformedFileError(f"TIFF tag {code} of {n_bytes / 1e6:.0f} MB, file is corrupt")
     if n_segments < _FEW_SEGMENTS:
         return
