@@ -8,6 +8,7 @@ import imagecodecs
 import io_scenes
 import numpy as np
 import pytest
+import tifffile
 from io_scenes import scene
 from PIL import Image
 from test_io_read import png_of
@@ -179,6 +180,14 @@ def test_ome_metadata_of_planes_without_measure(tmp_path):
     refuse(io_scenes.tiff(tmp_path / "o.tif", PIXELS, description=text), "announces 1000000000 planes")
     wide = text.replace('"192"', '"1000000"').replace('"160"', '"1000000"').replace("1000000000", "1")
     refuse(io_scenes.tiff(tmp_path / "w.tif", PIXELS, description=wide), "announces 32552083 planes")
+
+
+def test_axes_without_measure(tmp_path):
+    shape = "1, " * 50_000 + "64, 64"
+    tifffile.imwrite(
+        tmp_path / "a.tif", PIXELS[:64, :64], description=f'{{"shape": [{shape}]}}', metadata=None
+    )
+    refuse(tmp_path / "a.tif", "TIFF of 50002 axes, file is corrupt")
 
 
 def test_pages_without_measure(tmp_path, monkeypatch):

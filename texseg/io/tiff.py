@@ -25,6 +25,7 @@ _JPEG_COMPRESSIONS = (6, 7, 33007, 34892)
 _COLOUR_SAMPLES = {0: 1, 1: 1, 2: 3, 3: 1, 4: 1, 5: 4, 6: 3, 34892: 3}  # by PhotometricInterpretation
 _ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated alpha
 _REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
+_MOST_AXES = 32
 _LARGEST_SEGMENT = 2**28
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what matters is said by errors and notes
 
@@ -110,6 +111,8 @@ class TiffSource:
             raise
         except Exception as error:  # tifffile raises many kinds on broken files
             raise MalformedFileError(f"TIFF structure is broken ({error})") from error
+        if len(self._series.shape) > _MOST_AXES:
+            raise MalformedFileError(f"TIFF of {len(self._series.shape)} axes, file is corrupt")
         self._keyframe = self._series.keyframe
         self._mask_page = next((s.pages[0] for s in others if self._is_mask_of_main(s)), None)
         self._check_supported()

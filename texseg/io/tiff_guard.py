@@ -124,7 +124,7 @@ def _check_planes(description: bytes, sides: dict[int, int]) -> None:
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
-    """Refuse values behind the end of the file, and tables and tags without measure, which are read at once."""
+    """Refuse values behind the end of the file, and tables and tags without measure that are read at once."""
     n_segments = 0
     for code, kind, count, value in entries:
         if code in _UNREAD_TAGS:
