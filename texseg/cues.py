@@ -25,8 +25,8 @@ VALUE_OBSERVATIONS = 0.5
 
 _SURE = 0.9  # mean confidence of labels by texture from which on values are not tried, since they lost
 _MORE = 0.29  # share of the values' information that labels by values tell more; .28 to .31 choose the same
-_MORE_PAINTED = 0.13  # the same where classes are painted, and both maps tell what was asked; .12 to .14 do
-_LEAST_PAINTED = 0.99  # of the information by texture, then; .985 to .999 do
+_MORE_PAINTED = 0.02  # the same for classes painted on an image that would be divided by values
+_LEAST_PAINTED = 0.99  # of the information by texture, then
 _STRIDE = 2  # pixels; so coarsely is the information measured
 
 

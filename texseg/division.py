@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from texseg.fitting.number import Selection, choose_number
 from texseg.models.sites import site_labels
 from texseg.painted import Painted, painted_textures
 from texseg.pixels.label import merge_small
-from texseg.progress import Phases
 from texseg.settings import Settings
 from texseg.textures import Scene, Textures, cell_sites, effective_observations, window_sides
 
@@ -60,12 +59,13 @@ class Divider:
     k_max: int
     min_size: int
     rng: np.random.RandomState
-    tell: Phases
+    tell: Callable[..., Any]
 
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
 
-        Strokes, where a number of classes is given, are learned on both.
+        Strokes, where a number of classes is given, are learned on values too where the image without them
+        would be divided by values.
         """
         search = self._search(scenes, features)
         selection, painted = None, None
@@ -135,13 +135,17 @@ class Divider:
         return windows.profiles(members)
 
     def _may_be_values(self, by_texture: Division) -> bool:
-        """Whether segments are to be looked for in plain values; strokes leave few labels unsure."""
+        """Whether to look for segments in plain values; strokes do where the image without them would be."""
         s = self.settings
         if s.cue != "auto":
             return s.cue == "values"
         possible = self.model == "acm" and s.smoothness > 0 and s.value_weight > 0
-        confidence = [confidence for _, confidence in by_texture.labelled]
-        return possible and (by_texture.painted is not None or is_unsure(confidence, by_texture.scenes))
+        if not possible or by_texture.painted is None:
+            return possible and is_unsure([sure for _, sure in by_texture.labelled], by_texture.scenes)
+        textures, scenes = by_texture.textures, [replace(scene, seeds=None) for scene in by_texture.scenes]
+        rng, K = np.random.RandomState(0), len(textures.profiles)
+        free = replace(self, n_segments=K, rng=rng, tell=lambda *_: self.tell("pixels", 1, 1))
+        return free.divide(scenes, textures.features).rival is not None
 
     def _by_values(self, by_texture: Division, n_classes: int | None) -> Division:
         """Divide scenes into as many segments by plain values at the scale of pixels."""
