@@ -64,12 +64,13 @@ _MODELS = get_args(Model)
 _COSTS = {
     "filters": 0.1,
     "histograms": 0.03,
-    "number": 0.4,
-    "annealing": 0.1,
-    "clusters": 0.1,
-    "borders": 0.2,
-    "pixels": 0.14,
+    "number": 0.65,
+    "annealing": 0.22,
+    "clusters": 0.5,
+    "borders": 0.23,
+    "pixels": 0.17,
 }
+_COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
 
 
@@ -647,6 +648,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             del costs["number"]
         else:
             del costs["annealing"]  # it is part of choosing the number
+            costs["clusters"] = _COST_OF_MERGED
         if not settings.learned_borders or settings.smoothness == 0:
             del costs["borders"]
         if self.model != "acm":
