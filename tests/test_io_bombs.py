@@ -191,13 +191,20 @@ def test_axes_without_measure(tmp_path):
 
 
 def test_pages_without_measure(tmp_path, monkeypatch):
-    monkeypatch.setattr("texseg.io.tiff_guard._MOST_PAGES", 300)  # memory is watched, which takes its time
+    monkeypatch.setattr("texseg.io.tiff_guard._FEW_PAGES", 300)  # memory is watched, which takes its time
     tags = [(256, 1), (257, 1), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 1), (279, 1)]
     entries = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", c, 4, 1, v) for c, v in tags)
     size = len(entries) + 4
-    pages = b"".join(entries + struct.pack("<I", 8 + (i + 1) * size) for i in range(400))
-    (tmp_path / "pages.tif").write_bytes(b"II*\0\x08\0\0\0" + pages)
-    refuse(tmp_path / "pages.tif", "TIFF of more than 300 pages")
+    pages = b"".join(entries + struct.pack("<I", (8 + (i + 1) * size) * (i < 399)) for i in range(400))
+    path = tmp_path / "pages.tif"
+    path.write_bytes(b"II*\0\x08\0\0\0" + pages)
+    refuse(path, "TIFF of more than 3[0-9][0-9] pages in 0 MB, file is corrupt")
+    with path.open("ab") as file:  # never written, so that it takes no room
+        file.truncate(10**8)
+    refuse(path, "TIFF of more than 3[0-9][0-9] pages in 100 MB")
+    path.write_bytes(b"II*\0\x08\0\0\0" + pages + b"x" * 500_000)
+    with pytest.raises(ValueError, match="400 pages: choose one"):
+        read_image(path)
 
 
 def test_jpeg_2000_of_two_images(tmp_path):

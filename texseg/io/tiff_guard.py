@@ -7,6 +7,7 @@ picture in a strip is decoded in the size that it announces itself, whatever the
 from __future__ import annotations
 
 import math
+import os
 import re
 import struct
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from texseg.io.jpeg import JpegLayout
 from texseg.io.jpeg2000 import Jpeg2000Source
 from texseg.io.webp import WebpSource
 
-_MOST_PAGES = 2**15  # half a second
+_FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # of files that hold a part of an OME data set each
 _OME_EXTENT = re.compile(rb"""Size([CTXYZ])\s*=\s*["']\s*(\d{1,18})""")
 _MOST_ENTRIES = 4096  # tifffile's own limit
@@ -62,12 +63,15 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
     count_bytes, offset_bytes, entry, first = (8, 8, "HHQ8s", 8) if is_big else (2, 4, "HHI4s", 4)
     entry_bytes = struct.calcsize("<" + entry)
     seen: set[int] = set()
+    most = _FEW_PAGES + min(file_size, _bytes_on_disk(stream)) // _PAGE_BYTES
     offset = _number(start[first:], offset_bytes, order)
     while offset:
         if offset in seen:
             raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
-        if len(seen) > _MOST_PAGES:
-            raise MalformedFileError(f"TIFF of more than {_MOST_PAGES} pages; save a part of them by itself")
+        if len(seen) > most:
+            raise MalformedFileError(
+                f"TIFF of more than {most} pages in {file_size / 1e6:.0f} MB, file is corrupt"
+            )
         seen.add(offset)
         stream.seek(offset)
         page = stream.read(_USUAL_ENTRIES * entry_bytes)
@@ -84,6 +88,13 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
         if len(seen) == 1:
             _check_planes(_description(stream, entries, order), _sides(entries, order))
         offset = _number(page[end:], offset_bytes, order)
+
+
+def _bytes_on_disk(stream: BinaryIO) -> int:
+    """Bytes that a file takes, where the system tells: what was never written takes none."""
+    status = os.fstat(stream.fileno())
+    blocks: int | None = getattr(status, "st_blocks", None)
+    return status.st_size if blocks is None else 512 * blocks
 
 
 def _number(content: bytes, n_bytes: int, order: str) -> int:
