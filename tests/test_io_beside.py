@@ -105,6 +105,12 @@ class TestNoDataTags:
         assert "4900 pixels hold data in some of the bands only; they count as no data" in image.notes
         planes = split_planes(values, channel_axis=-1, nodata=-9999)
         assert np.array_equal(planes.mask, ~HOLE)
+        other = np.roll(HOLE, 30, axis=1)
+        values[other, 2] = -9999
+        image = self.read(tmp_path, "-9999", values)
+        assert np.array_equal(image.mask, ~(HOLE | other))
+        assert f"{np.sum(HOLE | other)} pixels hold data in some of the bands only" in image.notes[0]
+        values[other, 2] = 1
         values[HOLE, 1] = 0
         assert self.read(tmp_path, "0", values).mask is None
         assert split_planes(values, channel_axis=-1, nodata=0).mask is None
