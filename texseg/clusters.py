@@ -58,7 +58,7 @@ _COLDEST = 16.0  # times the final inverse temperature: where growth ends, whate
 _STEPS = 20  # EM steps between two changes, at most
 _TOLERANCE = 1e-4  # of the free energy
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
-_EXCHANGES, _NEIGHBOURS = 3, 6  # rounds, and exchanges that are tried in each, at most
+_NEIGHBOURS = 6  # exchanges that are tried in a round, at most
 _NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
 _MOST_RIVALS = 3  # 6 settle every tie of 85 images in the same way
 _APART = 1.0  # weight of the log-separation of the closest two, shared among the pairs; .8 to 1.25 do
@@ -126,7 +126,7 @@ class Search:
         best = max(candidates, key=_gain)
         windows = self.windows.only(self.windows.sizes > 0)
         problem = Problem(HistogramClustering(background=windows.background), windows, self.beta, None)
-        for _ in range(_EXCHANGES if len(best.profiles) > 2 else 0):
+        while len(best.profiles) > 2:
             even = Profiles(best.profiles, np.full(len(best.profiles), 1 / len(best.profiles)))
             neighbours = exchanges(problem, even, _NEIGHBOURS, self.rng)
             moved = self.on_cells(np.stack([each.profiles for each in neighbours]), _MOVE_ROUNDS)
