@@ -313,6 +313,14 @@ class TestFitApplyName:
         assert "quartz" in (tmp_path / "scene_segments.csv").read_text()
         assert "potash feldspar" in (tmp_path / "scene_polygons.geojson").read_text()
 
+    def test_segments_are_counted_that_were_found(self, model_file, tmp_path):
+        """Of the four textures of the model a flat image shows one, whatever its number."""
+        flat = io_scenes.write(tmp_path / "flat.png", np.full((64, 64), 90, np.uint8))
+        done = run("apply", model_file, flat, "-o", tmp_path, "--summary", tmp_path / "s.json").stdout
+        assert "64 x 64, 1 segment, " in done
+        assert json.loads((tmp_path / "s.json").read_text())[0]["n_segments"] == 1
+        assert json.loads((tmp_path / "flat_run.json").read_text())["result"]["n_segments"] == 1
+
     @pytest.mark.parametrize(
         ("names", "message"),
         [

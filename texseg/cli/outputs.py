@@ -201,13 +201,20 @@ def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str
     """Give what the record tells of the labels."""
     height, width = labelled[0].labels.shape
     result: dict[str, Any] = {
-        "n_segments": max(int(page.labels.max()) for page in labelled),
+        "n_segments": count_segments(labelled),
         "height": height,
         "width": width,
     }
     if entry is not None:
         result["report"] = {name: getattr(entry, name) for name in ("title", "n_segments", "thumbnail")}
     return result
+
+
+def count_segments(labelled: Sequence[Labelled]) -> int:
+    """Count the labels that occur on any of the pages: a model may find some of its textures only."""
+    n = max(int(page.labels.max()) for page in labelled) + 1
+    counts = np.sum([np.bincount(page.labels.ravel(), minlength=n) for page in labelled], axis=0)
+    return int(np.count_nonzero(counts[1:]))
 
 
 def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> ReportEntry | None:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, needs_blocks
-from texseg.cli.outputs import Labelled, Writing, check_names, planned_outputs, recorded_entry, write_outputs
+from texseg.cli.outputs import (
+    Labelled,
+    Writing,
+    check_names,
+    count_segments,
+    planned_outputs,
+    recorded_entry,
+    write_outputs,
+)
 from texseg.cli.prepare import refuse_photograph
 from texseg.cli.reading import ReadOptions, mask_for, seeds_for, turned_grey
 from texseg.cli.record import digest_of, made_from, recorded_result
@@ -293,7 +301,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     written = write_outputs(
         item, images, pages, work.writing, model=model, names=names, made=made, rescale=work.rescale
     )
-    n_segments = max(int(page.labels.max()) for page in pages)
+    n_segments = count_segments(pages)
     messages = images[0].notes
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
         messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
