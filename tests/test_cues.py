@@ -31,7 +31,7 @@ def grains(seed, shape=(160, 192), n=60):
 
 @pytest.fixture(scope="module")
 def by_values():
-    image, truth = grains(0)
+    image, truth = grains(7)
     return TextureSegmenter(3).fit(image), image, truth
 
 

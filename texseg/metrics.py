@@ -276,7 +276,7 @@ def match_labels(
     labels, reference : array-like of integers, the same shape
         The label image to renumber and the one whose numbers are wanted.
     ignore_label : int, optional
-        A label that stays what it is in `labels`, is given to no other, and whose pixels do not count.
+        A label that keeps its number in `labels`, is given to no other, and whose pixels do not count.
 
     Returns
     -------

@@ -87,8 +87,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         :mod:`texseg.fitting.number`.
     model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
-        others cluster the histograms of windows as they are, for comparison, and their clusters go to pixels
-        as ever.
+        others cluster the histograms of windows as they are, for comparison; from clusters to pixels the path
+        is the same.
     preset : {"default", "plain"}, default="default"
         ``default`` is the method of [1]_ with four additions, each of which one parameter leaves out:
         ``patch_weight``, ``value_weight``, ``smoothness`` and ``learned_borders``. ``plain`` is the same path
@@ -103,7 +103,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         said, where contrast follows brightness by the same factor all over the image; not in the plain
         preset.
     crop_bar : bool, default=False
-        Leave the info bar of a microscope out (label 0), where one is found; otherwise it is noted.
+        Leave out the info bar of a microscope (label 0) where one is found; otherwise a note tells of it.
     flat_ground : bool, default=True
         Make ground of one value round the textures, from a fifth of the image on, a segment of its own, see
         :mod:`texseg.channels.ground`; not on the plain path.
@@ -115,8 +115,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         Connected parts with fewer pixels are merged into the neighbour that explains them best.
     k_min : int, default=2
         Smallest number that is considered when the number is chosen. With 1 an image may be a single
-        texture: that sorts plain from patterned images. An image without any structure has one segment
-        whatever is asked for.
+        texture, which sorts plain from patterned images. An image without any structure always has one
+        segment.
     k_max : int, default=14
         Largest number that is considered when the number is chosen, and in ``hierarchy_``.
     random_state : int, RandomState or None, default=0
@@ -136,8 +136,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     value_weight : float, optional
         Factor on the weights of the plain values, 1 by default; 0 leaves them out.
     learned_borders : bool, optional
-        Whether it is learned on composites of the image's own segments what borders look like; True by
-        default.
+        Learn what borders look like, on composites of the image's own segments; True by default.
     cue : {"auto", "texture", "values"}, optional
         What segments differ in: texture, as in the plain preset; plain values (brightness, colour) at the
         scale of pixels, for grains, pores and cells that are smaller than any texture; by default what the
@@ -145,8 +144,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     cell : int, optional
         Side in pixels of the cells that clusters are fitted on; 8 by default, less for images below 512.
     n_starts : int, optional
-        Annealed runs that compete; 2 by default. The first sees the calmest windows, the second all of them,
-        and each one more a random half.
+        Annealed runs, of which the best is kept; 2 by default. The first sees the calmest windows, the second
+        all of them, and each further one a random half.
     n_jobs : int, optional
         Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.
 
@@ -157,7 +156,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         the seed (flat ground, if there is any, is 1); 0 only where there is no data. With strokes, class c
         has label c.
     n_segments_ : int
-        Segments found; below ``n_segments`` when the image does not hold so many, with a warning.
+        Segments found; fewer than ``n_segments`` where the image does not hold as many, with a warning.
     names_ : tuple of ``n_segments_`` strings
         Names that were given to the segments (:meth:`rename`), empty where there is none.
     profiles_ : float array of shape (n_segments_, C, n_bins)
@@ -261,8 +260,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             Non-zero where there is data.
         seeds : int array of shape (H, W), or a list of them (None for an image without), optional
             Strokes: 0, or c where a pixel is of class c, which becomes segment c. ``n_segments`` then
-            counts all classes; those nobody has painted are found beside the others. None takes as many as
-            the largest class, at least two. Flat ground is no segment of its own then.
+            counts all classes, and those without strokes are found as well; None takes as many as the
+            largest class, at least two. Flat ground is then not a segment of its own.
 
         Returns
         -------
@@ -275,8 +274,8 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
         Notes
         -----
-        BLAS is held to one thread meanwhile: its products are small here, so that more threads would spend
-        several times the CPU time waiting for each other.
+        BLAS uses one thread meanwhile: its products are small here, and more threads would spend several
+        times the CPU time waiting for each other.
 
         Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from, evenly spread
         (:func:`texseg.tiles.sample_windows`); ``labels_`` is then a lazy array of the whole, and
@@ -347,12 +346,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     @computing
     def refit(self, seeds: Any) -> Self:
-        """Correct the segments by strokes, from the present state: filters and clusters are not made again.
+        """Correct the segments by strokes, from the present state; filters and clusters stay.
 
-        Painted classes become what all their strokes say, so give every stroke each time, not only new ones.
-        Segments nobody has painted keep the look they have, and a stroke of a new number adds a segment.
-        Names stay. The model keeps what it takes of the images while it is in memory, not in a file. What
-        borders look like is learned anew where more than a tenth of the image changes its segment.
+        Classes are learned from all their strokes, so pass every stroke each time, not only new ones.
+        Segments without strokes keep their look, and a stroke with a new number adds a segment. Names stay.
+        The model keeps what this needs of the images while it is in memory, not in a file. Borders are
+        learned again where more than a tenth of the image changes its segment.
 
         Parameters
         ----------
@@ -446,7 +445,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     def predict_with_confidence(
         self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False
     ) -> tuple[Any, Any]:
-        """Find the learned textures again, and say how surely, in one pass.
+        """Find the learned textures again, with the confidence of each label, in one pass.
 
         Parameters
         ----------

@@ -116,7 +116,7 @@ def read_image(
         Largest image that is decoded; the header is asked before anything else. None for no limit.
         A pixel of more than four channels counts for more, a quarter for each channel.
     ignore_alpha : bool, default=False
-        Take transparent pixels for valid ones.
+        Treat transparent pixels as valid.
     nodata : float, optional
         Value that stands for "no data"; the default is what the file declares (GDAL's tag).
     bands : sequence of int, optional
