@@ -34,8 +34,7 @@ from texseg.counts.matrix import CountMatrix, row_blocks, split_counts
 from texseg.counts.random import random_state_of
 from texseg.fitting.assignment import Floats
 from texseg.models.base import entry_rows, products_at
-from texseg.models.committee import Committee
-from texseg.models.estimator import PREDICTION_FLOOR, CooccurrenceEstimator
+from texseg.models.estimator import PREDICTION_FLOOR, Predictor
 from texseg.models.smm import SMM
 
 __all__ = ["Backoff"]
@@ -83,7 +82,7 @@ class Backoff(BaseEstimator):
 
     def __init__(
         self,
-        estimator: CooccurrenceEstimator | Committee | None = None,
+        estimator: Predictor | None = None,
         *,
         validation_fraction: float = 0.1,
         random_state: Any = None,
@@ -109,7 +108,7 @@ class Backoff(BaseEstimator):
         self
         """
         estimator = SMM(32, beta="auto") if self.estimator is None else self.estimator
-        if not isinstance(estimator, (CooccurrenceEstimator, Committee)):
+        if not isinstance(estimator, Predictor):
             raise TypeError(
                 f"Backoff needs an estimator of texseg.models, got {type(self.estimator).__name__}"
             )
@@ -147,15 +146,8 @@ class Backoff(BaseEstimator):
         float
         """
         check_is_fitted(self)
-        n, known, mixing = self.estimator_._check_new(X), self.counts_, self.estimator_.mixing_
-        if fold_in is not None:
-            known = self.estimator_._check_new(fold_in, "fold_in")
-            mixing = self.estimator_._predictive_mixing(known)
-        if len(mixing) != n.shape[0]:
-            raise ValueError(
-                f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
-                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
-            )
+        n, mixing = self.estimator_._to_predict(X, fold_in)
+        known = self.counts_ if fold_in is None else self.estimator_._check_new(fold_in, "fold_in")
         found = evidence(mixing, self.estimator_.components_, known, n)
         return float(np.exp(-log_likelihood(found, n.shape[1], self.discount_, self.strength_, floor)))
 

@@ -14,19 +14,19 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix
 from texseg.counts.random import random_state_of
 from texseg.fitting.assignment import Floats
-from texseg.models.estimator import PREDICTION_FLOOR, CooccurrenceEstimator, heldout_log_likelihood
+from texseg.models.estimator import CooccurrenceEstimator, Predictor
 from texseg.models.smm import SMM
 
 __all__ = ["Committee"]
 
 
-class Committee(BaseEstimator):
+class Committee(Predictor):
     """Average of the predictions of one model fitted several times.
 
     For predicting occurrences only: what the components mean is to be read off a single fit.
@@ -97,29 +97,6 @@ class Committee(BaseEstimator):
         self.components_ = np.vstack([member.components_ for member in self.members_])
         self.n_features_in_ = self.components_.shape[1]
         return self
-
-    def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
-        """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
-
-        Parameters
-        ----------
-        X, fold_in, floor
-            See `SMM.perplexity`.
-
-        Returns
-        -------
-        float
-        """
-        n = self._check_new(X)
-        mixing: Floats = self.mixing_
-        if fold_in is not None:
-            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
-        if len(mixing) != n.shape[0]:
-            raise ValueError(
-                f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
-                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
-            )
-        return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
 
     def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
         check_is_fitted(self)

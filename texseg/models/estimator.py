@@ -141,7 +141,53 @@ def _log_predictions(
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
-class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Predictor(BaseEstimator):
+    """What predicts the occurrences of a row by ``mixing_ @ components_``."""
+
+    mixing_: Floats
+    components_: Floats
+
+    def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
+        """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
+
+        Parameters
+        ----------
+        X : count matrix of shape (N, M)
+            New occurrences; without ``fold_in`` those of the rows that were fitted, in the same order.
+        fold_in : count matrix of shape (N, M), optional
+            Other occurrences of the rows of ``X``, from which their mixing is found first.
+        floor : float, default=0.01
+            Share of the uniform distribution mixed into every prediction.
+
+        Returns
+        -------
+        float
+        """
+        n, mixing = self._to_predict(X, fold_in)
+        return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
+
+    def _to_predict(self, X: Any, fold_in: Any) -> tuple[CountMatrix, Floats]:
+        """Check new occurrences, and find the mixing (N, R) of their rows."""
+        n = self._check_new(X)
+        mixing = self.mixing_
+        if fold_in is not None:
+            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
+        if len(mixing) != n.shape[0]:
+            raise ValueError(
+                f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
+                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
+            )
+        return n, mixing
+
+    def _predictive_mixing(self, n: CountMatrix) -> Floats:
+        """``p(r | i)`` (N, R) of new rows, for the R rows of ``components_``."""
+        raise NotImplementedError  # pragma: no cover - interface
+
+    def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
+        raise NotImplementedError  # pragma: no cover - interface
+
+
+class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Predictor):
     """Base of the estimators; subclasses say which model, where it starts, and what it is called."""
 
     _size_parameters: ClassVar[tuple[str, ...]] = ("n_clusters",)
@@ -511,35 +557,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         weights = np.ones(len(logs)) if sample_weight is None else _check_sample_weight(sample_weight, logs)
         return float((weights @ logs) / (weights @ totals))
 
-    def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
-        """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-            New occurrences; without ``fold_in`` those of the rows that were fitted, in the same order.
-        fold_in : count matrix of shape (N, M), optional
-            Other occurrences of the rows of ``X``, from which their mixing is found first.
-        floor : float, default=0.01
-            Share of the uniform distribution mixed into every prediction.
-
-        Returns
-        -------
-        float
-        """
-        X = self._check_new(X)
-        mixing, profiles = self.mixing_, self.components_
-        if fold_in is not None:
-            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
-        if len(mixing) != X.shape[0]:
-            raise ValueError(
-                f"perplexity got X with {X.shape[0]} rows, but {len(mixing)} were "
-                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
-            )
-        return float(np.exp(-heldout_log_likelihood(mixing, profiles, X, floor)))
-
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
-        """``p(r | i)`` (N, R) of new rows, for the R rows of ``components_``."""
         return self._fitted_model.fold_in(n, self._params, self.beta_)
 
     # ---- checks

@@ -40,7 +40,7 @@ from texseg.models.base import (
     tempered,
 )
 from texseg.models.estimator import CooccurrenceEstimator, Data
-from texseg.models.smm import FOLD_IN_STEPS
+from texseg.models.smm import FOLD_IN_STEPS, folded_in
 
 
 class ProductAspects(NamedTuple):
@@ -134,19 +134,8 @@ class ProductAspectModel:
         self, n: CountMatrix, params: ProductAspects, beta: float, steps: int = FOLD_IN_STEPS
     ) -> Floats:
         """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
-        weights = np.maximum(params.mixing.sum(axis=1), FLOOR)
         B_pi = tempered(params.columns, beta) @ params.mixing.T
-        out = np.empty((n.shape[0], len(weights)))
-        for rows, block in row_blocks(n):
-            index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
-            for _ in range(steps):
-                a = np.maximum(share / weights, FLOOR) ** beta
-                z = products_at(a, B_pi, index, block.indices)
-                ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
-                share = normalise(a * (ratio @ B_pi))
-            share[np.diff(block.indptr) == 0] = normalise(weights)
-            out[rows] = share
-        return out
+        return folded_in(n, params.mixing.sum(axis=1), B_pi, beta, steps)
 
 
 class PMM(DensityMixin, CooccurrenceEstimator):

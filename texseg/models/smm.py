@@ -156,20 +156,25 @@ class AspectModel:
     def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
         """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
         of_rows, of_columns = self.betas(beta)
-        B = tempered(params.columns, of_columns)
-        mixing = np.empty((n.shape[0], len(params.weights)))
-        for rows, block in row_blocks(n):
-            index, share = entry_rows(block), np.tile(params.weights, (block.shape[0], 1))
-            for _ in range(steps):
-                # pi_k p_ki^beta, up to a factor of the row, with p_ki ~ p(k | i) / pi_k
-                a = params.weights * np.maximum(share / np.maximum(params.weights, FLOOR), FLOOR) ** of_rows
-                z = products_at(a, B, index, block.indices)
-                ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
-                share = normalise(a * (ratio @ B))
-            empty = np.diff(block.indptr) == 0
-            share[empty] = params.weights
-            mixing[rows] = share
-        return mixing
+        B = tempered(params.columns, of_columns) * params.weights
+        return folded_in(n, params.weights, B, of_rows, steps)
+
+
+def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
+    """Shares (N, K) of rows in groups of the given weights (K,), with ``B`` (M, K) fixed, by EM steps."""
+    weights = np.maximum(weights, FLOOR)
+    mixing = np.empty((n.shape[0], len(weights)))
+    for rows, block in row_blocks(n):
+        index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
+        for _ in range(steps):
+            # p_ki^beta, up to a factor of the row, with p_ki ~ p(k | i) / pi_k
+            a = np.maximum(share / weights, FLOOR) ** beta
+            z = products_at(a, B, index, block.indices)
+            ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
+            share = normalise(a * (ratio @ B))
+        share[np.diff(block.indptr) == 0] = normalise(weights)
+        mixing[rows] = share
+    return mixing
 
 
 @dataclass(frozen=True)
