@@ -229,11 +229,10 @@ def test_hacm_with_mixing_of_each_cluster(kind, beta):
 
 def test_hacm_predictive_is_the_acm_when_leaves_say_everything():
     n, rng = counts(), np.random.RandomState(0)
-    settings = {"caution": Caution(rows_of_columns(n), 2.0, 10.0, 0.1, usual=4.0)}
     Q, rho = rng.dirichlet(np.ones(3), size=len(n)), rng.dirichlet(np.ones(3))
-    flat = PredictiveHistogramClustering(**settings)
+    flat = PredictiveHistogramClustering()
     profiles = flat.m_step(flat.stats(n, Q), np.zeros(5, int)).profiles
-    model = PredictiveHierarchy(tree=TREE, learn_vertical=False, **settings)
+    model = PredictiveHierarchy(tree=TREE, learn_vertical=False)
     start = model.start_from(profiles, rho, np.zeros(5, int), leaf_share=1.0)
     expected = flat.step(n, Profiles(profiles, rho), 0.7, Q)
     found = model.step(n, start, 0.7, Q)
@@ -264,6 +263,22 @@ def test_hacm_predictive_takes_away_what_a_row_has_added_to_its_path():
         right, naive_ones = weights / weights.sum(), kept / kept.sum()
         print(found[i], right, naive_ones)
         assert np.abs(found[i] - right).max() < 0.1 * np.abs(naive_ones - right).max()
+
+
+def test_hacm_predictive_shares_of_the_nodes_are_those_without_the_row():
+    """Rows of one word each: its leaf explains a row best, but without the row the background at the root."""
+    n, Q = 4.0 * np.eye(6), np.eye(3)[np.arange(6) % 3]
+    background = np.full(6, 1 / 6)
+    model = PredictiveHierarchy(tree=TREE, caution=Caution(background, 20.0, 8.0))
+    params = model.start_from(Q.T @ n / 8, np.full(3, 1 / 3), np.zeros(6, int), leaf_share=0.5)
+    params.nodes[0] = background
+    shares = [
+        kind.step(n, params, 1.0, Q).params.vertical
+        for kind in (model, HierarchicalClustering(tree=TREE))
+    ]
+    leaf = np.arange(3), TREE.levels[TREE.leaves]
+    assert (shares[0][:, 0] > 0.5).all() and (shares[0][leaf] < 0.5).all()
+    assert (shares[1][leaf] > 0.5).all()
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -261,7 +261,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, params.profiles, added)
+        return left_out_scores(n, params.profiles, added)[0]
 
 
 class ACM(ClusterMixin, CooccurrenceEstimator):

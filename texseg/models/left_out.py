@@ -9,7 +9,9 @@ of column j in row i has added ``a_ivj`` to the probability ``q_vj`` in the prof
 What no other row of the cluster has would then be impossible. So every node is given occurrences that are
 not observed, ``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, [2]_): as
 background serves the number of rows in which a column occurs, which says more about the new than its
-occurrences do [3]_.
+occurrences do [3]_. On the path of a tree, too, the shares of the nodes are estimated with the row left out
+([5]_); a leaf that has seen a row's words explains that row better than any other, so that inner nodes would
+die out.
 
 The occurrences of a row depend on each other beyond what its cluster explains. With an intraclass
 correlation rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones ([4]_), so that long rows
@@ -21,6 +23,8 @@ References
 .. [2] D. MacKay and L. Peto, A hierarchical Dirichlet language model, 1995.
 .. [3] R. Kneser and H. Ney, Improved backing-off for m-gram language modeling, 1995.
 .. [4] L. Kish, Survey Sampling, 1965.
+.. [5] A. McCallum, R. Rosenfeld, T. Mitchell and A. Ng, Improving text classification by shrinkage in a
+   hierarchy of classes, 1998.
 """
 
 from __future__ import annotations
@@ -76,12 +80,9 @@ class Caution:
     def others(self) -> Iterator[tuple[Self, ...]]:
         """Neighbouring settings, which held-out occurrences are asked about: of each kind more and less."""
         yield replace(self, mass=2 * self.mass), replace(self, mass=self.mass / 2)
-        more = max(2 * self.correlation, LEAST_CORRELATION)
-        if self.correlation:
-            less = self.correlation / 2 if self.correlation > LEAST_CORRELATION else 0.0
-            yield replace(self, correlation=more), replace(self, correlation=less)
-        else:
-            yield (replace(self, correlation=more),)
+        more = min(max(2 * self.correlation, LEAST_CORRELATION), 1.0)
+        less = self.correlation / 2 if self.correlation > LEAST_CORRELATION else 0.0
+        yield tuple(replace(self, correlation=rho) for rho in (more, less) if rho != self.correlation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,9 @@ Added = Callable[[slice, NDArray[np.intp], NDArray[np.intp]], Floats]
 """From rows, and row (counted from the first) and column of every entry, to ``a`` (entries, V), float32."""
 
 
-def left_out_scores(n: CountMatrix, nodes: Floats, added: Added, spread: Floats | None = None) -> Floats:
+def left_out_scores(
+    n: CountMatrix, nodes: Floats, added: Added, spread: Floats | None = None, Q: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Log-likelihood of every row in every cluster, its own part in the profiles left out.
 
     Parameters
@@ -149,10 +152,14 @@ def left_out_scores(n: CountMatrix, nodes: Floats, added: Added, spread: Floats 
         What one occurrence of an entry has added to them.
     spread : array of shape (K, V), optional
         Shares of the nodes in the clusters; without, every node is a cluster.
+    Q : array of shape (N, K), optional
+        Posteriors, by which occurrences are assigned to the nodes.
 
     Returns
     -------
-    array of shape (N, K)
+    scores : array of shape (N, K)
+    explained : array of shape (K, V)
+        ``sum_ij Q_ik n_ij q_vj / p_kj``, both without row i; zeros without ``Q``.
 
     Examples
     --------
@@ -161,7 +168,7 @@ def left_out_scores(n: CountMatrix, nodes: Floats, added: Added, spread: Floats 
     >>> n = np.array([[2.0, 2.0], [1.0, 3.0]])
     >>> def added(rows, index, columns):
     ...     return np.full((len(index), 1), 1 / 8, np.float32)
-    >>> scores = left_out_scores(n, np.array([[3 / 8, 5 / 8]]), added)
+    >>> scores, _ = left_out_scores(n, np.array([[3 / 8, 5 / 8]]), added)
     >>> np.exp(scores / 2).round(4).tolist(), (1 / 4) * (3 / 4), (1 / 2) ** 2
     ([[0.1875], [0.25]], 0.1875, 0.25)
     """
@@ -169,7 +176,8 @@ def left_out_scores(n: CountMatrix, nodes: Floats, added: Added, spread: Floats 
     n_groups = groups.max() + 1
     columns = np.ascontiguousarray(nodes.T, np.float32)
     shares = None if spread is None else np.ascontiguousarray(spread.T, np.float32)
-    out = np.empty((n.shape[0], V if spread is None else len(spread)))
+    K = V if spread is None else len(spread)
+    out, explained = np.empty((n.shape[0], K)), np.zeros((K, V))
     per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
     for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
         index, data = entry_rows(block), block.data.astype(np.float32)
@@ -183,9 +191,11 @@ def left_out_scores(n: CountMatrix, nodes: Floats, added: Added, spread: Floats 
         left *= (1 / np.maximum(rest, FLOOR)).astype(np.float32).take(places, axis=0)
         p = left if shares is None else left @ shares
         # a column that only this row has is impossible for all clusters alike
-        np.log(np.maximum(p, np.float32(FLOOR), out=p), out=p)
-        out[rows] = weigh @ p
-    return out
+        np.maximum(p, np.float32(FLOOR), out=p)
+        if Q is not None:
+            explained += ((Q[rows].astype(np.float32)[index] * data[:, None]) / p).T @ left
+        out[rows] = weigh @ np.log(p, out=p)
+    return out, explained
 
 
 def rows_of_columns(n: CountMatrix) -> Floats:
