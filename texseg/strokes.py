@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
@@ -328,6 +327,8 @@ def _logistic(
     values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
+    from sklearn.linear_model import LogisticRegression  # which no other call needs
+
     model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # classes that cannot be parted take any number
