@@ -87,7 +87,10 @@ class Selection(NamedTuple):
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'} ({own:.0%})"
         if len(self.others):
             text += ", then " + ", ".join(f"{k} ({self.probability(k):.0%})" for k in self.others.tolist())
-            if own > 0 and self.probability(self.others[0]) >= _TIE * own:
+            likeliest = self.probability(self.others[0])
+            if likeliest * _TIE > own:
+                text += f"; {self.others[0]} is likelier, but {self.chosen} is closer to the others"
+            elif likeliest >= _TIE * own:
                 text += ", all but a tie"
         if self.chosen > 1 and self.one_texture >= _LIKELY:
             text += f"; rather a single texture ({self.one_texture:.0%}), which k_min=1 allows"
