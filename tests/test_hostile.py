@@ -210,7 +210,7 @@ class TestAxesPagesBands:
         assert labels.shape == self.stack.shape
         assert np.mean(match_labels(labels, self.truth) == self.truth) > 0.97
         header = (tmp_path / "pages_segments.csv").read_text().splitlines()[0]
-        assert header.startswith("page,label,name,pixels,fraction")
+        assert header.startswith("page,label,name,colour,pixels,fraction")
         assert tifffile.imread(tmp_path / "pages_confidence.tif").shape == self.stack.shape
         assert len(list(tmp_path.glob("pages_?_overlay.png"))) == 3
         assert len(list(tmp_path.glob("pages_?_polygons.geojson"))) == 3
