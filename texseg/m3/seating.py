@@ -98,11 +98,11 @@ class Seats:
         self._v = np.zeros(len(self.second))
 
     def remove(self, c: int, d: int) -> None:
-        """Take a point away from the pair (c, d); a component left empty becomes unborn."""
+        """Take a point from the pair (c, d); a component left empty becomes unborn."""
         self._change(c, d, -1)
 
     def add(self, c: int, d: int) -> None:
-        """Put a point to the pair (c, d) of born components."""
+        """Seat a point at the pair (c, d) of born components."""
         self._change(c, d, 1)
 
     def open_first(self, rng: np.random.Generator, seat: int | None = None) -> int:

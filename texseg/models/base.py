@@ -258,7 +258,7 @@ class ClusteringModel:
         raise NotImplementedError  # pragma: no cover - interface
 
     def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
-        """Scores a site: those of the row divided by the number of sites it stands for."""
+        """Scores per site: those of the row divided by the number of sites that it stands for."""
         return per_site(self.scores(n, params), row_weights)
 
     def step(

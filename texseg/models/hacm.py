@@ -304,7 +304,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Step:
-        """One iteration; the vertical mixing, too, is that of the nodes without the row."""
+        """One iteration; the vertical mixing, too, is estimated with the row left out."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
         scores, explained = self._left_out(n, params, posteriors)

@@ -53,7 +53,7 @@ LEAST_CORRELATION = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Caution:
-    """How much less than it seems is known of clusters and rows; see the top of this file."""
+    """How far clusters and long rows are trusted; see the top of this file."""
 
     background: Floats
     """(M,), sums to one in each group of columns."""
@@ -78,7 +78,7 @@ class Caution:
         return (usual / (1 + beyond * self.correlation))[:, None]
 
     def others(self) -> Iterator[tuple[Self, ...]]:
-        """Neighbouring settings, which held-out occurrences are asked about: of each kind more and less."""
+        """Neighbouring settings to be tried on held-out occurrences: more and less of each kind."""
         yield replace(self, mass=2 * self.mass), replace(self, mass=self.mass / 2)
         more = min(max(2 * self.correlation, LEAST_CORRELATION), 1.0)
         less = self.correlation / 2 if self.correlation > LEAST_CORRELATION else 0.0
@@ -99,7 +99,7 @@ class LeavesRowsOut(ClusteringModel):
     monotone: ClassVar[bool] = False
 
     def scores(self, n: CountMatrix, params: Any) -> Floats:
-        """Log-likelihood (N, K) of every row, of long ones less than all."""
+        """Log-likelihood (N, K) of every row, scaled down where a row is long."""
         return self._tempered(super().scores(n, params), n)
 
     def step(

@@ -188,7 +188,8 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         Numbers K and L of clusters; K at most the number of rows. Of more column clusters than columns some
         stay empty.
     assignment : {"soft", "hard"}, default="soft"
-        Mean-field posteriors of both sides, or the largest.
+        Mean-field posteriors of both sides, or the largest. To choose numbers of clusters by ``score`` take
+        soft ones: half a row is told apart too surely by the largest.
     beta : float or "auto", default=1.0
         Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences. Only for
         soft assignments.
