@@ -52,8 +52,26 @@ def test_a_model_labels_by_blocks_what_it_labels_as_a_whole(place, tmp_path):
         "image_confidence.tif",
         "image_labels.tif",
         "image_overlay.png",
+        "image_run.json",
         "image_segments.csv",
     ]
+
+
+@pytest.mark.parametrize(
+    ("again", "status"),
+    [(["-k", 2], "skipped"), (["-k", 2, "--smoothness", 2], "done"), (["-k", 2, "--report-html"], "done")],
+)
+def test_results_by_blocks_exist_only_if_they_are_those_asked_for(place, tmp_path, again, status):
+    options = ["segment", place / "image.tif", *LITTLE, "-o", tmp_path, "--skip-existing"]
+    assert run(*options, "-k", 2).exit_code == 0
+    result = run(*options, *again, "--summary", tmp_path / "summary.csv")
+    assert result.exit_code == 0, result.output
+    (row,) = csv.DictReader((tmp_path / "summary.csv").read_text().splitlines())
+    assert row["status"] == status
+    record = json.loads((tmp_path / "image_run.json").read_text())
+    assert record["made_from"]["by_blocks"] is True
+    assert record["result"] == {"n_segments": 2, "height": 400, "width": 520}
+    assert set(record["outputs"]) == {path.name for path in tmp_path.glob("image_*")} - {"image_run.json"}
 
 
 def test_channels_and_grey_are_those_of_the_whole(place, tmp_path):

@@ -82,13 +82,15 @@ def needs_blocks(
 
 
 class Task(NamedTuple):
-    """What is to be found in an image; the fields are those of `texseg.cli.process.Work`."""
+    """What is to be found in an image; most fields are those of `texseg.cli.process.Work`."""
 
     parameters: dict[str, Any]
     model: TextureSegmenter | None
     names: tuple[str, ...]
     unknown: bool
     resume: bool
+    made: dict[str, Any]
+    """What the results are made from, for the record."""
 
 
 class Found(NamedTuple):
@@ -142,7 +144,7 @@ def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: T
             tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
         )
         windows = source.windows
-        about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size)
+        about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size, task.made)
         written, rows = write_blocks(found, about, writing, model, task.names or model.names_)
         parts.remove()
     said = f"read by blocks of {blocks.side} pixels"

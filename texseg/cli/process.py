@@ -28,7 +28,7 @@ from texseg.cli.outputs import (
 from texseg.cli.prepare import refuse_photograph
 from texseg.cli.reading import ReadOptions, mask_for, seeds_for, turned_grey
 from texseg.cli.record import digest_of, made_from, recorded_result
-from texseg.cli.scene_outputs import labels_by_blocks
+from texseg.cli.scene_outputs import outputs_by_blocks
 from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
 from texseg.io.strokes import read_strokes
 from texseg.regions import SegmentRow, segment_table
@@ -218,15 +218,19 @@ def fit_model(
     return model.edit(edits) if edits else model
 
 
-def earlier_outcome(item: Input, work: Work) -> Outcome | None:
-    """Tell what became of an input in an earlier run, if that was the same and left all that is asked for."""
+def _planned(item: Input, work: Work) -> dict[str, list[Path]]:
+    """Name the outputs of each kind, as the header of the input tells."""
     header = read_header(item.path)
     n_pages = 1
     if work.reading.page == "all":
         n_pages = header.shape[0] if "?" in header.axes else header.n_pages
     has_tags = header.geo is not None and bool(header.geo.tags)
-    planned = planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
-    result = recorded_result(planned["run"][0], _made_from(item, work)) if "run" in planned else None
+    return planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
+
+
+def earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str, Any]) -> Outcome | None:
+    """Tell what became of an input in an earlier run, if that was the same and left all that is planned."""
+    result = recorded_result(planned["run"][0], made) if "run" in planned else None
     outputs = tuple(path for paths in planned.values() for path in paths)
     if result is None or not all(path.exists() for path in outputs):
         return None
@@ -285,19 +289,21 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
                 "strokes need the whole image in memory; give more --memory, or fit a part of it with "
                 "--seeds and apply the model"
             )
-        targets = labels_by_blocks(item, work.writing).values()
-        if work.skip_existing and all(path.exists() for path in targets):
-            return Outcome(item.path, "skipped", "its outputs exist")
-        large = Task(work.parameters, model, work.names, work.unknown, work.resume)
+        made = _made_from(item, work) | {"by_blocks": True, "memory": work.reading.memory}
+        planned = outputs_by_blocks(item, work.writing)
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing else None
+        if earlier is not None:
+            return earlier
+        large = Task(work.parameters, model, work.names, work.unknown, work.resume, made)
         found = label_by_blocks(item, work.reading, work.writing, large, callback)
         return Outcome(item.path, "done", n_segments=len(found.rows), **found._asdict())
-    earlier = earlier_outcome(item, work) if work.skip_existing else None
+    made = _made_from(item, work)
+    earlier = earlier_outcome(item, _planned(item, work), made) if work.skip_existing else None
     if earlier is not None:
         return earlier
     images = read_scene(item.path, work.reading)
     pages, model = label_scene(images, work, callback, read_seeds(item.path, work.reading, images[0]))
     names = work.names or (() if model is None else model.names_)
-    made = _made_from(item, work)
     written = write_outputs(
         item, images, pages, work.writing, model=model, names=names, made=made, rescale=work.rescale
     )

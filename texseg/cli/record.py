@@ -27,7 +27,12 @@ _NO_MATTER = ("max_pixels", "memory")  # decide whether and how there are result
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file; of a folder that of the names, sizes and times of its files."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        states = [(str(file.relative_to(path)), file.stat()) for file in files]
+        told = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import LABEL_SUFFIXES, Writing, command_for
+from texseg.cli.record import remove_record, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 from texseg.io.blockwise import write_label_rows
@@ -39,13 +40,25 @@ class About(NamedTuple):
     asked: Asked
     geo: Georeference | None
     pixel_size: PixelSize | None
+    made: Mapping[str, Any]
+    """What the results are made from, for the record."""
 
 
-def labels_by_blocks(item: Input, writing: Writing) -> dict[str, Path]:
-    """Name the label images, by format."""
-    folder = writing.folder / item.name.parent
-    formats = [form for form in BY_BLOCKS if form in (writing.formats or BY_BLOCKS[:1])]
-    return {form: folder / f"{item.name.name}_labels{LABEL_SUFFIXES[form]}" for form in formats}
+def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
+    """Name the outputs of each kind that is asked for; label images in the order of :data:`BY_BLOCKS`."""
+    stem = str(writing.folder / item.name)
+    labels = [Path(f"{stem}_labels{LABEL_SUFFIXES[form]}") for form in _label_formats(writing)]
+    every = {
+        "labels": labels,
+        "overlay": [Path(f"{stem}_overlay.png")],
+        "confidence": [Path(f"{stem}_confidence.tif")],
+        "segments": [Path(f"{stem}_segments.csv")],
+        "regions": [Path(f"{stem}_regions.csv")],
+        "polygons": [Path(f"{stem}_polygons.geojson")],
+        "report": [writing.page or Path(f"{stem}_report.html")],
+        "run": [Path(f"{stem}_run.json")],
+    }
+    return {kind: paths for kind, paths in every.items() if kind == "labels" or kind in writing.kinds}
 
 
 def write_blocks(
@@ -54,7 +67,11 @@ def write_blocks(
     """Write label images as the blocks come, then all else; give the files and the rows of the table."""
     noted = _Noted(about.shape, writing.kinds)
     pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
-    targets = labels_by_blocks(about.item, writing)
+    planned = outputs_by_blocks(about.item, writing)
+    records = planned.pop("run", [])
+    for path in records:
+        remove_record(path)
+    targets = dict(zip(_label_formats(writing), planned["labels"], strict=True))
     largest = model.n_segments_ + about.asked.unknown
     dtype = np.min_scalar_type(largest)
     bands = _bands(found, about.blocks, noted, pictures)
@@ -65,24 +82,28 @@ def write_blocks(
         else:
             for _ in kept:
                 pass
-    written = list(targets.values())
-    stem = str(writing.folder / about.item.name)
-    if "overlay" in writing.kinds:
-        written.append(Path(f"{stem}_overlay.png"))
-        write_overlay(written[-1], pictures.image, pictures.labels, mask=pictures.labels > 0)
-    if "confidence" in writing.kinds and pictures.confidence is not None:
-        written.append(Path(f"{stem}_confidence.tif"))
-        write_confidence(written[-1], pictures.confidence)
+    for path in planned.get("overlay", ()):
+        write_overlay(path, pictures.image, pictures.labels, mask=pictures.labels > 0)
+    for path in planned.get("confidence", ()):
+        assert pictures.confidence is not None  # asked for
+        write_confidence(path, pictures.confidence)
     size = writing.pixel_size or about.pixel_size or PIXELS
     rows = tuple(noted.segments.rows(names, size))
-    if "segments" in writing.kinds:
-        written.append(Path(f"{stem}_segments.csv"))
-        atomic_write(written[-1], csv_text(rows, SegmentRow._fields).encode())
-    written += noted.write_regions(stem, writing.kinds, names, about.geo, size)
-    if "report" in writing.kinds:
-        written.append(writing.page or Path(f"{stem}_report.html"))
-        _write_overview(written[-1], about, model, pictures, rows, command_for(about.item, writing))
-    return tuple(written), rows
+    for path in planned.get("segments", ()):
+        atomic_write(path, csv_text(rows, SegmentRow._fields).encode())
+    noted.write_regions(planned, names, about.geo, size)
+    for path in planned.get("report", ()):
+        _write_overview(path, about, model, pictures, rows, command_for(about.item, writing))
+    written = [path for paths in planned.values() for path in paths]
+    height, width = about.shape
+    result = {"n_segments": len(rows), "height": height, "width": width}
+    for path in records:
+        write_record(path, about.item.path, about.made, written, result)
+    return (*written, *records), rows
+
+
+def _label_formats(writing: Writing) -> list[str]:
+    return [form for form in BY_BLOCKS if form in (writing.formats or BY_BLOCKS[:1])]
 
 
 class _Pictures:
@@ -118,24 +139,20 @@ class _Noted:
 
     def write_regions(
         self,
-        stem: str,
-        kinds: Collection[str],
+        planned: Mapping[str, Sequence[Path]],
         names: Sequence[str],
         geo: Georeference | None,
         size: PixelSize,
-    ) -> list[Path]:
+    ) -> None:
         """Write table and outlines of the connected regions, if they are asked for."""
-        written: list[Path] = []
         if self.regions is None:
-            return written
+            return
         rows = self.regions.rows(names, size)
-        if "regions" in kinds:
-            written.append(Path(f"{stem}_regions.csv"))
-            atomic_write(written[-1], csv_text(rows, RegionRow._fields).encode())
+        for path in planned.get("regions", ()):
+            atomic_write(path, csv_text(rows, RegionRow._fields).encode())
         if self.outlines is not None:
-            written.append(Path(f"{stem}_polygons.geojson"))
-            write_outlines(written[-1], rows, self.outlines.rings(self.regions.region_of_parts()), geo)
-        return written
+            for path in planned["polygons"]:
+                write_outlines(path, rows, self.outlines.rings(self.regions.region_of_parts()), geo)
 
     def add(self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None) -> None:
         """Note down the next rows of pixels, as wide as the image."""
