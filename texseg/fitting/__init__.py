@@ -1,1 +1,1 @@
-"""From counts to clusters: the driver, its steps, assignments, moves and starts, and the number."""
+"""From counts to clusters: the driver, its steps, assignments and moves, and the number of segments."""

@@ -1,9 +1,9 @@
 """The driver: cooling, convergence, over-relaxation, growth with split and merge, coarse-to-fine levels.
 
 The loop is a generator. ``for state in anneal(...)`` sees every step; progress bars, plots, early stopping
-and saving are consumers, and to stop is to leave the loop. At fixed temperature F never rises: an EM step
-lowers it by construction, an over-relaxed step ([1]_ section 5.3) that raises it is taken back, and moves
-that split one cluster and merge two others are made only when they lower it.
+and saving are consumers, and leaving the loop stops the fit. At fixed temperature F never rises: an EM step
+lowers it by construction, an over-relaxed step ([1]_ section 5.3) that raises it is undone, and moves that
+split one cluster and merge two others are made only when they lower it.
 
 References
 ----------
@@ -61,21 +61,21 @@ class State(NamedTuple):
     posteriors: Any
     """(N, K) assignments for clusterings; None for observation-level models."""
     heldout: float
-    """What the validation function returned (larger is better); NaN without one."""
+    """Value of the validation function (larger is better); NaN without one."""
     n_distinct: int
     """Distinguishable clusters, counted at the end of each temperature."""
     level: int
     """0 is the first (coarsest) level."""
     step: int
-    """EM steps so far, those taken back included, those made while growing not."""
+    """EM steps so far, including those undone but not those made while growing."""
     converged: bool
     """Whether this is the last step at its temperature."""
     transitions: tuple[Transition, ...] = ()
     """The phase transitions so far, when clusters are grown."""
     stage: int = 0
-    """Temperatures and further levels that :func:`anneal` has behind it, this one once ``converged``."""
+    """Temperatures and finer levels that :func:`anneal` has completed; includes this one if ``converged``."""
     n_stages: int = 1
-    """Temperatures of the first level, and one for each other level."""
+    """Number of temperatures of the first level, plus one for each other level."""
 
 
 class Level(NamedTuple):
@@ -89,9 +89,9 @@ class Level(NamedTuple):
     counts: CountMatrix
     """(N, M), summed over the sites of every row."""
     row_weights: Floats | None = None
-    """(N,), how many sites each row stands for; the temperature a row is this many times that of a site."""
+    """(N,), how many sites each row stands for; a row's temperature is this many times that of a site."""
     parent: NDArray[np.intp] | None = None
-    """(N,), the row of the level before to which each row belongs; not needed at the first level."""
+    """(N,), the row of the previous level that each row belongs to; not needed at the first level."""
     posterior: Posterior | None = None
     """Another posterior policy for this level, such as the Potts field of its grid."""
 
@@ -115,7 +115,7 @@ def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[f
 def critical_beta(
     model: Any, n: CountMatrix, rng: np.random.RandomState, row_weights: Floats | None = None
 ) -> float:
-    """Inverse temperature of the first phase transition: below it there is but one profile.
+    """Inverse temperature of the first phase transition: below it there is only one profile.
 
     Parameters
     ----------
@@ -170,27 +170,28 @@ def anneal(
         the first phase transition, computed from the data, down to temperature 1.
     rng : RandomState
     n_clusters : int
-        Clusters of the start, or with ``growth`` the largest number.
+        Number of clusters at the start; with ``growth``, the largest number allowed.
     start : parameters, optional
         Where to begin, instead of the model's own start.
     growth : {None, "split", "split-merge"}
-        Begin with one cluster and split those that are beyond their phase transition, at every temperature;
+        Begin with one cluster and, at every temperature, split those that are beyond their phase transition;
         "split-merge" then also splits one and merges two others as long as that lowers the free energy.
     validation : function (params, posteriors) -> float, optional
         Log-likelihood of held-out data, reported with every state.
     patience : int, optional
-        End a temperature when the held-out likelihood has not improved for so many steps.
+        End a temperature when the held-out likelihood has not improved for this many steps.
     row_weights : array of shape (N,), optional
-        Sites each row stands for, when ``n`` is a single matrix.
+        Number of sites each row stands for, when ``n`` is a single matrix.
     over_relax : bool, default=True
-        Lengthen M-steps as long as that lowers F ([1]_ Eq. 63), back to plain ones when it does not; not for
-        models whose F may rise.
+        Lengthen M-steps as long as that lowers F ([1]_ Eq. 63), and return to plain ones when it does not;
+        without effect on models whose F may rise.
     perturbation : float, default=0.01
-        Relative noise put on the parameters before each temperature, so that identical clusters can part.
+        Relative noise added to the parameters before each temperature of the first level, so that identical
+        clusters can separate; none with ``growth``.
     tol : float, default=1e-5
         A temperature has converged when three steps in a row lower F by less than this fraction of it.
     max_steps : int, default=100
-        Steps a temperature, at most.
+        Most steps at each temperature.
 
     Yields
     ------
@@ -216,7 +217,7 @@ def anneal(
         schedule = geometric_schedule(min(hottest, 1.0), 1.0)
     _check_schedule(schedule)
     _check_growth(growth)
-    # growth looks for clusters that are about to part itself
+    # growth itself looks for clusters that are about to separate
     settings = Settings(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
     params = start
     if params is None:
@@ -256,7 +257,7 @@ def anneal(
 def _at_one_temperature(
     problem: Problem, params: Any, posteriors: Any, settings: Settings, growing: Growing | None
 ) -> Iterator[tuple[Iteration, bool]]:
-    """EM steps, and after each change that growth makes again; True with the last of all."""
+    """EM steps, repeated after each change made by growth; the very last one is marked True."""
     while True:
         for now in descend(problem, params, posteriors, settings):
             changed = growing.change(problem, now.result) if growing and now.converged else None
@@ -278,12 +279,12 @@ def grow(
     max_moves: int = MOVES,
     settle_steps: int = 6,
 ) -> Iterator[State]:
-    """Grow clusters at one temperature by splits, with split-and-merge moves at each number, and back down.
+    """Grow clusters at one temperature by splitting, then merge back to one, exchanging clusters on the way.
 
     Begins with one cluster, splits the one that gains most until there are ``n_clusters + n_extra``, then
-    merges the pair that loses least until one is left, and so visits every number of clusters twice. At each
-    number, as long as a split gains more than some merge loses, both are made. Fast and reliable with hard
-    assignments (the model's posterior ``ArgMax()``).
+    merges the pair that loses least until one is left. So every number below the largest is visited twice. At
+    each number, as long as a split gains more than some merge loses, both are made. Fast and reliable with
+    hard assignments (the model's posterior ``ArgMax()``).
 
     Parameters
     ----------
@@ -292,19 +293,19 @@ def grow(
     n_clusters : int
     rng : RandomState
     beta : float, default=1.0
-        Inverse temperature; without effect on hard assignments.
+        Inverse temperature; has no effect on hard assignments.
     n_extra : int, default=3
     row_weights : array of shape (N,), optional
-        Sites each row stands for; rows of weight 0 are without data.
+        Number of sites each row stands for; rows of weight 0 have no data.
     max_moves : int, default=5
-        Split-and-merge moves at each number of clusters, at most.
+        Most split-and-merge moves at each number of clusters.
     settle_steps : int, default=6
-        EM steps after each change, at most.
+        Most EM steps after each change.
 
     Yields
     ------
     State
-        One for every number of clusters visited; the better of two with equally many is that of the lower
+        One for every visit; of two with the same number of clusters, the better has the lower
         ``free_energy``. ``step`` counts the visits.
 
     Examples
@@ -342,7 +343,7 @@ def _visited(problem: Problem, now: Partition, visits: int) -> State:
 def _perturbed(
     model: Any, params: Any, amount: float, rng: np.random.RandomState, groups: NDArray[np.intp]
 ) -> Any:
-    """Multiply every parameter by noise, so that clusters on top of each other can part."""
+    """Multiply every parameter by noise, so that coinciding clusters can separate."""
     noisy = params._replace(
         **{
             name: value * (1 + amount * rng.uniform(-1, 1, value.shape))

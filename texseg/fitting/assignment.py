@@ -1,7 +1,7 @@
 """From scores to assignments: the three posterior policies of the clustering models.
 
 A policy is called as ``policy(scores, beta, weights, previous, row_weights)`` and returns the posteriors
-``Q`` (N, K) with the free energy in nats, ``F = -beta sum Q scores + (a prior's term)``. Only the likelihood
+``Q`` (N, K) and the free energy in nats, ``F = -beta sum Q scores + (the prior's term)``. Only the likelihood
 is tempered, never the prior ([1]_ Eq. 60, 65):
 
 ===================  =====================================  ==========================================
@@ -13,7 +13,7 @@ policy               prior's term of F                      posteriors
 ===================  =====================================  ==========================================
 
 Several runs at once have one more axis before the clusters: scores and posteriors (N, S, K), weights (S, K),
-and a free energy (S,).
+and free energies (S,).
 
 A row may stand for several sites that share one assignment ([1]_ section 5.4): its scores are then means
 over its sites and ``row_weights`` says how many there are. Every row's part of F is multiplied by its weight.
@@ -54,9 +54,9 @@ class Assignment(NamedTuple):
     """Posteriors of a policy and their free energy."""
 
     posteriors: Floats
-    """(N, K), or (N, S, K) of several runs; sums to one over K."""
+    """(N, K), or (N, S, K) for several runs; sums to one over K."""
     free_energy: Any
-    """In nats; an array (S,) of several runs."""
+    """In nats; an array (S,) for several runs."""
 
 
 class Posterior(Protocol):
@@ -82,7 +82,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     Parameters
     ----------
     logits : float array of shape (N, ..., K)
-        May hold ``-inf``, but no row of nothing else. Not modified.
+        May hold ``-inf``, but no row of ``-inf`` only. Not modified.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
 
 
 def soft_max_over(logits: Floats) -> Floats:
-    """Normalise exponentials over the last axis but one, in place: the layout in which sites are adjacent.
+    """Normalise exponentials over the second-last axis, in place: the layout in which sites are contiguous.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def soft_max_over(logits: Floats) -> Floats:
 
 
 def _normalise_exponentials(logits: Floats, axis: int) -> Floats:
-    """Turn logits into probabilities along an axis, in place; give the logarithms of the sums."""
+    """Turn logits into probabilities along an axis, in place; return the logarithms of the sums."""
     top = logits.max(axis=axis, keepdims=True)
     logits -= top
     np.exp(logits, out=logits)
@@ -131,9 +131,9 @@ def _normalise_exponentials(logits: Floats, axis: int) -> Floats:
 
 
 def arg_max_over(values: Floats) -> NDArray[np.int32]:
-    """Index of the largest value along the first axis; the first of equals.
+    """Index of the largest value along the first axis; ties go to the first.
 
-    The same as NumPy's ``argmax``, which would first copy the values into another layout.
+    Like NumPy's ``argmax``, which would first copy the values into another layout.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class SoftMax:
         previous: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Assignment:
-        """Return ``Q ~ weights exp(beta scores)``, which minimises F, and F = -sum of the log of the sums."""
+        """Return ``Q ~ weights exp(beta scores)``, which minimises F, and F = -sum of the log sums."""
         prior = np.log(np.maximum(weights, _TINY)).astype(scores.dtype)
         Q, log_sums = soft_max(beta * scores + prior)
         return Assignment(Q, -_weighted_sum(log_sums, row_weights))
@@ -192,7 +192,7 @@ class SoftMax:
 
 
 class ArgMax:
-    """Hard assignments to the cluster of the largest score ([1]_ Eq. 23); ties go to the first.
+    """Hard assignments to the cluster with the largest score ([1]_ Eq. 23); ties go to the first.
 
     References
     ----------
@@ -220,12 +220,12 @@ class ArgMax:
         return Assignment(Q, -beta * _weighted_sum(largest, row_weights))
 
     def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
-        """Zeros (K,): without mixing proportions and entropy nothing but the likelihood counts."""
+        """Zeros (K,): without mixing proportions and entropy only the likelihood counts."""
         return np.zeros(posteriors.shape[1])
 
 
 class Neighbourhood(NamedTuple):
-    """What the neighbours of every site on some grids say, for :func:`mean_field`."""
+    """How the neighbours of every site on some grids influence it, for :func:`mean_field`."""
 
     grids: Sequence[tuple[int, int]]
     """Rows and columns of each image's sites; the images follow one another."""
@@ -237,14 +237,14 @@ class Neighbourhood(NamedTuple):
     """(N,), how much each site counts, 0 to 1."""
 
     def field(self, planes: Floats) -> Floats:
-        """``strength * G Q`` of planes (..., N), nothing beyond the ends of the grids."""
+        """``strength * G Q`` of planes (..., N), with zeros outside the grids."""
         stack = planes.reshape(-1, planes.shape[-1])
         out = np.empty_like(stack)
         gap = int(4 * self.sigma) + 1  # the reach of the filter
         start = 0
         for h, w in self.grids:
             place = slice(start, start + h * w)
-            # one tall image for a single call, the planes so far apart that they do not see each other
+            # one tall image for a single call, with the planes too far apart to influence each other
             tall = np.zeros((len(stack), h + gap, w), stack.dtype)
             tall[:, :h] = stack[:, place].reshape(-1, h, w)
             if self.presence is not None:
@@ -261,7 +261,7 @@ class Neighbourhood(NamedTuple):
 def mean_field(
     local: Floats, neighbourhood: Neighbourhood, planes: Floats | None = None, n_sweeps: int = 1
 ) -> Floats:
-    """Sweeps ``Q <- softmax(local + field of Q)`` of one run or several, all sites at once.
+    """Sweep ``Q <- softmax(local + field of Q)`` for one run or several, all sites at once.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def mean_field(
         Tempered scores.
     neighbourhood : Neighbourhood
     planes : float array of the same shape, optional
-        Posteriors to begin with; those without neighbours if None.
+        Initial posteriors; ``softmax(local)``, ignoring neighbours, if None.
     n_sweeps : int, default=1
 
     Returns
@@ -287,28 +287,28 @@ def mean_field(
 
 
 class PottsField:
-    """Mean field of a Potts model over pixel grids: neighbours pull a site to their own cluster.
+    """Mean field of a Potts model over pixel grids: neighbours pull a site towards their own cluster.
 
     ``Q <- softmax(beta scores + strength * G Q)``, where ``G`` is a Gaussian neighbourhood that ends at the
     border of the grid. It replaces the mixing proportions; with it the ACM becomes a hidden-Markov ACM.
 
     All sites are updated at once and F still never rises: a sweep minimises F with its last term replaced
     by the tangent, so F falls by at least ``1/2 |dQ|^2 + strength / 2 <dQ, G dQ>``; and the eigenvalues of
-    ``G`` lie above -0.001, so that no damping is needed for any strength below 1000.
+    ``G`` lie above -0.001, so no strength below 1000 needs damping.
 
     Parameters
     ----------
     shape : (H, W), or a sequence of (H, W) for several images one after the other
         The grids; the rows of the scores are their sites in row-major order.
     strength : float, default=10
-        How much a site gains, in nats, when its whole neighbourhood agrees.
+        Nats that a site gains when its whole neighbourhood agrees.
     sigma : float, default=1.5
         Standard deviation of the neighbourhood, in sites.
     n_sweeps : int, default=3
-        Sweeps a call.
+        Sweeps per call.
     presence : array of shape (N,), optional
-        How much each site counts as a neighbour, 0 to 1; by default in proportion to ``row_weights``,
-        relative to the largest. Sites without data pull at nobody.
+        How much each site counts as a neighbour, 0 to 1; by default ``row_weights`` relative to the largest
+        of them. Sites without data do not influence their neighbours.
 
     Examples
     --------
@@ -352,7 +352,7 @@ class PottsField:
         previous: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Assignment:
-        """Sweep from ``previous`` (from the posteriors without neighbours if None)."""
+        """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
         if len(scores) != sum(h * w for h, w in self.grids):
             raise ValueError(f"PottsField on grids {self.grids} got scores of {len(scores)} sites")
         neighbourhood = self._neighbourhood(row_weights, scores.dtype)
@@ -367,7 +367,7 @@ class PottsField:
         )
 
     def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
-        """``strength * G Q`` (N, ..., K): what the neighbours of every site say."""
+        """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
         planes = self._neighbourhood(row_weights, posteriors.dtype).field(_planes(posteriors))
         return np.moveaxis(planes, -1, 0)
 
@@ -385,12 +385,12 @@ class PottsField:
 
 
 def _planes(values: Floats) -> Floats:
-    """Values a site (N, ..., K) as (..., K, N): sites are adjacent."""
+    """Values per site (N, ..., K) as (..., K, N), with sites contiguous."""
     return np.ascontiguousarray(np.moveaxis(values, 0, -1))
 
 
 def _weighted_sum(values: Floats, row_weights: Floats | None) -> Any:
-    """Sum over the sites (N, ...); a number of one run, an array (S,) of several."""
+    """Sum over the sites (N, ...); a number for one run, an array (S,) for several."""
     values = values.astype(np.float64)
     total = values.sum(axis=0) if row_weights is None else np.asarray(row_weights, np.float64) @ values
     return float(total) if total.ndim == 0 else total

@@ -1,4 +1,4 @@
-"""Candidate solutions on cells, and what speaks for one of them."""
+"""Candidate solutions on cells, and the evidence for one of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Candidate", "distinct", "interior_gain"]
 
 Floats = NDArray[np.floating]
 
-_SAME = 0.97  # partitions that agree on this share of the sites are the same
-_EXTRAPOLATION = 2.0  # how far the interior of a cluster may stand for the whole
+_SAME = 0.97  # partitions that agree on more than this share of the sites count as the same
+_EXTRAPOLATION = 2.0  # most by which the interior's gain is scaled up to the whole cluster
 
 
 class Candidate(NamedTuple):
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
-    """Keep the runs (columns) whose partitions differ from all before."""
+    """Find the runs (columns) whose partitions differ from those of all runs kept before."""
     kept: list[int] = []
     for s in range(labels.shape[1]):
         for other in kept:
@@ -48,9 +48,9 @@ def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
 def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
     """Mean gain over the background profile, judged by the cells that are not at a border.
 
-    Cells next to a change of label do not count, and each cluster's remaining gain stands for its border
-    cells too, by at most a factor of two. So a cluster that follows borders earns nothing, and a correct
-    partition is not punished for having many borders.
+    Cells near a change of label do not count; each cluster's interior gain is scaled up to its whole area, by
+    at most a factor of two. So a cluster that only follows borders gains nothing, and a correct partition is
+    not penalised for having many borders.
     """
     labels = arg_max_over(posteriors.T)
     inside = interior_cells(labels, cells)

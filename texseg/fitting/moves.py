@@ -1,6 +1,6 @@
 """Moves between partitions: split, merge, and exchange, which splits one cluster and merges two others.
 
-Every cluster keeps a tentative split into two halves; what a split gains and a merge loses is told by F.
+Every cluster keeps a tentative split into two halves; gains of splits and losses of merges are changes of F.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ HALVES_STEPS = 2
 
 
 MOVES = 5
-"""Split-and-merge moves at one temperature and number of clusters, at most."""
+"""Most split-and-merge moves at one temperature and number of clusters."""
 
 
 class Transition(NamedTuple):
-    """A phase transition: cluster ``parent`` fell in two, itself and ``child``.
+    """A phase transition: cluster ``parent`` was split in two, itself and ``child``.
 
-    A ``child`` that existed before was merged into another cluster, and now stands beside ``parent``.
+    If a cluster numbered ``child`` existed before, it was merged into another one, and its number was reused.
     """
 
     beta: float
@@ -56,20 +56,20 @@ class Transition(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Posteriors with everything that splits and merges are decided by."""
+    """Posteriors with everything needed to decide on splits and merges."""
 
     params: Any  # the best for Q
     Q: Floats  # (N, K)
     stats: Any
     energies: Floats  # (K,), parts of F
     halves: Floats  # (N, K), the fraction of each row's share in cluster k that stays in k when k is split
-    fresh: NDArray[np.bool_]  # (K,), clusters whose halves are still to be found
+    fresh: NDArray[np.bool_]  # (K,), clusters whose halves have not been found yet
 
 
 class Halves(NamedTuple):
     """What splitting each cluster would give."""
 
-    gains: Floats  # (K,), by how much F would fall
+    gains: Floats  # (K,), how far F would fall
     kept: Any  # statistics of the half that stays
 
 
@@ -81,24 +81,24 @@ def whole(problem: Problem) -> Partition:
 
 
 def assess(problem: Problem, Q: Floats, stats: Any, halves: Floats, fresh: NDArray[np.bool_]) -> Partition:
-    """Find the best parameters for posteriors, and every cluster's part of F."""
+    """Find the best parameters for given posteriors, and every cluster's part of F."""
     params = problem.model.m_step(stats, groups_of(problem.n))
     return Partition(params, Q, stats, problem.energies(stats, Q), halves, fresh)
 
 
 def unsplit(problem: Problem, Q: Floats, stats: Any) -> Partition:
-    """Begin with clusters whose halves are all still to be found."""
+    """Make a partition in which no cluster's halves have been found yet."""
     return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
 
 
 def settle(problem: Problem, now: Partition, settings: Settings) -> Partition:
-    """EM steps; the halves stay as they were."""
+    """Run EM steps; the halves stay as they are."""
     *_, last = descend(problem, now.params, now.Q, settings)
     return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
 
 
 def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) -> tuple[Partition, Halves]:
-    """Improve every tentative split by EM steps within its cluster; begin new ones along the eigenvector."""
+    """Improve every tentative split by EM steps within its cluster; new ones start along the eigenvector."""
     model, n, rows = problem.model, problem.n, problem.row_weights
     halves = now.halves.copy()
     if now.fresh.any():
@@ -125,7 +125,7 @@ def _split_stats(problem: Problem, now: Partition, halves: Floats) -> tuple[Any,
 
 
 def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
-    """Append the half of cluster ``k`` that leaves as a new cluster."""
+    """Append the half that leaves cluster ``k`` as a new cluster."""
     left = now.Q[:, k] * (1 - now.halves[:, k])
     Q = np.column_stack([now.Q, left])
     Q[:, k] *= now.halves[:, k]
@@ -143,7 +143,7 @@ def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, 
 def merge(
     state: tuple[Floats, Any, Floats, NDArray[np.bool_]], i: int, j: int
 ) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:
-    """Add cluster ``j`` to ``i``, whose halves these become; the last cluster takes the place of ``j``."""
+    """Merge ``j`` into ``i``, whose two halves they become; the last cluster takes the place of ``j``."""
     Q, stats, halves, fresh = state
     order = np.arange(Q.shape[1] - 1)
     order[j : j + 1] = Q.shape[1] - 1
@@ -162,7 +162,7 @@ def _with_row(array: Floats, k: int, row: Floats) -> Floats:
 
 
 def merge_losses(problem: Problem, now: Partition) -> Floats:
-    """By how much F would rise if clusters i < j were one, shape (K, K), infinite elsewhere."""
+    """How much F would rise if clusters i < j were merged, shape (K, K), infinite elsewhere."""
     K = now.Q.shape[1]
     i, j = np.triu_indices(K, 1)
     stats = type(now.stats)(*(part[i] + part[j] for part in now.stats))
@@ -173,7 +173,7 @@ def merge_losses(problem: Problem, now: Partition) -> Floats:
 
 
 def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
-    """Find the split of k and merge of i < j (both other than k) that together lower F most."""
+    """Find the split of k and the merge of i < j (neither being k) that together lower F most."""
     best = (-np.inf, -1, -1, -1)
     for k in np.argsort(-gains):
         others = losses.copy()
@@ -186,7 +186,7 @@ def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
 
 
 def exchange(problem: Problem, now: Partition, halves: Halves) -> tuple[Partition, Transition] | None:
-    """Split one cluster and merge two others, if that lowers F; what it becomes is not settled yet."""
+    """Split one cluster and merge two others, if that lowers F; the result still has to settle."""
     if len(halves.gains) < 3:
         return None
     net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
@@ -210,7 +210,7 @@ def improve(
 
 
 def resolution(energies: Floats) -> float:
-    """Smallest difference of F that single precision can tell from rounding."""
+    """Smallest difference in F that single precision can tell from rounding error."""
     return 1e-6 * float(np.abs(energies).sum())
 
 
@@ -220,7 +220,7 @@ class Growing:
     Parameters
     ----------
     n_clusters : int
-        Clusters at most.
+        Largest number of clusters.
     exchanging : bool
         Whether one cluster may be split and two others merged.
     rng : numpy.random.RandomState
@@ -236,7 +236,7 @@ class Growing:
         self._halves: tuple[Floats, NDArray[np.bool_]] | None = None
 
     def change(self, problem: Problem, result: Any) -> Partition | None:
-        """Give what a settled step at the problem's temperature should become; None if it should stay."""
+        """Give the partition that should replace a settled step; None if the step should stay."""
         Q = result.posteriors
         if problem.beta != self._beta:
             self._beta, self._exchanges = problem.beta, 0
@@ -279,7 +279,7 @@ def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.Random
         A clustering model on a count matrix, at the temperature at which splits and merges are judged.
     params : parameters of K clusters
     n_moves : int
-        Neighbours at most, those first that lower F most; there are none for fewer than three clusters.
+        Most neighbours, beginning with the one that lowers F most; fewer than three clusters have none.
     rng : numpy.random.RandomState
 
     Returns

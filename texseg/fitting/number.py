@@ -1,24 +1,24 @@
-"""How many segments: grow beyond, then merge what cannot be told apart, and ask at each merge.
+"""How many segments: over-segment, merge the closest clusters down to one, and judge each merge.
 
 An over-segmentation is fitted first. Its closest two clusters are merged again and again (see
 :mod:`texseg.fitting.pairs`; average linkage of ``d'``), until one is left. Each merge asks one question: were
-these two one texture or two? What is measured of the pair, its *evidence*, has learned log-odds ``f`` for two
-(:class:`texseg.fitting.pairs.PairTable`). If K is the right number, the pairs of all merges above it were one
-texture, and those of all merges from it on were two, so that::
+these two one texture or two? What is measured of the pair, its *evidence*, has learned log-odds ``f`` of two
+(:class:`texseg.fitting.pairs.PairTable`). If K is the right number, the pairs of all merges down to K were
+one texture, and those of all merges from K down were two, so that::
 
     log P(K) = sum of f over the merges that lead from K segments to one + constant
 
-The table of ``f`` was fitted to this probability of the whole number, on images whose number is known
-(``benchmarks/learn_number.py``), so P is calibrated as far as such images go. A share of the probability, the
-doubt, is spread evenly: images of other kinds than those must not be answered with certainty.
+The table of ``f`` was fitted so as to maximise P of the true number on images where it is known
+(``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
+doubt, is spread evenly over all numbers, so that the answer is never certain for images of other kinds.
 
 *Which number is chosen?* The one with the least expected loss. The loss of k segments where K are right is
-half of whether they differ, and half of how far the two maps are apart, one minus the adjusted Rand index of
-the two levels of the tree. So a number that only cuts off a corner too much costs little more than one half,
-and off by one is cheaper than off by four.
+one half if k differs from K, plus half the distance between the two maps: one minus the adjusted Rand index
+of the two levels of the tree. So a number that merely splits off a small corner costs little more than one
+half, and being off by one is cheaper than being off by four.
 
 Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
-never homogeneous; so does the held-out likelihood alone, which gains by every split.
+never homogeneous; so does the held-out likelihood alone, which every split improves.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
 DOUBT = 1.1
 
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
-_EXACT = 0.5  # share of the loss that is due for any other number; the rest for how far the maps are apart
-_LISTED = 0.05  # probability that another number must have to be told
+_EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the distance between the maps
+_LISTED = 0.05  # least probability of another number to be reported
 _MOST_LISTED = 3
-_LIKELY = 0.5  # probability of a single texture from which on it is told
+_LIKELY = 0.5  # least probability of a single texture to be reported
 _EMPTY = -20.0  # log-odds of a cluster without cells
 _LEAST_SEPARATION = 0.1
 _TIE = 0.9  # of the probability of the likeliest number
@@ -62,18 +62,18 @@ class Selection(NamedTuple):
     n_segments: NDArray[np.intp]
     """(n,), numbers that were compared, ascending."""
     probabilities: NDArray[np.float64]
-    """(n,), of each being the number of textures, given that it is one of these."""
+    """(n,), probability that each is the number of textures, given that it is one of these."""
     losses: NDArray[np.float64]
     """(n,), expected loss of answering with each, 0 to 1; the least is chosen."""
     separations: NDArray[np.float64]
     """(n,), separation of the closest two segments, see :mod:`texseg.fitting.pairs`; NaN for one segment."""
     chosen: int
     one_texture: float
-    """Probability that all of it is a single texture, whether or not that was allowed as an answer."""
+    """Probability that everything is a single texture, whether or not that was allowed as an answer."""
 
     @property
     def others(self) -> NDArray[np.intp]:
-        """Up to three other numbers with a probability of 5 % at least, the likeliest first."""
+        """Up to three other numbers with a probability of at least 5 %, the likeliest first."""
         order = np.argsort(-self.probabilities, kind="stable")
         likely = order[self.probabilities[order] >= _LISTED]
         return self.n_segments[likely][self.n_segments[likely] != self.chosen][:_MOST_LISTED]
@@ -103,17 +103,17 @@ class MergeTree(NamedTuple):
     labels: NDArray[np.intp]
     """(N,), cluster of every site in the over-segmentation, 0 .. K - 1."""
     areas: NDArray[np.float64]
-    """(K,), of the clusters, in sites."""
+    """(K,), areas of the clusters, in sites."""
     merges: tuple[tuple[int, int], ...]
     """Clusters (kept, absorbed), in the order of merging; each is named by its smallest member."""
     separations: NDArray[np.float64]
-    """(K - 1,), of each merged pair."""
+    """(K - 1,), separation of each merged pair."""
     evidence: NDArray[np.float64]
     """(K - 1, len(EVIDENCE)), what was measured of each merged pair, see :mod:`texseg.fitting.pairs`."""
 
     @property
     def n_clusters(self) -> int:
-        """Clusters of the over-segmentation."""
+        """Number of clusters of the over-segmentation."""
         return len(self.merges) + 1
 
     def groups(self, k: int) -> NDArray[np.intp]:
@@ -147,18 +147,18 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
         The over-segmentation.
     cells : Sites
     window : float
-        Side of the windows that spread is measured on, in cells.
+        Side of the windows on which spread is measured, in cells.
 
     Returns
     -------
     MergeTree
-        Clusters without interior are dissolved into the others before.
+        Clusters with hardly any interior are first dissolved into the others.
     """
     return tree_of_labels(_dissolve(candidate, cells), cells, window)
 
 
 def tree_of_labels(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTree:
-    """Merge clusters, closest first, from the labels (N,) of all cells, 0 .. K - 1."""
+    """Merge clusters, closest first, given the labels (N,) of all cells, 0 .. K - 1."""
     K = int(labels.max()) + 1
     (pairs,) = measure([labels], K, cells, window)
     areas = pairs.areas.sum(axis=1)
@@ -179,10 +179,10 @@ def tree_of_labels(labels: NDArray[np.intp], cells: Sites, window: float) -> Mer
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:
-    """Find the number of segments with the least expected loss, from ``k_min`` on.
+    """Find the number of segments, at least ``k_min``, with the least expected loss.
 
-    Where the tree has fewer than ``k_min`` clusters, all of them are taken. ``table`` is the shipped one
-    unless another is to be judged.
+    If the tree has fewer than ``k_min`` clusters, all of them are kept. ``table`` is the shipped one unless
+    given.
     """
     K = tree.n_clusters
     table = table or shipped_table()
@@ -215,15 +215,15 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
 def doubt_of_clusters(
     labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
 ) -> tuple[float, float]:
-    """How surely clusters (labels 0 .. K - 1 of the cells) are K textures: what is told of the closest pair.
+    """How surely clusters (labels 0 .. K - 1 of the cells) are K textures, judged by their merges.
 
     Returns
     -------
     separation : float
-        Of the two clusters that lie closest; at least 0.1, as when a cluster is empty.
+        Separation of the two closest clusters, at least 0.1; 0.1 when a cluster is empty.
     odds : float
-        The least learned log-odds for two textures of all merges down to one cluster; -20, below all that
-        was learned, when a cluster is empty.
+        The least of the learned log-odds of two textures over all merges down to one cluster; -20, below all
+        that was learned, when a cluster is empty.
     """
     if len(np.unique(labels)) < n_clusters:
         return _LEAST_SEPARATION, _EMPTY
@@ -235,13 +235,13 @@ def doubt_of_clusters(
 def confusion_of_clusters(
     labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
 ) -> NDArray[np.float32]:
-    """Chance that what was taken for one texture belongs to another, since the clusters may be wrong.
+    """Probability that what was taken for one texture belongs to another, since the clusters may be wrong.
 
-    No posterior of a solution knows that two of its clusters are the halves of one texture. But such clusters
-    are close. Let c be the contrast of a cluster and its closest other (see the top of this file) over the
-    root of the windows that all the data would fill: the cluster is right with probability
-    ``1 / (1 + (DOUBT / c)^3)``, at least one half, and is that other otherwise. The curve was measured on
-    mosaics and photographs, with the number of segments given.
+    No posterior shows that two clusters are halves of one texture. But such clusters are close. Let c be the
+    contrast of a cluster: the separation from the closest other cluster, times the root of the number of
+    clusters, over the root of the number of windows that all the data would fill. Then the cluster is right
+    with probability ``1 / (1 + (DOUBT / c)^3)``, at least one half, and is that other one otherwise. The
+    curve was measured on mosaics and photographs, with the number of segments given.
 
     Parameters
     ----------
@@ -251,12 +251,12 @@ def confusion_of_clusters(
         K.
     cells : Sites
     window : float
-        Side of the windows that spread is measured on, in cells.
+        Side of the windows on which spread is measured, in cells.
 
     Returns
     -------
     float32 array of shape (K, K)
-        Rows, the clusters that were found, sum to one. Empty clusters are not confused with any.
+        Each row, a cluster that was found, sums to one. Empty clusters are not confused with others.
     """
     confusion = np.eye(n_clusters, dtype=np.float32)
     present = np.flatnonzero(np.bincount(labels, cells.sizes, n_clusters) > 0)
@@ -272,7 +272,7 @@ def confusion_of_clusters(
 
 
 def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
-    """Labels without the clusters that have no interior; numbered from 0 without gaps."""
+    """Labels without the clusters that have hardly any interior; numbered from 0 without gaps."""
     scores = np.array(candidate.scores)
     labels = candidate.posteriors.argmax(axis=1)
     alive = list(range(scores.shape[1]))

@@ -1,31 +1,31 @@
 """Two clusters of an over-segmentation: how far apart they are, and whether they are one texture or two.
 
-The *separation* asks how surely a window of one can be told from a window of the other, against the spread
+The *separation* measures how surely a window of one can be told from a window of the other, given the spread
 inside both::
 
     separation = d' * sqrt(windows) / (((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 6))
     d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
     contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
-``L`` is the log-likelihood ratio of the two clusters, averaged over a window's cells of its own cluster, with
-profiles from the other half of a checkerboard of cells (held out). It is the sum over the channels, each
-over the root of its own standard deviation within the two clusters: a channel that varies inside textures has
-less to say than its nats. Parts of one texture differ little against their own spread, whatever the
-likelihood gains by telling them apart. ``windows`` is how many of them the smaller of the two would fill: a
-difference that holds over a large area counts for more, up to the size of the images that were learned from:
-beyond, the least change inside one texture would be as sure as a difference between two. And parts of one
-texture lie side by side, along a long common border, while two textures may not touch at all. Where the
-border is longer than twelve roots of the smaller's area, the two are interleaved, as the stripes of one cloth
-are.
+``L`` is the log-likelihood ratio of the two clusters, averaged over those cells of a window that belong to
+its own cluster, with profiles from the other half of a checkerboard of cells (held out). It is the sum over
+the channels, each divided by the root of its standard deviation within the two clusters: a channel that
+varies inside textures counts for less. Parts of one texture differ little compared with their own spread,
+however much the likelihood gains by separating them. ``windows`` is how many windows the smaller cluster
+would fill: a difference that holds over a large area counts for more, up to the size of the images that were
+learned from; in larger ones the least change inside one texture would seem as sure as a difference between
+two. And parts of one texture lie side by side, along a long common border, while two textures need not touch
+at all. Where the border is longer than twelve roots of the smaller's area, the two are interleaved, like the
+stripes of one cloth.
 
-The separation orders the merges. Whether the two are one texture or two is asked of more *evidence*
-(:data:`EVIDENCE`): how the difference is spread over channels and over the two sides; whether it grows in
-larger windows as independent noise lets it, or is itself a slow change; whether it is there at once at the
+The separation orders the merges. Whether the two are one texture or two is decided by more *evidence*
+(:data:`EVIDENCE`): how the difference is spread over the channels and the two sides; whether it grows in
+larger windows as with independent noise, or is itself a slow change; whether it is complete right at the
 common border, as between two textures, or grows away from it, as under changing light; areas and outlines.
 All are ratios, counts of windows or shares, so that they mean the same in small and large, grey and colour
-images, and each is held within the range it was learned in. The log-odds of two textures are a sum of
-functions of one of them each, linear between knots; ``pairs.json`` holds them, and is written by
-``benchmarks/learn_number.py``.
+images, and each is clipped to the range it was learned in. The log-odds of two textures are a sum of
+functions of one piece of evidence each, linear between knots; ``pairs.json``, written by
+``benchmarks/learn_number.py``, holds them.
 """
 
 from __future__ import annotations
@@ -77,31 +77,31 @@ PAIR_EVIDENCE = (
     "step",
     "touching",
 )
-"""What is measured of a pair of clusters; logarithms, but for shares and "step"."""
+"""What is measured of a pair of clusters; logarithms, except for shares and "step"."""
 _CONTEXT = ("leap", "leap of linked", "next", "largest contrast")
 EVIDENCE = PAIR_EVIDENCE + _CONTEXT
-"""The same, and how the pair compares with those of the other merges of its tree."""
+"""The same, plus how the pair compares with those of the other merges of its tree."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
-_MOST_CELLS = 4096  # of the images that were learned from: the least change inside a texture is sure on more
-_ENOUGH_WINDOWS = 32  # square root of the number of windows that a cluster's spread is measured on at most
-_NUMBERS_AT_ONCE = 2**21  # cells, clusters and channels whose ratios are held
+_MOST_CELLS = 4096  # of the images learned from; on more, the least change inside a texture would seem sure
+_ENOUGH_WINDOWS = 32  # square root of the largest number of windows on which a cluster's spread is measured
+_NUMBERS_AT_ONCE = 2**21  # ratios (cells x clusters x channels) in memory
 _LEAST_SPREAD = 1e-6
 _LEAST_VARIANCE = 1e-9
-_INSIDE = 0.6  # share of a window that must lie in its cluster to say something about spread
+_INSIDE = 0.6  # share of a window that must lie in its cluster for the window to count
 _CONTACT_POWER = 1 / 3
 _NO_CONTACT = 0.2
 _USUAL_CONTACT = 0.5
-_INTERLEAVED = 6.0  # contact from which on two clusters count as parts of a pattern
-_LEAST_SIDE = -3.0  # standard deviations; how wrong a channel may be on one side
-_FEWEST_NEAR = 4  # cells along the common border that its step is measured on at least
-_FIRST = 0.5  # logarithm of the separation that the first merge is compared with
-_USUAL_STEP = 0.8  # where there is no common border to measure it
+_INTERLEAVED = 6.0  # contact above which two clusters count as parts of a pattern
+_LEAST_SIDE = -3.0  # standard deviations; limit to how wrong a channel may be on one side
+_FEWEST_NEAR = 4  # cells along the common border needed to measure its step
+_FIRST = 0.5  # logarithm of the separation with which the first merge is compared
+_USUAL_STEP = 0.8  # assumed where there is no common border to measure it
 
 
 @dataclass
 class Pairs:
-    """What the separations of clusters are made of; arrays over clusters, or pairs of them."""
+    """What the separations of clusters are computed from; arrays over clusters, or pairs of them."""
 
     cells: Sites
     window: float
@@ -109,16 +109,16 @@ class Pairs:
     labels: NDArray[np.intp]
     held_out: HeldOut
     held: Floats
-    """(N, K, C), score of every cell in every cluster, learned without the cell, channel by channel."""
+    """(N, K, C), score of every cell in every cluster, channel by channel, learned without that cell."""
     areas: NDArray[np.float64]
-    """(K, images), in cells; 0 for a cluster that was merged into another. Of all that lies beyond
-    ``_MOST_CELLS`` cells together, as if the image were reduced to as many."""
+    """(K, images), in cells; 0 for a cluster that was merged into another. Images with more than
+    ``_MOST_CELLS`` cells in total are measured as if they were reduced to this number."""
     borders: NDArray[np.float64]
-    """Lengths of common borders in sides of cells, likewise."""
+    """(K, K), lengths of common borders in sides of cells, likewise reduced."""
     means: NDArray[np.float64]
-    """(K, K, C), of the log-likelihood ratios of a to b in windows inside a."""
+    """(K, K, C), means of the log-likelihood ratios of a to b in windows inside a."""
     covariances: NDArray[np.float64]
-    """(K, K, C, C), of the same."""
+    """(K, K, C, C), their covariances."""
 
     @classmethod
     def of(cls, labels: NDArray[np.intp], held_out: HeldOut, cells: Sites, window: float) -> Pairs:
@@ -135,7 +135,7 @@ class Pairs:
         return pairs
 
     def distances(self) -> NDArray[np.float64]:
-        """``d'`` of every two clusters."""
+        """``d'`` of every pair of clusters, shape (K, K)."""
         means = self.means + self.means.transpose(1, 0, 2)
         covariances = (self.covariances + self.covariances.transpose(1, 0, 2, 3)) / 2
         scales = np.diagonal(covariances, axis1=2, axis2=3) ** 0.25 + _LEAST_SPREAD
@@ -143,7 +143,7 @@ class Pairs:
         return (means / scales).sum(axis=2) / np.sqrt(np.maximum(spread, 0) + _LEAST_SPREAD)
 
     def separations(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Separation of every two clusters; infinite from itself, and from one that is no more."""
+        """Separation of every pair of clusters; infinite from itself, and from one merged into another."""
         sizes, extents = self.areas.sum(axis=1), 2 * np.sqrt(self.areas).sum(axis=1)
         area = np.minimum(sizes[:, None], sizes)
         gone = area <= 0
@@ -154,7 +154,7 @@ class Pairs:
         return np.where(gone, np.inf, distances * np.sqrt(area) / self.window / touch)
 
     def merge(self, a: int, b: int) -> None:
-        """Let ``a`` absorb ``b``, and measure it anew."""
+        """Let ``a`` absorb ``b``, and measure ``a`` again."""
         self.labels = np.where(self.labels == b, a, self.labels)
         border = self.borders[a] + self.borders[b]
         self.borders[a] = self.borders[:, a] = border
@@ -170,9 +170,9 @@ class Pairs:
         side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
 
     def evidence(self, a: int, b: int, linkage: float) -> NDArray[np.float64]:
-        """Measure what tells one texture from two in clusters a and b, in the order of :data:`PAIR_EVIDENCE`.
+        """Measure what tells whether clusters a and b are one texture or two, as in :data:`PAIR_EVIDENCE`.
 
-        ``linkage`` is their distance by average linkage of ``d'``.
+        ``linkage`` is their average-linkage distance ``d'``.
         """
         everything = self.distances()
         separations = self.separations(everything)
@@ -213,7 +213,7 @@ class Pairs:
         return np.array([values[name] for name in PAIR_EVIDENCE])
 
     def _moments(self, a: int, b: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Means and variances (2, C) of the ratios, in windows of a and in windows of b."""
+        """Means and variances (2, C) of the ratios in windows of a and in windows of b."""
         means = np.stack([self.means[a, b], self.means[b, a]])
         variances = np.stack([np.diagonal(self.covariances[i, j]) for i, j in ((a, b), (b, a))])
         return means, variances + _LEAST_VARIANCE
@@ -251,7 +251,7 @@ class Pairs:
         }
 
     def _near(self, one: int, other: int) -> NDArray[np.bool_]:
-        """Cells of ``one`` that lie two or three cells from ``other``."""
+        """Which cells (N,) of ``one`` lie two or three cells from ``other``."""
         near = []
         masks = (self.cells.pieces((self.labels == k).astype(np.uint8)) for k in (one, other))
         for own, foreign in zip(*masks, strict=True):
@@ -260,7 +260,7 @@ class Pairs:
         return np.concatenate(near)
 
     def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
-        """Measure the ratios of ``a`` to others on the windows of ``a``, few at once in a large image."""
+        """Measure the ratios of ``a`` to others in windows of ``a``; in a large image, only a few at once."""
         own = (self.labels == a) * self.cells.sizes
         step = max(1, _NUMBERS_AT_ONCE // self.held[:, 0].size)
         for some in (others[at : at + step] for at in range(0, len(others), step)):
@@ -272,7 +272,7 @@ class Pairs:
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add how each pair compares with others to the evidence (merges, PAIR_EVIDENCE) of all merges, in order.
+    """Append to the evidence (merges, PAIR_EVIDENCE) of all merges, in order, how each compares with others.
 
     Returns
     -------
@@ -292,7 +292,7 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _largest_before(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the largest of all values before each."""
+    """Give, for each value, the largest of all values before it."""
     return np.append(_FIRST, np.maximum.accumulate(values))[: len(values)]
 
 
@@ -301,7 +301,7 @@ class PairTable:
     """Learned log-odds of two textures: a sum of functions of one piece of evidence, linear between knots."""
 
     low: NDArray[np.float64]
-    """(E,), least value of each piece of evidence that was learned from; lower ones count as this."""
+    """(E,), least value of each piece of evidence in training; lower ones count as this."""
     high: NDArray[np.float64]
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
@@ -311,10 +311,10 @@ class PairTable:
     """(knots + 1, E), the first slope and its changes."""
     constant: float
     doubt: float
-    """Share of the probability that is spread evenly over all numbers."""
+    """Share of the probability spread evenly over all numbers."""
 
     def columns(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give what the slopes (flattened) are multiplied with, shape (n, (knots + 1) * E)."""
+        """Give what the (flattened) slopes multiply, shape (n, (knots + 1) * E)."""
         values = (np.clip(evidence, self.low, self.high) - self.mean) / self.spread
         return np.concatenate([values, *(np.maximum(values - knot, 0) for knot in self.knots)], axis=1)
 
@@ -325,7 +325,7 @@ class PairTable:
 
 @lru_cache(maxsize=1)
 def shipped_table() -> PairTable:
-    """Read the table that was learned from all images."""
+    """Read the table learned from all images."""
     values = json.loads(files("texseg.fitting").joinpath("pairs.json").read_text("utf-8"))
     by_name = values["evidence"]
     columns = {
@@ -338,7 +338,7 @@ def shipped_table() -> PairTable:
 def measure(
     partitions: Sequence[NDArray[np.intp]], n_clusters: int, cells: Sites, window: float
 ) -> Iterator[Pairs]:
-    """Measure the pairs of some partitions."""
+    """Measure the pairs of each partition."""
     for labels in partitions:
         held_out = hold_out(labels[:, None] == np.arange(n_clusters), cells)
         yield Pairs.of(labels, held_out, cells, window)
@@ -350,7 +350,7 @@ def _log(value: float | np.floating, least: float = 0.1) -> float:
 
 
 def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
-    """Sides of cells along which every two clusters touch, shape (K, K); cells without data do not."""
+    """Number of cell sides along which each pair of clusters touches, (K, K); cells without data do not."""
     table = np.zeros((n_clusters, n_clusters))
     named = np.where(cells.sizes > 0, labels, n_clusters)
     for grid in cells.pieces(named):
@@ -365,7 +365,8 @@ def _inner_ratios(
 ) -> NDArray[np.float64]:
     """Log-likelihood ratios (n, others, C) of ``a`` to others: means over the ``own`` (N,) cells of windows.
 
-    Windows lie round own cells, and hold the share :data:`_INSIDE` of them; if there are few, the best.
+    Windows are centred on own cells and at least the share :data:`_INSIDE` of each is own; if fewer than
+    three tenths of them are, the best three tenths.
     """
     shares, means = [], []
     step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
@@ -396,11 +397,11 @@ class HeldOut(NamedTuple):
     """(2, K), cells."""
 
     def scores(self, cells: Sites) -> Floats:
-        """Scores (N, K, C) of full cells in the clusters, each learned from cells of the other colour."""
+        """Scores (N, K, C) of full cells in the clusters, with profiles from cells of the other colour."""
         held = np.empty((len(cells.sizes), self.sizes.shape[1], cells.n_channels), np.float32)
         for colour, sums, sizes in zip((1, 0), self.sums, self.sizes, strict=True):
             mine = np.flatnonzero(_checkerboard(cells.grids) == colour)
-            if not len(mine):  # of a single cell
+            if not len(mine):  # there is only a single cell
                 continue
             held[mine] = cells.channel_scores(mine, cells.means_of(sums, sizes))
         held /= np.maximum(cells.sizes, 1e-6)[:, None, None]

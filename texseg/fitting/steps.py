@@ -1,4 +1,4 @@
-"""EM at one temperature: F never rises, and the steps end when it hardly falls or held-out data object."""
+"""EM at one temperature: F never rises; steps end when it hardly falls or held-out data stop improving."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ETA_GROWTH = 1.4
 """Factor by which over-relaxation grows while it succeeds."""
 
 CALM_STEPS = 3
-"""Steps in a row that must hardly lower F: one may only mean that clusters are about to part."""
+"""Consecutive steps that must hardly lower F: after a single one, clusters may be just about to separate."""
 
 
 class Settings(NamedTuple):
@@ -59,7 +59,7 @@ class Iteration(NamedTuple):
 
 
 def descend(problem: Problem, params: Any, posteriors: Any, settings: Settings) -> Iterator[Iteration]:
-    """EM steps at one temperature, F never rising, until it hardly falls or held-out data object."""
+    """Yield EM steps at one temperature until F hardly falls or held-out data stop improving."""
     model, groups = problem.model, groups_of(problem.n)
     watch = Watch(settings.validation, settings.patience)
     result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
