@@ -1,1 +1,1 @@
-"""From an image to bins: planes, filter responses, textons, and how another image is encoded alike."""
+"""From an image to bins: planes, filter responses, textons, and the same encoding for other images."""

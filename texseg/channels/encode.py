@@ -1,4 +1,4 @@
-"""From images to bins: what is learned of the channels, and how another image is encoded with it."""
+"""From images to bins: learn the channels' ranges and textons, and encode other images with them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from texseg.threads import side_by_side
 
 __all__ = ["Features", "bins_of", "encode", "learn_features"]
 
-_VALUE_BINS = 14  # of plain values: a slow change of light moves them by a bin or two, not by ten
-_SIGMAS = 3.0  # a Gaussian has 0.3 % of its weight beyond
+_VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
+_SIGMAS = 3.0  # only 0.3 % of a Gaussian's weight lies beyond
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
 
 
 class Features(NamedTuple):
-    """Everything that is learned of the channels before any clustering; plain data."""
+    """Everything learned about the channels before any clustering; plain data."""
 
     bank: GaborBank
     intensity: Intensity
     sigma: float
-    """Pixels, of the Gaussian that illumination is taken away with."""
+    """Pixels; standard deviation of the Gaussian that removes illumination."""
     patch_weight: float
     value_weight: float
     n_bins: int
     ranges: tuple[Range, ...]
-    """One a channel; not used for patches."""
+    """One per channel; not used for patches."""
     codebook: NDArray[np.floating]
-    """Words of the patch channel, shape (n_bins, side * side); empty without one."""
+    """Textons of the patch channel, shape (n_bins, side * side); empty without this channel."""
     names: tuple[str, ...]
     wavelengths: NDArray[np.float64]
     """Scale of each channel in pixels; 0 for plain values."""
     weights: NDArray[np.floating]
     has_filters: bool = True
-    """Whether the bank's filters are channels; without them plain values stand alone."""
+    """Whether the bank's filters are among the channels."""
 
     @property
     def n_filters(self) -> int:
-        """Channels that are filters; they come first."""
+        """Number of channels that are filters; they come first."""
         return len(self.bank.filters) if self.has_filters else 0
 
     def recipes(self, planes: Planes) -> list[Recipe]:
@@ -54,7 +54,7 @@ class Features(NamedTuple):
         return recipes(planes, self.intensity, bank, self.sigma, self.patch_weight, self.value_weight)
 
     def values_alone(self) -> Features:
-        """Leave out all channels but the plain values.
+        """Keep only the channels of plain values.
 
         Examples
         --------
@@ -77,12 +77,12 @@ class Features(NamedTuple):
 
     @property
     def n_bands(self) -> int:
-        """Bands of the images; 1 for grey."""
+        """Number of bands of the images; 1 for grey."""
         return len(self.intensity.low)
 
     @property
     def reach(self) -> int:
-        """Pixels beyond which a pixel's bins do not look: filters, behind a local mean and a local square."""
+        """Radius in pixels that determines a pixel's bins: filters, after a local mean and deviation."""
         return self.bank.halo + 2 * int(np.ceil(_SIGMAS * self.sigma))
 
 
@@ -99,7 +99,7 @@ def learn_features(
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
-    """Learn ranges and words from images, and encode these images.
+    """Learn ranges and textons from images, and encode these images.
 
     Parameters
     ----------
@@ -108,23 +108,23 @@ def learn_features(
     sigma : float
         Pixels; see :func:`texseg.channels.responses.flatten_illumination`.
     n_bins : int, default=40
-        Of every channel ([1]_ section 6.3).
+        Bins per channel ([1]_ section 6.3).
     patch_weight, value_weight : float
-        Weight of the patch channel, and factor on those of the plain values; 0 leaves them out.
+        Weight of the patch channel, and factor on the weights of the plain values; 0 leaves them out.
     logarithm : bool, default=False
-        Of the values, see :func:`texseg.channels.responses.learn_intensity`.
+        Take the logarithm of the values, see :func:`texseg.channels.responses.learn_intensity`.
     patch_side : int, default=5
         Pixels.
     random_state : int
-        Of the k-means that finds the words.
+        Seed of the k-means that finds the textons.
     tell : function of two ints, optional
-        Told how many of the channels, and of how many, are done.
+        Called with the number of channels done and the number of all channels.
 
     Returns
     -------
     Features
     bins : list of uint8 arrays of shape (C, H, W)
-        One an image.
+        One per image.
 
     References
     ----------
@@ -170,7 +170,7 @@ def learn_features(
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
-    """Bins of another image under features learned before, uint8 (C, H, W).
+    """Bins of another image, using features learned before, uint8 (C, H, W).
 
     Examples
     --------
@@ -186,7 +186,7 @@ def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
 
 
 def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]:
-    """Bins, uint8 (C, H, W), of the channels that :attr:`Features.names` lists, in that order."""
+    """Bins, uint8 (C, H, W), of the channels, given in the order of :attr:`Features.names`."""
 
     def encoded(index: int) -> NDArray[np.uint8]:
         recipe = channels[index]

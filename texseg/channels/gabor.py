@@ -1,4 +1,4 @@
-"""The Gabor filter bank: one forward transform, one product and inverse transform a filter."""
+"""The Gabor filter bank: one forward transform, then one product and inverse transform per filter."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Filter", "GaborBank"]
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
-_FAR_SIGMAS = 6.0  # a Gaussian is 2e-8 of its peak beyond, less than what float32 tells apart
-_KEPT_PIXELS = 2**19  # of images whose transfer functions are kept: at most 2 MB each
+_FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
+_KEPT_PIXELS = 2**19  # largest images whose transfer functions are cached: at most 2 MB each
 _KEPT_TRANSFERS = 12  # the default bank
 
 
 class Filter(NamedTuple):
-    """One filter of a bank: centre frequency as a vector, and the widths of its Gaussian in frequency."""
+    """One filter of a bank: its centre frequency, and the widths of its Gaussian in frequency."""
 
     wavelength: float
     """Pixels."""
@@ -36,8 +36,8 @@ class GaborBank:
     """Moduli of complex Gabor filters, the texture features of [1]_ section 6.3.
 
     Each filter is a Gaussian in the frequency plane on one side of the origin, so that its response is
-    analytic and its modulus the local amplitude: a grating ``a cos(...)`` of the filter's own frequency
-    answers ``a``. A second Gaussian at the origin takes away the response to constants (no DC).
+    analytic and its modulus is the local amplitude: for a grating ``a cos(...)`` of the filter's own
+    frequency it is ``a``. A second Gaussian at the origin removes the response to constants (no DC).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class GaborBank:
 
     @property
     def halo(self) -> int:
-        """Pixels beyond which a filter does not look; also the width of the mirrored border."""
+        """Reach of the filters in pixels; also the width of the mirrored border."""
         widths = [min(f.along, f.across) for f in self.filters]
         return int(np.ceil(_HALO_SIGMAS / (2 * np.pi * min(widths))))
 
@@ -107,7 +107,7 @@ class GaborBank:
     def transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
         """Transfer function of one filter on the FFT grid of ``shape``, float32 (H, W), 2 at its peak.
 
-        The factor 2 makes up for the missing half plane: the modulus is then the amplitude of a grating.
+        The factor 2 compensates for the missing half plane: the modulus is then the amplitude of a grating.
         """
         v = scipy.fft.fftfreq(shape[0]).astype(np.float32)[:, None]
         u = scipy.fft.fftfreq(shape[1]).astype(np.float32)[None, :]
@@ -126,13 +126,13 @@ class GaborBank:
     @staticmethod
     @lru_cache(_KEPT_TRANSFERS)
     def _kept_transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
-        """Keep the transfer functions of small images, which cost as much as their use."""
+        """Cache the transfer functions of small images: making one takes as long as using it."""
         transfer = GaborBank.transfer(filter, shape)
         transfer.setflags(write=False)
         return transfer
 
     def responses(self, image: ArrayLike) -> Iterator[NDArray[np.floating]]:
-        """Yield the modulus of every filter's response, one float32 (H, W) after the other.
+        """Yield the modulus of each filter's response in turn, float32 (H, W).
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class GaborBank:
             yield self.modulus(spectrum, filter, image.shape)
 
     def spectrum(self, image: NDArray[np.float32]) -> NDArray[np.complex64]:
-        """Transform an image (H, W), its border mirrored by :attr:`halo` pixels and more."""
+        """Transform an image (H, W), with its border mirrored by at least :attr:`halo` pixels."""
         if image.ndim != 2 or 0 in image.shape:
             raise ValueError(f"GaborBank filters one grey image (H, W), got shape {image.shape}")
         halo = self.halo
@@ -174,10 +174,10 @@ class GaborBank:
 def _sampled(
     filter: Filter, v: NDArray[np.floating], u: NDArray[np.floating], centre: float
 ) -> NDArray[np.floating]:
-    """Gaussian at ``centre`` on the wave vector, with what folds back from beyond the Nyquist frequency.
+    """Gaussian at ``centre`` on the wave vector, plus what folds back from beyond the Nyquist frequency.
 
-    This is the spectrum of the sampled kernel, which is as short as the continuous one; cut off at Nyquist,
-    it would ring without end.
+    This is the spectrum of the sampled kernel, which is as short as the continuous one; a spectrum cut off
+    at Nyquist would make the kernel ring without end.
     """
     angle = np.radians(filter.orientation)
     cos, sin = float(np.cos(angle).round(7)), float(np.sin(angle).round(7))
@@ -196,13 +196,13 @@ def _sampled(
 
 
 def _runs(wanted: NDArray[np.bool_]) -> list[slice]:
-    """Slices of neighbours that are wanted."""
+    """Slices of consecutive True values."""
     steps = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
     return [slice(*run) for run in steps.reshape(-1, 2).tolist()]
 
 
 def _folds(centre: float, width: float) -> range:
-    """Integers by which a Gaussian's frequencies differ from those in -1/2 to 1/2 that they fold back to."""
+    """Integers by which a Gaussian's frequencies differ from those in -1/2 to 1/2 they fold back to."""
     reach = _HALO_SIGMAS * width + 0.5
     return range(int(np.ceil(centre - reach)), int(np.floor(centre + reach)) + 1)
 
@@ -210,7 +210,7 @@ def _folds(centre: float, width: float) -> range:
 def _gaussian(
     filter: Filter, v: NDArray[np.floating], u: NDArray[np.floating], centre: float, cos: float, sin: float
 ) -> NDArray[np.floating]:
-    if sin == 0 or cos == 0:  # axis-parallel filters are products of one-dimensional ones
+    if sin == 0 or cos == 0:  # axis-parallel filters are products of two one-dimensional ones
         p, t = (u * cos, v * cos) if sin == 0 else (v * sin, u * sin)
         return np.exp(-0.5 * ((p - centre) / filter.along) ** 2) * np.exp(-0.5 * (t / filter.across) ** 2)
     p, t = u * cos + v * sin, v * cos - u * sin

@@ -1,7 +1,8 @@
-"""Flat ground round the textures: the margin of a scanned slide, the holder of a sample.
+"""Flat ground around the textures: the margin of a scanned slide, the holder of a sample.
 
-Ground without texture would decide what is learned of an image: ranges, words, and which windows are calm.
-And filters look from it into the textures, so that a ring grows along its edge. It is a segment by itself.
+Ground without texture would dominate what is learned from an image: ranges, textons, and which windows are
+calm. And filters on it reach into the textures, which creates a ring along its edge. So it becomes a segment
+of its own.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from texseg.channels.quantize import robust_range, to_unit
 
 __all__ = ["find_ground", "profile_of_ground", "without_ground"]
 
-_SQUARE = 5  # pixels, side of the neighbourhoods whose range is looked at
+_SQUARE = 5  # pixels, side of the neighbourhoods whose range is measured
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
-_TEXTURED = 98  # percentile of the ranges that stands for texture, so that a twentieth of the image is enough
-_BROAD = 15  # pixels, side of a square that lies in the ground, or it is a gap between grains
+_TEXTURED = 98  # percentile of the ranges that stands for texture: a twentieth of the image is enough
+_BROAD = 15  # pixels, side of the squares that must fit into ground; narrower areas are gaps between grains
 _LEAST_SHARE = 0.2  # of the image: smaller areas are textures like any other
 _LEAST_TEXTURE = 0.02
 _ONE_VALUE = (
-    1.25  # times the level: spread of the ground's values (2 to 98 per cent); water and skies have more
+    1.25  # times the level: largest spread of the ground's values (2 to 98 %); water and skies have more
 )
 
 
 def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
-    """Find flat ground, bool (H, W); None if it covers less than a fifth of the image, or all of it.
+    """Find flat ground, bool (H, W); None if it covers less than a fifth, or more than 98 %, of the image.
 
-    Ground has one value, but for a little noise. A sky or water that changes slowly is a texture.
+    Ground has a single value apart from a little noise. A sky or water that changes slowly is a texture.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
     core = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8))
     if core.sum() < _LEAST_SHARE * valid.sum():
         return None
-    for unit in units:  # the rim of the core, as far as it has the ground's values
+    for unit in units:  # add the rim of the core where it has the ground's values
         near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
@@ -63,7 +64,7 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
 
 
 def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:
-    """Take the ground out, and fill it with the textures mirrored at its edge, as other holes are."""
+    """Mask the ground and fill it, like other holes, with the textures mirrored at its edge."""
     if ground is None:
         return planes
     valid = ~ground if planes.mask is None else planes.mask & ~ground
@@ -75,7 +76,7 @@ def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:
 def profile_of_ground(
     images: Sequence[Planes], grounds: Sequence[NDArray[np.bool_] | None], features: Features
 ) -> NDArray[np.floating] | None:
-    """Histograms (C, n_bins) of the ground of all images, each with sum one; None where there is none."""
+    """Histograms (C, n_bins) of the ground of all images, each summing to one; None if there is no ground."""
     counts = np.zeros((len(features.names), features.n_bins))
     for planes, ground in zip(images, grounds, strict=True):
         if ground is not None:

@@ -1,4 +1,4 @@
-"""What comes in beside the picture: transparency as a fourth band, and the info bar of a microscope."""
+"""What an image holds besides the picture: transparency as a fourth band, and a microscope's info bar."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["FourthBandWarning", "Intake", "info_bar", "take_in"]
 
 _PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
 _TEXT_ROW = 0.25  # ... and of a row with text, that has the bar's one colour
-_BAR_HEIGHTS = (0.02, 0.25)  # of the image; thinner ones are frames, taller ones grounds
+_BAR_HEIGHTS = (0.02, 0.25)  # of the image; thinner ones are frames, taller ones ground
 _FEWEST_ROWS = 8
-_TEXT = (0.003, 0.5)  # share of a bar that text and scale cover
-_TOLERANCE = 0.03  # of the image's range: what compression leaves of one colour
-_ABOVE = 0.2  # share of the bar's colour in the rows next to it at most, of the picture's own
+_TEXT = (0.003, 0.5)  # share of a bar covered by text and scale
+_TOLERANCE = 0.03  # of the image's range: how far compression changes a single colour
+_ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to it
 
 
 class FourthBandWarning(UserWarning):
-    """An array has four bands, of which the last may be transparency."""
+    """An array has four bands, the last of which may be transparency."""
 
 
 class Intake(NamedTuple):
-    """An image taken apart, and what was found on the way."""
+    """An image split into planes, and notes on what was found."""
 
     planes: Planes
     notes: tuple[str, ...]
     fourth_band: str | None = None
-    """What became of a fourth band that may be transparency."""
+    """How a fourth band that may be transparency was treated."""
 
 
 def take_in(
@@ -41,17 +41,17 @@ def take_in(
     nodata: float | None = None,
     crop_bar: bool = False,
 ) -> Intake:
-    """Take an image apart, without transparency and, if asked for, without its info bar.
+    """Split an image into planes, without transparency and, on request, without its info bar.
 
-    The last of four bands of bytes, or of numbers from 0 to 1, is transparency (as scikit-image and imageio
-    have it) if it holds nothing but the two ends of its range. Transparent pixels hold no data.
+    The last of four bands of unsigned integers, or of floats from 0 to 1, is transparency (as in scikit-image
+    and imageio) if it holds only the two ends of its range. Transparent pixels hold no data.
 
     Parameters
     ----------
     image, channel_axis, mask, nodata
         As for :func:`texseg.channels.planes.split_planes`.
     crop_bar : bool, default=False
-        Rows of an info bar hold no data.
+        Treat the rows of an info bar as without data.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def take_in(
 def _without_alpha(
     image: Any, channel_axis: int | None
 ) -> tuple[Any, int | None, NDArray[np.bool_] | None, str | None]:
-    """Take transparency away from an array of four bands; also give where it is opaque, and what is said."""
+    """Remove transparency from an array of four bands; also return where it is opaque, and the note."""
     array = np.asarray(image)
     if not isinstance(channel_axis, (int, np.integer)) or array.ndim != 3 or not -3 <= channel_axis < 3:
         return image, channel_axis, None, None

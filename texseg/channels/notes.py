@@ -1,4 +1,4 @@
-"""What a user should know about the values of an image before they are divided by texture."""
+"""What a user should know about the values of an image before it is divided by texture."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from texseg.channels.quantize import bulk_of
 __all__ = ["multiplies", "notes_on"]
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
-_BLOCK = 24  # pixels, side of the blocks that shading is looked for with
+_BLOCK = 24  # pixels, side of the blocks used to detect shading
 _MOST_BLOCKS = 1024
 _FEWEST_BLOCKS = 12
 _LAGS = (1, 2, 4)  # pixels
-_ALIKE = 4  # blocks of the same texture that each one is compared with
+_ALIKE = 4  # most similar blocks with which each one is compared
 _SPREAD = (
-    0.25  # of the logarithm of the mean among blocks of one texture: gains of .6 to 1.4 have .28 and more
+    0.25  # of the logarithm of the mean among blocks of one texture: gains of .6 to 1.4 give .28 or more
 )
 _LEAST_SPREAD = 0.1  # where brightness hardly differs, the logarithm changes nothing
-_SURELY_TOGETHER = 0.65  # of sonar, speckle, vignetting and gains; .6 to .7 choose the same
-_ONE_FACTOR = (0.83, 1.35)  # slope of the logarithm of the contrast over that of the mean; noise in it biases
+_SURELY_TOGETHER = 0.65  # correlation under sonar, speckle, vignetting, gains; .6 to .7 give the same choices
+_ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; around 1, since noise biases it
 _TOGETHER = 0.4  # correlation of the logarithms of mean and contrast; equalised mosaics have at most .26
 
 
 def multiplies(images: Sequence[Planes]) -> bool:
-    """Whether light, gains or speckle multiply: contrast follows brightness by the same factor.
+    """Whether light, gains or speckle multiply the values: contrast is proportional to brightness.
 
-    Then the logarithm makes one texture of what is dark here and bright there; where contrast follows in
-    another way (more slowly, or hardly), it does harm.
+    Then the logarithm makes dark and bright parts of one texture alike; where contrast follows brightness
+    more slowly, or hardly at all, it makes results worse.
 
     Examples
     --------
@@ -55,13 +55,13 @@ def multiplies(images: Sequence[Planes]) -> bool:
 
 
 def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]:
-    """Say what stands apart in the values of images, and which parameter is the remedy.
+    """Describe what is unusual about the values of images, and which parameter helps.
 
     Parameters
     ----------
     images : sequence of Planes
     logarithm : bool, default=False
-        Whether the logarithm will be taken; what it remedies is not noted then.
+        Whether the logarithm will be taken; problems that it solves are then not mentioned.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
 
 
 def _written(value: float, dtype: np.dtype) -> str:
-    """Shortest way to write a value that is read as the same one."""
+    """Shortest notation of a value that reads back as the same one."""
     short = f"{value:g}"
     return short if float(short) == value else str(dtype.type(value))
 
@@ -111,24 +111,24 @@ class _Shading(NamedTuple):
     """How blocks of one texture differ in the logarithms of their mean and contrast."""
 
     spread: float
-    """Of the means, standard deviation."""
+    """Root mean square difference of the means."""
     together: float
-    """Correlation of both."""
+    """Correlation of the differences of both."""
     slope: float
-    """Of the contrast over the mean: 1 where the same factor changes both."""
+    """Slope of the contrast over the mean: 1 where the same factor changes both."""
 
 
 def _is_shaded(planes: Planes) -> bool:
-    """Tell whether blocks of one texture differ in brightness and contrast together."""
+    """Tell whether brightness and contrast vary together among blocks of one texture."""
     shading = _shading_of([_blocks(planes)])
     return shading is not None and shading.spread >= _SPREAD and shading.together >= _TOGETHER
 
 
 def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
-    """Compare blocks of one texture, those of each image (n, side, side); None where there are too few.
+    """Compare blocks of one texture, given those of each image (n, side, side); None if there are too few.
 
-    Which blocks are of one texture is seen in the contrasts at several distances and directions, each over
-    their mean: no factor changes these.
+    Blocks of one texture are recognised by their contrasts at several distances and directions, each relative
+    to the mean contrast, which no factor changes.
     """
     blocks = np.concatenate(parts)
     if len(blocks) < _FEWEST_BLOCKS:
@@ -149,7 +149,7 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
 
 
 def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[np.floating]:
-    """Blocks of the mean band without holes, float (n, side, side), evenly spread; bands kept to fences."""
+    """Blocks of the mean band without holes, float (n, side, side), evenly spread; bands clipped first."""
     H, W = planes.bands[0].shape
     rows, columns = H // _BLOCK, W // _BLOCK
     step = max(1, int(np.ceil(np.sqrt(rows * columns / _MOST_BLOCKS))))
@@ -166,7 +166,7 @@ def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[n
 
 
 def _contrasts(blocks: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
-    """Root mean square differences (n,) of pixels at several distances, in four directions."""
+    """Root mean square differences (n,) between pixels at several distances, in four directions."""
     for lag in _LAGS:
         near, far = np.s_[:, :-lag], np.s_[:, lag:]
         one, other = blocks[:, :, :-lag], blocks[:, :, lag:]

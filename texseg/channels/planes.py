@@ -1,4 +1,4 @@
-"""An image taken apart into finite planes, and where it holds data."""
+"""An image split into finite planes, and where it holds data."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["NoValidPixels", "Planes", "non_finite", "split_planes"]
 
 
 class NoValidPixels(ValueError):
-    """All pixels of an image are masked or no data."""
+    """All pixels of an image are masked or have no data."""
 
 
 class Planes(NamedTuple):
-    """An image as float planes with its holes filled in."""
+    """An image as real planes with its holes filled in."""
 
     bands: list[NDArray[Any]]
-    """Each of shape (H, W), in the image's own unit; finite."""
+    """Each of shape (H, W), in the image's own dtype and unit; finite."""
     mask: NDArray[np.bool_] | None
-    """True where there is data; None when that is everywhere."""
+    """True where there is data; None if there is data everywhere."""
 
 
 def split_planes(
@@ -32,30 +32,30 @@ def split_planes(
     mask: NDArray[Any] | None = None,
     nodata: float | None = None,
 ) -> Planes:
-    """Check an image and take it apart into finite planes and a mask.
+    """Check an image and split it into finite planes and a mask.
 
     Parameters
     ----------
     image : real array of shape (H, W), or with bands along ``channel_axis``
-        Of a masked array, pixels that are masked in any band hold no data.
+        In a masked array, pixels that are masked in any band hold no data.
     channel_axis : int, optional
         The axis of the bands; None for a grey image.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     nodata : float, optional
-        Pixels with this value in any band hold no data; where it is 0, those with it in every band. (NaN and
-        infinite pixels never do.)
+        Pixels with this value in any band hold no data; if it is 0, pixels with it in every band. (NaN and
+        infinite pixels never hold data.)
 
     Returns
     -------
     Planes
-        An image whose bands are all equal comes back as one band. Holes are filled with the texture
+        An image whose bands are all equal is returned as one band. Holes are filled with the texture
         mirrored at their edge, so that filters near a hole see texture and no step.
 
     Raises
     ------
     TypeError
-        Complex, object or string images; a nodata value that is no number.
+        Complex, object or string images; a nodata value that is not a number.
     ValueError
         Wrong rank, empty, a mask of another shape, or no valid pixel.
 
@@ -89,7 +89,7 @@ def split_planes(
 
 
 def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
-    """Bands (H, W) of an image, refused where it is none."""
+    """Bands (H, W) of an image; an error if it is not an image."""
     if channel_axis is not None and not isinstance(channel_axis, (int, np.integer)):
         raise TypeError(f"channel_axis must be one whole number or None, got {channel_axis!r}")
     array = np.asarray(image)
@@ -116,7 +116,7 @@ def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
 
 
 def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) -> int:
-    """Count the pixels with a NaN or an infinity in any band; of those that ``mask`` has, when it is given.
+    """Count the pixels with a NaN or an infinity in any band, only within ``mask`` if it is given.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def _valid_pixels(
 
 
 def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
-    """Name the bands without any data, and the way to leave them out, where others have some."""
+    """If only some bands have no data, name them and say how to leave them out."""
     dead = [
         i
         for i, band in enumerate(bands)
@@ -174,7 +174,7 @@ def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
 
 
 def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each pixel's value comes from: itself, or its mirror image in the nearest valid pixel."""
+    """Index of the pixel whose value each pixel takes: itself, or its mirror image at the nearest valid."""
     H, W = valid.shape
     nearest = distance_transform_edt(~valid, return_distances=False, return_indices=True)
     here = np.indices(valid.shape)

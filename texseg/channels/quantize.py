@@ -10,55 +10,55 @@ from numpy.typing import NDArray
 
 __all__ = ["FARTHEST", "Bulk", "Range", "bulk_of", "quantize", "robust_range", "to_unit"]
 
-_GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives the same bins to the last bit
-_OVERSHOOT = 0.25  # how far beyond the robust range values may go before they are clipped, in ranges
-_SAMPLES = 2**16  # values looked at per channel for its range
+_GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives exactly the same bins
+_OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
+_SAMPLES = 2**16  # values sampled per channel to find its range
 _FENCE = (
-    3.0  # times the bulk's width (10 to 90 per cent) that values may lie beyond it; exponential ones do not
+    3.0  # times the bulk's width (10 to 90 %): the fence's distance from it; exponential values stay inside
 )
-_FEWEST_ALIKE = 0.01  # share of the values at one extreme value that stands apart
-_APART = 2.0  # times the width of all the others that it is away from them
+_FEWEST_ALIKE = 0.01  # least share of the values that are at one extreme value set aside
+_APART = 2.0  # times the width of all the others: least distance of the extreme value from them
 
 
 class Range(NamedTuple):
-    """Interval of values that is spread over the bins."""
+    """Interval of values to be divided into bins."""
 
     low: float
     high: float
 
 
 FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)
-"""Where values without unit are clipped, see :func:`to_unit`."""
+"""Where unit values are clipped, see :func:`to_unit`."""
 
 
 def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
-    """Up to about ``most`` valid values on a regular sub-grid; always the same ones."""
+    """Up to about ``most`` valid values on a regular sub-grid, always the same ones."""
     step = max(1, int(np.sqrt(values.size / most)))
     while True:
         grid = np.s_[::step, ::step]
         sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
-        if sample.size or step == 1:  # NumPy before 2.4 counts ranks in the precision of the values
+        if sample.size or step == 1:  # NumPy before 2.4 computes ranks in the precision of the values
             return sample.astype(np.float32) if sample.dtype == np.float16 else sample
         step = 1
 
 
 class Bulk(NamedTuple):
-    """The values that a range is made for, and what was left aside."""
+    """The values that determine a range, and what was set aside."""
 
     values: NDArray
-    """Of a sample."""
+    """A sample of them."""
     extremes: tuple[float, ...]
-    """Values at an end that many pixels hold and that stand apart from all others."""
+    """Lowest or highest values that many pixels have and that lie far from all others."""
     share: float
-    """Part of the others that lies beyond the fence."""
+    """Share of the other values that lie beyond the fence."""
 
 
 def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> Bulk:
-    """Tell the bulk of the valid values from outliers.
+    """Separate the bulk of the valid values from outliers.
 
-    An extreme value that at least one pixel in a hundred holds, and that is away from all others by more than
-    twice their width, stands for something else than a measurement. Of the others, those within a fence are
-    the bulk: three times its width (from 10 to 90 per cent) on either side.
+    A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
+    than twice their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies within a
+    fence: three times their width from 10 to 90 % on either side.
 
     Examples
     --------
@@ -98,14 +98,14 @@ def robust_range(
     low: float | None = 0.1,
     high: float = 99.9,
 ) -> Range:
-    """Order statistics of the bulk of one channel's valid values, which outliers cannot move.
+    """Order statistics of the bulk of one channel's valid values, which outliers do not affect.
 
-    Moduli, whose range starts at zero, are taken as they are.
+    Of moduli, whose range starts at zero, all values are used.
 
     Parameters
     ----------
     images : sequence of real arrays of shape (H, W)
-        The channel in every image that is learned from.
+        The channel in every image to learn from.
     masks : sequence of bool arrays of the same shapes, or None
         True where the values count.
     low, high : float
@@ -115,7 +115,7 @@ def robust_range(
     Returns
     -------
     Range
-        When both percentiles agree (a nearly constant image), the extreme values instead.
+        If both percentiles are equal (a nearly constant image), the extreme values instead.
 
     Examples
     --------
@@ -137,10 +137,10 @@ def robust_range(
 
 
 def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
-    """Map ``range`` to 0..1, float32; values beyond are clipped at a quarter of the range outside.
+    """Map ``range`` to 0..1, float32; values more than a quarter of the range outside are clipped.
 
     The result is rounded to multiples of 2**-16, which absorbs the rounding errors of a change of dtype or
-    of an affine map. A range without extent gives zeros.
+    of an affine map. A range of zero width gives zeros.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
     if not extent > 0:
         return np.zeros(values.shape, np.float32)
     if values.dtype.kind == "u" and values.dtype.itemsize <= 2 and values.size > 2 ** (8 * values.itemsize):
-        every = np.arange(2 ** (8 * values.itemsize)).astype(values.dtype)  # as many as can occur
+        every = np.arange(2 ** (8 * values.itemsize)).astype(values.dtype)  # all values that can occur
         return to_unit(every, range)[values]
     unit = (values.astype(np.float64) - range.low) / extent
     np.clip(unit, -_OVERSHOOT, 1 + _OVERSHOOT, out=unit)
@@ -159,7 +159,7 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
 
 
 def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint8]:
-    """Bins of equal width over ``range``; what lies outside goes to the first or last bin.
+    """Bins of equal width over ``range``; values outside go to the first or last bin.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether images are encoded as those that a model learned from, and the same scene brought back to them."""
+"""Whether images are encoded like those a model learned from, and how to rescale them if not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from texseg.channels.responses import Intensity
 __all__ = ["mismatch", "rescaled", "to_grey"]
 
 _FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 65535.0) for f in (n, 1 / n))
-_NEAR_FACTOR = 0.3  # of its logarithm's unit: scenes of one kind fill their range alike, but not exactly
-_OTHER_UNIT = 8.0  # ratio of the ranges from which on it is no difference between scenes
+_NEAR_FACTOR = 0.3  # tolerance of its natural logarithm: similar scenes fill their range only roughly alike
+_OTHER_UNIT = 8.0  # ratio of the ranges beyond which scenes alone cannot explain it
 _MOST_OUTSIDE = 0.5
-_LUMA = (0.2125, 0.7154, 0.0721)  # of red, green, blue, as in scikit-image
-_ROOM = 0.25  # beyond the range that was learned, in ranges
+_LUMA = (0.2125, 0.7154, 0.0721)  # weights of red, green, blue, as in scikit-image
+_ROOM = 0.25  # margin beyond the learned range, in ranges
 
 
 def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
-    """Say if images seem to be encoded otherwise than those that were learned from, and by which factor.
+    """Say whether images seem to be encoded differently from those learned from, and by which factor.
 
     Examples
     --------
@@ -53,9 +53,9 @@ def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
 
 
 def rescaled(images: Sequence[Planes], intensity: Intensity) -> list[Planes]:
-    """Bring the ranges of images, all encoded alike, to those that were learned.
+    """Map the ranges of images, all encoded alike, to the learned ones.
 
-    A scene that was multiplied by a factor, or had a constant added, gets the labels of the scene itself.
+    A scene multiplied by a factor, or with a constant added, then gets the labels of the original scene.
     """
     maps = []
     for new, old in zip(_ranges(images, intensity.log_offset), _learned(intensity), strict=True):
@@ -73,7 +73,7 @@ def rescaled(images: Sequence[Planes], intensity: Intensity) -> list[Planes]:
 
 
 def to_grey(planes: Planes) -> Planes:
-    """Luminance of an image of three bands, in their unit; others as they are."""
+    """Luminance of an image with three bands, in their unit; other images unchanged."""
     if len(planes.bands) != 3:
         return planes
     return planes._replace(bands=[np.tensordot(_LUMA, np.stack(planes.bands), axes=1)])
@@ -84,7 +84,7 @@ def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[n
 
 
 def _ranges(images: Sequence[Planes], log_offset: float) -> list[Range]:
-    """Range of each band; of the three bands of RGB images one for all."""
+    """Range of each band; one common range for the three bands of RGB images."""
     scale = Intensity(np.empty(0), np.empty(0), np.empty((0, 0)), 0.0, log_offset)
     found = []
     for index in range(len(images[0].bands)):
@@ -105,7 +105,7 @@ def _unlogged(range_: Range, offset: float) -> Range:
 
 
 def _as_if(factor: float, new: Range, old: Range) -> str:
-    """Name the factor, that of a usual way to store images if it is near, and the constant."""
+    """Name the factor, rounded to that of a common way to store images if near, or the constant added."""
     near = min(_FACTORS, key=lambda f: abs(np.log(factor / f)))
     if abs(np.log(factor / near)) < _NEAR_FACTOR:
         factor = near

@@ -1,4 +1,4 @@
-"""Which channels an image yields: filter moduli of its lightness, and its plain values."""
+"""The channels of an image: filter moduli of its lightness, patches, and its plain values."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = [
 
 _BORDER = cv2.BORDER_REFLECT
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
-_LONE = 5  # pixels, side of the square that a lone pixel is compared with
+_LONE = 5  # pixels, side of the square around an outlying pixel whose median replaces it
 _LOG_OFFSET = (
     0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without (.988, .995)
 )
 _VALUES_OF_LOG = (
-    0.25  # factor on the weight of plain values, which light moves: 1 fails under gains, 0 on levels
+    0.25  # factor on the weight of plain values, which light changes: 1 fails under gains, 0 on levels
 )
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
-_COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel weighs 1
+_COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel has weight 1
 _GREY_WEIGHT = 1.0
 PATCH_REACH = 6.5
-"""Wavelength of the filters that look as far as a patch of 5 pixels."""
+"""Wavelength of the filters that reach as far as a patch of 5 pixels."""
 
-_PATCH_CONTRAST = 0.3  # share of the image's contrast that patches are levelled with, 1 for filters
+_PATCH_CONTRAST = 0.3  # share of the image's contrast used to level patches; 1 for filters
 _LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
 
 
@@ -57,18 +57,18 @@ class Channel(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A channel whose values are made when they are wanted, in any thread."""
+    """A channel whose values are computed on demand, in any thread."""
 
     name: str
     values: Callable[[], NDArray[np.floating]]
-    """Makes the values of :class:`Channel`."""
+    """Computes the values of :class:`Channel`."""
     kind: str
     wavelength: float
     weight: float
 
 
 class Intensity(NamedTuple):
-    """What is learned of an image's intensities, so that another image is seen in the same way."""
+    """What is learned about an image's intensities, so that another image is treated in the same way."""
 
     low: NDArray[np.float64]
     """Lower end of the range of each band, shape (B,); equal for the bands of an RGB image."""
@@ -76,12 +76,12 @@ class Intensity(NamedTuple):
     axes: NDArray[np.float64]
     """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
     contrast: float
-    """Standard deviation of the lightness after the local mean is taken away."""
+    """Standard deviation of the lightness after the local mean is subtracted."""
     log_offset: float = 0.0
-    """Added to the values before their logarithm is taken; 0: they are taken as they are."""
+    """Added to the values before their logarithm is taken; if 0, no logarithm is taken."""
 
     def measured(self, band: NDArray[Any]) -> NDArray[Any]:
-        """Values of a band on the scale that ``low`` and ``high`` are on."""
+        """Values of a band on the scale of ``low`` and ``high``."""
         if not self.log_offset:
             return band
         return np.log(np.maximum(band, 0) + self.log_offset)
@@ -95,16 +95,16 @@ def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = Fa
     images : sequence of Planes
         All with the same number of bands.
     sigma : float
-        Standard deviation in pixels of the Gaussian that local mean and contrast are taken over.
+        Standard deviation in pixels of the Gaussian over which local mean and contrast are computed.
     logarithm : bool, default=False
-        See the logarithm of values in place of the values: what multiplies then adds, and is taken away with
-        the illumination. (Decibels are a multiple of it and give the same labels.) A twentieth of the
-        median is added first, so that zeros and the steps of small whole numbers do not fill the range.
+        Use the logarithm of the values: factors become summands, which are removed with the illumination.
+        (Decibels are a multiple of it and give the same labels.) A twentieth of the median is added first,
+        so that zeros and the steps of small whole numbers do not fill the range.
 
     Raises
     ------
     ValueError
-        The logarithm of negative values is asked for.
+        ``logarithm`` with negative values.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = Fa
 
 
 def _log_offset(bands: Sequence[Sequence[NDArray[Any]]], masks: Sequence[NDArray[np.bool_] | None]) -> float:
-    """Give the offset for the band whose median of positive values is least."""
+    """Give the offset, from the least of all bands' medians of positive values."""
     bulks = [bulk_of(band, masks).values for band in bands]
     lowest = min(float(bulk.min()) for bulk in bulks)
     if lowest < 0:
@@ -155,16 +155,16 @@ def _principal_axes(images: Sequence[Planes], intensity: Intensity) -> NDArray[n
         unit = _unit_planes(planes.bands, intensity)
         tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
     table = np.concatenate(tables, axis=1)
-    _, vectors = np.linalg.eigh(np.cov(table, ddof=min(1, table.shape[1] - 1)))  # one pixel varies by nothing
+    _, vectors = np.linalg.eigh(np.cov(table, ddof=min(1, table.shape[1] - 1)))  # one pixel has no variance
     leading = vectors.T[::-1][:_MAX_COMPONENTS]
     sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
     return leading * sign[:, None]
 
 
 def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
-    """Values without unit; a lone pixel far outside the range takes the median of those around it.
+    """Values on the unit scale; a lone pixel far outside the range takes the median of its surroundings.
 
-    Filters would carry it as far as they reach. A larger object keeps its own values, which are its median.
+    Filters would spread it as far as they reach. A larger object keeps its values, being its own median.
     """
     unit = to_unit(band, range)
     far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
@@ -179,13 +179,13 @@ def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArra
 def _unit_values(
     bands: list[NDArray[Any]], intensity: Intensity
 ) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
-    """Lightness (the plane that is filtered) and the plain value planes, all without unit."""
+    """Lightness (the plane that is filtered) and the plain value planes, all as unit values."""
     unit = _unit_planes(bands, intensity)
     if len(unit) == 1:
         return unit[0], unit
     stacked = np.stack(unit, axis=-1)
     if not len(intensity.axes):
-        # in float32: skimage would work in float64, with twice the memory
+        # OpenCV stays in float32; skimage would use float64 and twice the memory
         lab = cv2.cvtColor(np.clip(stacked, 0, 1), cv2.COLOR_RGB2LAB)
         planes = [np.ascontiguousarray(lab[..., k]) / np.float32(100) for k in range(3)]
         return planes[0], planes
@@ -195,7 +195,7 @@ def _unit_values(
 
 
 def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floating]:
-    """Gaussian mean with mirrored borders, computed on a reduced grid."""
+    """Gaussian mean with mirrored borders, computed on a coarser grid."""
     H, W = plane.shape
     small = (max(1, -(-W // _REDUCTION)), max(1, -(-H // _REDUCTION)))
     reduced = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
@@ -206,10 +206,10 @@ def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floatin
 def flatten_illumination(
     lightness: NDArray[np.floating], sigma: float, contrast: float
 ) -> NDArray[np.floating]:
-    """Take the local mean away and divide gently by the local contrast.
+    """Subtract the local mean and divide by the local contrast, damped.
 
-    ``y = (x - mean) / (local standard deviation + contrast)``: a slow change of the light disappears, and the
-    noise of a flat region is not blown up to a texture, since the image's own ``contrast`` stays below.
+    ``y = (x - mean) / (local standard deviation + contrast)``: slowly changing light disappears, and the
+    image's own ``contrast`` in the denominator keeps the noise of a flat region from becoming a texture.
 
     Examples
     --------
@@ -246,14 +246,14 @@ def responses(
     patch_weight : float, default=0
         Weight of the patch channel; 0 leaves it out.
     value_weight : float, default=1
-        Factor on the weights of the plain values; 0 leaves them out. Logarithms weigh a quarter of values.
+        Factor on the weights of the plain values; 0 leaves them out. Logarithms get a quarter of the weight.
 
     Yields
     ------
     Channel
-        Grey images: the bank and the values, each with weight 1. Colour: the bank on the lightness, and
-        L, a, b (or up to six principal components of the bands) with weight 8 together; filters on
-        chroma were measured to do harm.
+        Grey images: the bank's filters and the values, each with weight 1. Colour: the filters on the
+        lightness, and L, a, b (or up to six principal components of the bands) with total weight 8;
+        filters on chroma made results worse.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def recipes(
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
 ) -> list[Recipe]:
-    """List the channels of :func:`responses`, whose values can then be made side by side.
+    """List the channels of :func:`responses`, whose values can then be computed in parallel.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def recipes(
             name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
             modulus = partial(bank.modulus, spectrum, filter, lightness.shape)
             made.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
-    if patch_weight > 0:  # moduli tell the contrast of a texture; patches look at its form alone
+    if patch_weight > 0:  # moduli measure the contrast of a texture; patches only its form
         form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
         made.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:

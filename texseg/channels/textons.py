@@ -1,12 +1,12 @@
-"""Patches as words: small neighbourhoods, vector-quantised by k-means.
+"""Textons: small patches, vector-quantised by k-means.
 
-The moduli of a filter bank keep how strong each frequency is, not how the frequencies line up. The joint
-histogram of a small neighbourhood keeps that: every pixel is given the word of a codebook that is nearest
-to the patch around it ([1]_). Words are bins like any other, so that this is one more channel.
+The moduli of a filter bank keep how strong each frequency is, but not how the frequencies line up. The joint
+histogram of a small neighbourhood does: every pixel gets the texton of a codebook that is nearest to the
+patch around it ([1]_). Textons are bins like any others, so this is simply one more channel.
 
-Patches and words are whole multiples of 1/64 between -8 and 8 (a plane that is levelled has a standard
-deviation of at most 1). Sums of their products are then exact in single precision, in whatever order they
-are added: which of two words is nearer does not depend on the processor.
+Patches and textons are multiples of 1/64 between -8 and 8 (a levelled plane has a standard deviation of at
+most 1). Sums of their products are then exact in single precision, whatever the order of summation, so that
+which of two textons is nearer does not depend on the processor.
 
 References
 ----------
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 __all__ = ["learn_codebook", "words"]
 
-_SAMPLES = 4096  # patches that a codebook is learned from
+_SAMPLES = 4096  # patches from which a codebook is learned
 _ITERATIONS = 10
-_STRIP = 2**14  # patches that are compared at once
+_STRIP = 2**14  # patches compared at once
 _UNIT = 64  # steps in one unit of the plane
 _MOST = 8 * _UNIT - 1  # steps; 25 products of two such numbers, and as many squares, are below 2**24
 
@@ -46,7 +46,7 @@ def learn_codebook(
         Patches are centred on True pixels only.
     n_words : int
     side : int
-        Of a patch in pixels, odd.
+        Side of a patch in pixels, odd.
     rng : numpy.random.Generator
 
     Returns
@@ -80,14 +80,14 @@ def learn_codebook(
         sizes = np.bincount(nearest, minlength=n_words)
         order = np.argsort(nearest, kind="stable")
         starts = np.cumsum(sizes) - sizes
-        filled = sizes > 0  # a word without patches, as in a constant image, keeps its place
+        filled = sizes > 0  # a texton without patches, as in a constant image, stays as it is
         sums = np.add.reduceat(patches[order], starts[filled], dtype=np.float64)
         codebook[filled] = np.rint(sums / sizes[filled, None])
     return codebook / np.float32(_UNIT)
 
 
 def _distinct(patches: NDArray[np.float32], n: int) -> NDArray[np.float32]:
-    """Take the first ``n`` patches that differ from all before; if there are fewer, the last again."""
+    """Take the first ``n`` distinct patches; if there are fewer, repeat the last."""
     _, first = np.unique(patches, axis=0, return_index=True)
     kept = np.sort(first)[:n]
     return patches[np.concatenate([kept, np.full(n - len(kept), kept[-1])])]
@@ -98,14 +98,14 @@ def _steps(plane: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.intp]:
-    """Nearest word (n,) of patches (n, d), both in steps; of equal ones the first."""
+    """Nearest texton (n,) of patches (n, d), both in steps; ties go to the first."""
     similarity = patches @ codebook.T
     similarity -= np.float32(0.5) * np.einsum("kd,kd->k", codebook, codebook)
     return similarity.argmax(axis=1)
 
 
 def words(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Nearest word of every pixel's patch, uint8 (H, W); the border is mirrored.
+    """Index of the texton nearest to every pixel's patch, uint8 (H, W); the border is mirrored.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""From bins to counts: the seam, the sites of a grid, and its levels."""
+"""From bins to counts: the count matrix interface, the sites of a grid, and its levels."""

@@ -1,4 +1,4 @@
-"""Tables that are larger than memory, and rows that count more than once, as count matrices."""
+"""Tables that are larger than memory, and tables with weighted rows, as count matrices."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["BlockCounts", "scale_rows"]
 
 
 class BlockCounts(CountOperator):
-    """A table in blocks of rows, of which one at a time is in memory.
+    """A table in blocks of rows, only one of which is in memory at a time.
 
     The way to fit a table larger than memory: every model of the family takes it in place of an array, in
     ``fit`` and everywhere else, with the same result. Each EM step reads every block once or twice; blocks
-    of some 100 MB on a fast disk are right. What stays in memory is one block, the memberships of the rows
-    and the profiles (about ``8 K (N + M)`` bytes, and a few times as much while a step is made). There is no
-    ``partial_fit``: EM without the rows that it has seen before would forget them.
+    of about 100 MB on a fast disk work well. Only one block, the memberships of the rows and the profiles
+    stay in memory (about ``8 K (N + M)`` bytes, and a few times as much during a step). There is no
+    ``partial_fit``: EM without the rows it has seen before would forget them.
 
     Parameters
     ----------
     blocks : sequence of paths, functions or matrices
-        Each an ``.npz`` file of `scipy.sparse.save_npz`, an ``.npy`` file, a function without arguments that
-        returns an array or sparse matrix, or such a matrix itself. All have the same M columns.
+        Each an ``.npz`` file from `scipy.sparse.save_npz`, an ``.npy`` file, a function without arguments
+        that returns an array or sparse matrix, or such a matrix itself. All have the same M columns.
 
     Raises
     ------
     ValueError
-        No block, blocks with different numbers of columns, or entries that are no counts.
+        No block, blocks with different numbers of columns, or entries that are not counts.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class BlockCounts(CountOperator):
     >>> n.shape, n @ np.ones(3)
     ((3, 3), array([1., 1., 3.]))
 
-    A table in files, of which the third is made when it is asked for:
+    A table in three blocks, two in files and the third computed whenever it is needed:
 
     >>> from texseg.models import SMM
     >>> blocks = BlockCounts(["a.npz", "b.npz", read_from_database])    # doctest: +SKIP
@@ -71,7 +71,7 @@ class BlockCounts(CountOperator):
         self.groups = np.zeros(self.shape[1], np.intp)
 
     def deal(self, fractions: Sequence[float], seed: int) -> list[BlockCounts]:
-        """Deal the occurrences out, see `split_counts`, again each time a block is read."""
+        """Divide the occurrences as `split_counts` does, repeated each time a block is read."""
 
         def part(which: int, index: int) -> CountMatrix:
             return split_counts(self._read(index), fractions, seed + index)[which]
@@ -118,7 +118,7 @@ class BlockCounts(CountOperator):
 
 
 class _ScaledRows(CountOperator):
-    """An implicit matrix whose rows are multiplied by numbers."""
+    """An implicit matrix with each row multiplied by a number."""
 
     def __init__(self, n: CountOperator, weights: NDArray[np.float64]) -> None:
         self.n = n
@@ -141,7 +141,7 @@ class _ScaledRows(CountOperator):
 
 
 def scale_rows(n: CountMatrix, weights: NDArray[np.float64]) -> CountMatrix:
-    """Multiply the rows of a count matrix by numbers; an implicit one stays implicit.
+    """Multiply each row of a count matrix by a number; an implicit one stays implicit.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Levels of a pixel grid: square cells, their histograms, and the coarse-to-fine sequence.
 
-Cells partition the image; the counts of a cell are the sums over its pixels, so that the likelihood of
-assignments that are constant on cells is the same as on pixels ([1]_ section 5.4).
+Cells partition the image; the counts of a cell are sums over its pixels, so that assignments that are
+constant on cells have the same likelihood as on pixels ([1]_ section 5.4).
 
 References
 ----------
@@ -22,12 +22,12 @@ from texseg.threads import side_by_side
 
 __all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
 
-_ROWS = 16  # of cells, that are counted at once
-_EXPLICIT_SIDE = 8  # cells of this side and larger are ordinary matrices; smaller ones would explode memory
+_ROWS = 16  # rows of cells counted at once
+_EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones would take too much memory
 
 
 class CellGrid(NamedTuple):
-    """Square cells over an image; cells at the lower and right edge may be cut."""
+    """Square cells over an image; cells at the lower and right edge may be cut off."""
 
     shape: tuple[int, int]
     """Rows and columns of cells."""
@@ -35,7 +35,7 @@ class CellGrid(NamedTuple):
     """Side in pixels."""
     image_shape: tuple[int, int]
     sizes: NDArray[np.floating]
-    """(cells,), valid pixels in each, in units of a full cell: 0 to 1."""
+    """(cells,), number of valid pixels in each, in units of a full cell: 0 to 1."""
 
     @property
     def n_cells(self) -> int:
@@ -49,17 +49,17 @@ class CellGrid(NamedTuple):
         return (rows[:, None] * self.shape[1] + columns).ravel()
 
     def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Index of the cell of every one of some pixels (flat indices)."""
+        """Index of each pixel's cell, for some pixels (flat indices)."""
         rows, columns = np.divmod(pixels, self.image_shape[1])
         return rows // self.cell * self.shape[1] + columns // self.cell
 
     def cells_of_rows(self, rows: slice) -> NDArray[np.intp]:
-        """Index of the cell of every pixel in some rows, shape (rows, W)."""
+        """Index of each pixel's cell, for some rows, shape (rows, W)."""
         down = np.arange(rows.start, rows.stop) // self.cell * self.shape[1]
         return down[:, None] + np.arange(self.image_shape[1]) // self.cell
 
     def to_pixels(self, values: NDArray) -> NDArray:
-        """Repeat a value a cell, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
+        """Repeat each cell's value, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
         H, W = self.image_shape
         grid = values.reshape(*self.shape, *values.shape[1:])
         return grid.repeat(self.cell, axis=0)[:H].repeat(self.cell, axis=1)[:, :W]
@@ -100,7 +100,7 @@ def cell_counts(
         A full cell's histogram sums to this in every channel.
     mask : bool array of shape (H, W), optional
     packed : bool, default=False
-        Hold them as bytes: for weights of 1, and cells of at most 255 pixels.
+        Store them as bytes; only for weights of 1 and cells of at most 255 pixels.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def cell_counts(
     table = np.empty((h, w, C, n_bins), np.uint8 if packed else np.float32)
 
     def count(top: int) -> None:
-        """Count the cells of some rows, so that few indices are held at once."""
+        """Count the cells of some rows, so that only few indices are in memory at once."""
         bottom = min(top + _ROWS, h)
         pixels = slice(top * grid.cell, min(bottom * grid.cell, H))
         first = (grid.cells_of_rows(pixels) - top * w) * n_bins
@@ -139,7 +139,7 @@ def cell_counts(
 def window_means(
     counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
 ) -> tuple[NDArray[np.floating], tuple[int, int], NDArray[np.floating]]:
-    """Average cell histograms over square windows of cells, one window side a channel.
+    """Average cell histograms over square windows of cells, with one window side per channel.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def window_means(
         From :func:`cell_counts`.
     grid : CellGrid
     sides : sequence of C floats
-        Side of each channel's window in pixels, centred on a cell; cells are taken in part at its ends.
+        Side of each channel's window in pixels, centred on a cell; cells at its ends may count in part.
     step : int, default=1
         Only every ``step``-th row and column of cells gets a window.
 
@@ -189,7 +189,7 @@ def window_means(
 
 
 def window_matrix(length: int, side: float, step: int = 1) -> NDArray[np.floating]:
-    """Rows of a centred moving average with fractional ends, cut at the border, sums one."""
+    """Rows of a centred moving average with fractional ends, cut off at the border; each sums to one."""
     distance = np.abs(np.arange(0, length, step)[:, None] - np.arange(length))
     window = np.clip(side / 2 + 0.5 - distance, 0, 1)
     return (window / window.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -200,22 +200,22 @@ class PyramidLevel(NamedTuple):
 
     counts: CountMatrix
     sizes: NDArray[np.float64]
-    """(N,), pixels that each row holds."""
+    """(N,), number of pixels in each row."""
     parent: NDArray[np.intp] | None
-    """(N,), the row of the coarser level before; None at the first."""
+    """(N,), the row of the previous, coarser level; None at the first."""
     shape: tuple[int, int]
 
 
 def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
     """Yield the levels of an image's counts from cells of ``coarsest`` pixels down to single pixels.
 
-    Sides halve from level to level. Cells of 8 pixels and more are explicit matrices; finer levels stay
-    implicit, where products prolong, multiply with the pixels' counts, and restrict.
+    Sides halve from level to level. Levels with cells of 8 pixels and more are stored; finer ones stay
+    implicit: their products prolong, multiply with the pixels' counts, and restrict.
 
     Parameters
     ----------
     n : WindowedCounts
-        Of single pixels.
+        Counts of the single pixels.
     coarsest : int
         Side of the coarsest cells in pixels, a power of two.
 

@@ -1,8 +1,8 @@
-"""The seam: everything that can act as a matrix of co-occurrence counts.
+"""The interface between data and models: everything that can act as a matrix of co-occurrence counts.
 
 A count matrix ``n`` (N sites x M features) is anything with ``shape``, ``n @ A`` and ``n.T @ B``. NumPy
-arrays and scipy.sparse matrices already are; :class:`WindowedCounts` is the implicit one of images, whose
-entries are local histograms that are never written down. No model asks which of them it got.
+arrays and scipy.sparse matrices have these; :class:`WindowedCounts` is an implicit one for images, whose
+entries are local histograms that are never stored. No model asks which kind it got.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
 
 
 class CountOperator:
-    """An operator with ``shape``, ``@``, ``.T @`` and ``[rows]``; subclasses say how these are made."""
+    """An operator with ``shape``, ``@``, ``.T @`` and ``[rows]``; subclasses define the products."""
 
     shape: tuple[int, int]
     groups: NDArray[np.intp]
@@ -51,7 +51,7 @@ class CountOperator:
         return self._product(A.reshape(A.shape[0], -1)).reshape(self.shape[0], *A.shape[1:])
 
     def __getitem__(self, rows: slice) -> sp.csr_array:
-        """Write out the rows of a forward slice as CSR; memory grows with the slice."""
+        """Compute the rows of a forward slice as CSR; memory grows with the slice."""
         if not isinstance(rows, slice) or (rows.step is not None and rows.step < 1):
             raise TypeError(f"rows are taken by a slice with a positive step, got {rows!r}")
         wanted = range(*rows.indices(self.shape[0]))
@@ -61,7 +61,7 @@ class CountOperator:
 
     @property
     def T(self) -> _Transposed:
-        """The transpose, which multiplies from the left: ``n.T @ B``."""
+        """The transpose, for products ``n.T @ B``."""
         return _Transposed(self)
 
     def _product(self, A: NDArray[Any]) -> NDArray[Any]:
@@ -91,7 +91,7 @@ class _Transposed:
 
 
 class WindowedCounts(CountOperator):
-    """Local histograms of quantised channels round every pixel, as an implicit count matrix.
+    """Local histograms of quantised channels around every pixel, as an implicit count matrix.
 
     Row ``i`` holds, for every channel, the histogram of the bins in a square window centred on pixel ``i``
     ([1]_ section 6.3: the sites are pixels, the features are filter responses). The table of N x C * n_bins
@@ -103,11 +103,11 @@ class WindowedCounts(CountOperator):
     bins : uint8 array of shape (C, H, W)
         The bin of every pixel in every channel, below ``n_bins``.
     window : int or sequence of C ints
-        Side of the window in pixels, odd; one for all channels or one each. 1 means bare pixels.
+        Side of the window in pixels, odd; one for all channels or one each. 1 means single pixels.
     n_bins : int, default=40
-        Bins a channel.
+        Bins per channel.
     mask : bool array of shape (H, W), optional
-        True where there is data. Pixels outside are counted in no window, and their rows are zero.
+        True where there is data. Pixels without data are counted in no window, and their rows are zero.
     weights : sequence of C floats, optional
         Weight of each channel; 1 each by default.
     normalize : bool, default=True
@@ -176,7 +176,7 @@ class WindowedCounts(CountOperator):
         ).reshape(field.shape)
 
     def _row_norm(self, window: int) -> NDArray[np.float32]:
-        """Factor of every row at one window side, shape (H, W); zero where there is no data."""
+        """Factor of every row for one window side, shape (H, W); zero where there is no data."""
         valid = np.ones(self.image_shape, np.float32) if self._valid is None else self._valid
         norm = 1.0 / np.maximum(self._box(valid, window), 1.0) if self.normalize else np.ones_like(valid)
         return (norm * valid).astype(np.float32)
@@ -220,7 +220,7 @@ class WindowedCounts(CountOperator):
         return sp.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
 
     def block_sums(self, side: int) -> NDArray[np.float32]:
-        """Sum the rows of every square block of ``side`` pixels, written out.
+        """Sum the rows of every square block of ``side`` pixels, as an ordinary array.
 
         Returns
         -------
@@ -261,7 +261,7 @@ class WindowedCounts(CountOperator):
 
 
 class ChannelCounts(CountOperator):
-    """A table of counts that is written out, together with the channel of every column.
+    """A stored table of counts, together with the channel of every column.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class ChannelCounts(CountOperator):
 
 
 class Aggregate(NamedTuple):
-    """What :func:`aggregate` returns: the coarse counts and how many fine rows each coarse row holds."""
+    """What :func:`aggregate` returns: the coarse counts and how many fine rows each coarse row sums."""
 
     counts: CountMatrix
     sizes: NDArray[np.float64]
@@ -325,8 +325,8 @@ class _AggregatedCounts(CountOperator):
         return self.fine.T @ fine
 
     def _rows(self, wanted: range) -> sp.csr_array:
-        """Sum blocks of the fine rows, from the first to the last that has a part in ``wanted``."""
-        position = np.full(self.shape[0] + 1, -1)  # the last entry serves the parent -1
+        """Sum blocks of the fine rows, from the first to the last that belongs to ``wanted``."""
+        position = np.full(self.shape[0] + 1, -1)  # the last entry stands for parent -1
         position[wanted] = np.arange(len(wanted))
         parent = position[self.parent]
         inside = np.flatnonzero(parent >= 0)
@@ -342,21 +342,21 @@ class _AggregatedCounts(CountOperator):
 def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> Aggregate:
     """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1]_ section 5.4).
 
-    The likelihood of assignments that are constant on every block is the same on both levels.
+    Assignments that are constant within every parent have the same likelihood on both levels.
 
     Parameters
     ----------
     n : count matrix of shape (N, M)
     parent : int array of shape (N,)
-        The coarse row of every row; -1 for rows that belong to none (no data).
+        The coarse row to which every row belongs; -1 for none (no data).
     n_rows : int, optional
         Number of coarse rows; ``parent.max() + 1`` by default.
 
     Returns
     -------
     Aggregate
-        ``counts`` of shape (n_rows, M), of the kind of ``n`` (for an implicit matrix it stays implicit), and
-        ``sizes`` of shape (n_rows,), the number of rows of ``n`` in each.
+        ``counts`` of shape (n_rows, M), of the kind of ``n`` (implicit if ``n`` is), and ``sizes`` of shape
+        (n_rows,), the number of rows of ``n`` in each.
 
     References
     ----------
@@ -384,7 +384,7 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
 
 
 def is_implicit(n: CountMatrix) -> bool:
-    """Whether ``n`` is an operator of this module, whose entries are not stored.
+    """Whether ``n`` is an operator of this package, not an array or sparse matrix.
 
     Examples
     --------
@@ -417,7 +417,7 @@ def column_totals(n: CountMatrix) -> NDArray[np.float64]:
 
 
 def groups_of(n: CountMatrix) -> NDArray[np.intp]:
-    """Which channel each column belongs to, shape (M,); one channel for plain matrices.
+    """Which channel each column belongs to, shape (M,); all zero for plain matrices.
 
     Examples
     --------
@@ -435,8 +435,8 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     ----------
     n : count matrix of shape (N, M)
     rows : int, optional
-        Rows a block; by default so many that a block stays below about 16 million entries. Of a table that
-        is read in blocks, none goes over the end of one.
+        Most rows per block; by default as many as keep a block below about 16 million entries. A block never
+        crosses the boundary between two blocks of `BlockCounts`.
 
     Yields
     ------
@@ -464,25 +464,25 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
 
 
 def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
-    """Return ``X`` as a count matrix that models can use, or say in a sentence why it is none.
+    """Return ``X`` as a count matrix that models can use, or raise an error that says why it is none.
 
     Parameters
     ----------
     X : array-like, scipy sparse matrix, or implicit count matrix
         Non-negative and finite; fractional counts are allowed. Empty rows and columns are allowed.
     owner, name : str
-        Who asks, and what the argument is called; for the message.
+        Who asks and what the argument is called, for the message.
 
     Returns
     -------
-    float64 (or float32, if it was) array, CSR array of these types, or the operator itself
+    array or CSR array of float64 (float32 if ``X`` is), or the operator itself
 
     Raises
     ------
     TypeError
         Complex, object or string entries.
     ValueError
-        Not two-dimensional, empty, NaN, infinite or negative entries, no occurrence at all.
+        Not two-dimensional, empty, NaN, infinite or negative entries, or zeros only.
 
     Examples
     --------
@@ -520,15 +520,15 @@ def split_counts(
     fractions: Sequence[float],
     random_state: int | np.random.RandomState | np.random.Generator | None = None,
 ) -> list[CountMatrix]:
-    """Deal the occurrences (not the cells) of ``n`` out at random, for example 80 / 10 / 10 per cent.
+    """Divide the occurrences (not the entries) of ``n`` among parts at random, for example 80 / 10 / 10 %.
 
     Parameters
     ----------
     n : array or sparse matrix of shape (N, M), or `BlockCounts`
-        Non-negative numbers. What an entry has beyond a whole number goes to one part as a whole, so that
-        shares and weights between 0 and 1 are dealt out entry by entry.
+        Non-negative numbers. The fractional part of an entry goes undivided to one part, so that entries
+        between 0 and 1 are dealt out whole.
     fractions : sequence of floats
-        Shares of the parts; positive, with sum one.
+        Shares of the parts, positive, with sum one.
     random_state : int, RandomState, Generator or None
 
     Returns
@@ -541,7 +541,7 @@ def split_counts(
     ValueError
         Fractions that are not positive or do not sum to one.
     TypeError
-        The windows of an image, whose occurrences overlap.
+        An image's windows, whose occurrences overlap.
 
     Examples
     --------

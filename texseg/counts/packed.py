@@ -1,4 +1,4 @@
-"""Histograms of small cells as bytes, a quarter of what they need as numbers with a fraction."""
+"""Histograms of small cells stored as bytes, a quarter of the memory that floats need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PackedCounts"]
 
 
 class PackedCounts:
-    """A float32 array held as whole multiples of ``unit``, up to 255; what is taken of it is written out.
+    """A float32 array stored as multiples of ``unit``, up to 255; indexing returns ordinary floats.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ class PackedCounts:
         return len(self.table)
 
     def __getitem__(self, index: Any) -> NDArray[np.float32]:
-        """Write a part out."""
+        """Return a part as floats."""
         return np.multiply(self.table[index], self.unit, dtype=np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self[...].astype(dtype or np.float32, copy=False)
 
     def reshape(self, *shape: int) -> PackedCounts:
-        """Give the same counts in another shape, still packed."""
+        """Return the same counts in another shape, still packed."""
         return PackedCounts(self.table.reshape(*shape), self.unit)
 
     def rows(self, first: int, stop: int) -> PackedCounts:

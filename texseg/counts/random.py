@@ -1,4 +1,4 @@
-"""One source of random numbers, whatever kind of seed was given."""
+"""One kind of random number generator, whatever kind of seed was given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def random_state_of(seed: Any) -> np.random.RandomState:
     Parameters
     ----------
     seed : int, RandomState, numpy.random.Generator or None
-        Of a Generator the same stream goes on: what is drawn here is not drawn there again.
+        A Generator shares its stream: what is drawn here is not drawn there again.
 
     Returns
     -------

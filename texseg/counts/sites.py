@@ -1,4 +1,4 @@
-"""Explicit count matrices of the sites of a grid: the histograms of cells, and of windows round them."""
+"""Stored count matrices of the sites of a grid: the histograms of cells, and of windows around them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ WINDOW_STEP = 2
 """Windows overlap: every second row and column of cells is enough."""
 
 FAR = 8.0
-"""Pixels; channels of longer wavelength get the larger window."""
+"""Pixels; channels with longer wavelengths get the larger window."""
 
 BACKGROUND = 2e-3
-"""Share of the background in every profile: what a cluster has not seen is unlikely in it, not impossible."""
+"""Share of the background in every profile: what a cluster has never seen is unlikely, not impossible."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
-_ROWS = 32  # of sites, that are compared at once
-_STRIP = 1024  # sites that are multiplied at once; as many for every number of threads, as sums depend on it
+_ROWS = 32  # rows of sites compared at once
+_STRIP = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
 
 
 def in_strips(function: Callable[[slice], Floats], n_sites: int) -> list[Floats]:
-    """Call a function of some sites on all of them, strip by strip and side by side."""
+    """Apply a function of some sites to all of them, strip by strip and in parallel."""
     return side_by_side(function, [slice(at, at + _STRIP) for at in range(0, n_sites, _STRIP)])
 
 
 def mix_background(profiles: Floats, background: Floats, share: float = BACKGROUND) -> Floats:
-    """Profiles (..., M) of which a share is the background (M,).
+    """Mix a share of the background (M,) into profiles (..., M).
 
     Examples
     --------
@@ -53,7 +53,7 @@ def mix_background(profiles: Floats, background: Floats, share: float = BACKGROU
 
 @dataclass(frozen=True, eq=False)
 class Sites(CountOperator):
-    """Histograms of the sites of some grids, as a count matrix whose columns carry their channel's weight.
+    """Histograms of the sites of some grids, as a count matrix with columns multiplied by channel weights.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Sites(CountOperator):
 
     def _product(self, A: Floats) -> Floats:
         weighted = A * self.weights[:, None].astype(A.dtype)
-        # sites are adjacent in memory: the product is faster in the other layout, copy included
+        # sites become contiguous in memory: what follows is faster in this layout, copy included
         parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
@@ -102,14 +102,14 @@ class Sites(CountOperator):
         return sp.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
 
     def only(self, wanted: NDArray[np.bool_]) -> Sites:
-        """Keep some of the sites (N,), in one long row: what has no place on a grid any more."""
+        """Keep some of the sites (N,), in one long row, since they no longer form a grid."""
         if wanted.all():
             return replace(self, grids=((1, len(wanted)),))
         counts = self.counts[wanted]
         return replace(self, counts=counts, sizes=self.sizes[wanted], grids=((1, len(counts)),))
 
     def pieces(self, values: NDArray) -> list[NDArray]:
-        """Take values a site, (N, ...), apart into one (h, w, ...) an image."""
+        """Split values per site, (N, ...), into one array (h, w, ...) per image."""
         ends = np.cumsum([h * w for h, w in self.grids])[:-1]
         parts = zip(np.split(values, ends), self.grids, strict=True)
         return [part.reshape(h, w, *values.shape[1:]) for part, (h, w) in parts]
@@ -144,7 +144,7 @@ class Sites(CountOperator):
         return np.concatenate(in_strips(scores, len(rows)))
 
     def window_mean(self, values: Floats, side: float) -> Floats:
-        """Mean of values a site (N, ...) over centred square windows of so many sites, cut at the border."""
+        """Mean of values per site (N, ...) over centred windows ``side`` sites wide, cut at the border."""
         means = []
         for piece in self.pieces(values):
             h, w = piece.shape[:2]
@@ -160,13 +160,13 @@ def window_sites(
     sides: tuple[float, float],
     step: int = WINDOW_STEP,
 ) -> Sites:
-    """Histograms of the windows round every ``step``-th cell.
+    """Histograms of the windows around every ``step``-th cell.
 
     Parameters
     ----------
     cells : Sites
     grids : sequence of CellGrid
-        Of every image.
+        One per image.
     wavelengths : array of shape (C,)
         Scale of each channel in pixels.
     sides : tuple of two floats
@@ -191,8 +191,8 @@ def _rows_of(counts: Floats | PackedCounts, first: int, stop: int) -> Floats | P
 def border_measure(sites: Sites, reach: int) -> Floats:
     """How much the windows on opposite sides of every site differ, shape (N,).
 
-    The larger of the two directions' squared Hellinger distances, between windows ``reach`` sites before and
-    behind, channels weighted.
+    The larger of the two directions' squared Hellinger distances between the windows ``reach`` sites before
+    and after, with weighted channels.
     """
     measures = []
     for counts in sites.pieces(sites.counts):
@@ -200,7 +200,7 @@ def border_measure(sites: Sites, reach: int) -> Floats:
         columns = np.arange(w)
 
         def of_rows(top: int, counts: Floats = counts, h: int = h, columns: NDArray = columns) -> Floats:
-            """Measure some rows of sites, so that little is held at once."""
+            """Measure some rows of sites, so that little is in memory at once."""
             rows = np.arange(top, min(top + _ROWS, h))
             first, stop = max(top - reach, 0), min(rows[-1] + reach + 1, h)
             roots = np.sqrt(counts[first:stop] * sites.weights)
@@ -216,7 +216,7 @@ def border_measure(sites: Sites, reach: int) -> Floats:
 
 
 def interior_cells(labels: NDArray[np.integer], cells: Sites) -> NDArray[np.bool_]:
-    """Which cells (N,) neither touch another label, nor lie beside a cell that does."""
+    """Which cells (N,) neither touch another label nor lie beside a cell that does."""
     return np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
 
 

@@ -272,7 +272,7 @@ class Pairs:
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Append to the evidence (merges, PAIR_EVIDENCE) of all merges, in order, how each compares with others.
+    """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others.
 
     Returns
     -------
@@ -350,7 +350,7 @@ def _log(value: float | np.floating, least: float = 0.1) -> float:
 
 
 def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
-    """Number of cell sides along which each pair of clusters touches, (K, K); cells without data do not."""
+    """Lengths (K, K) of common borders, in sides of cells; cells without data have none."""
     table = np.zeros((n_clusters, n_clusters))
     named = np.where(cells.sizes > 0, labels, n_clusters)
     for grid in cells.pieces(named):
