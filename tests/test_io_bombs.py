@@ -1,8 +1,11 @@
 """Small files that would cost much: refused by their tables and headers, before anything is decoded."""
 
 import struct
+import subprocess
+import sys
 import time
 import tracemalloc
+import zlib
 
 import imagecodecs
 import io_scenes
@@ -126,6 +129,12 @@ class TestJpeg:
         path.write_bytes(with_size(jpeg(), 12000, 12000))
         refuse(path, "truncated")
 
+    def test_arithmetic_coding_hides_what_is_missing(self, tmp_path):
+        content = with_size(jpeg(), 12000, 12000)
+        path = tmp_path / "arithmetic"
+        path.write_bytes(content.replace(b"\xff\xc0", b"\xff\xc9", 1))
+        refuse(path, "arithmetic coding is not read")
+
     def test_progressive_file_that_lost_whole_scans(self, tmp_path):
         content = jpeg(progressive=True)
         path = tmp_path / "cut.jpg"
@@ -182,6 +191,49 @@ def test_ome_metadata_of_planes_without_measure(tmp_path):
     refuse(io_scenes.tiff(tmp_path / "w.tif", PIXELS, description=wide), "announces 32552083 planes")
 
 
+OME_PIXELS = (
+    '<Pixels ID="P" DimensionOrder="XYCZT" Type="uint8" SizeX="64" SizeY="64" SizeC="1" SizeZ="1" SizeT="1">'
+)
+
+
+def ome(inside, pixels=OME_PIXELS, n_images=1, after=""):
+    image = f'<Image ID="I">{pixels}{inside}</Pixels></Image>'
+    return f"<OME>{image * n_images}{after}</OME>"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (ome('<TiffData IFD="0" PlaneCount="100000000"/>'), "announces 100000000 planes"),
+        (ome('<TiffData IFD="0" PlaneCount="&#49;00000000"/>'), "announces 100000000 planes"),
+        (ome('<TiffData IFD="0" PlaneCount="200000"/>' * 2), "announces 400000 planes"),
+        (ome("<TiffData/>", OME_PIXELS.replace("XYCZT", "XYQ").replace('SizeT="1"', 'SizeQ="100000000"')),
+         "announces 100000000 planes"),
+        (ome("<TiffData/>", OME_PIXELS.replace('SizeT="1"', 'SizeT="-100000" SizeC="-1000"')
+             .replace('SizeC="1" ', "")), "announces 100000000 planes"),
+        (ome("<TiffData/>", after='<StructuredAnnotations><XMLAnnotation ID="A" Namespace="x/modulo"><Value>'
+             '<Modulo><ModuloAlongT Type="phase" Start="0" End="1e9"/></Modulo></Value></XMLAnnotation>'
+             "</StructuredAnnotations>"), "announces 1000000001 planes"),
+        (ome("<TiffData/>", n_images=20_000), "OME-TIFF of 20000 images"),
+        (ome('<TiffData IFD="0"/>' * 300_000), "more metadata than its images need"),
+        (ome('<TiffData IFD="0"/>').replace("<OME>", '<!DOCTYPE a [<!ENTITY b "c">]><OME>'), "more metadata"),
+        ("ImageJ=1\n" + "a=b\n" * 500_000, "of 2.0 million characters"),
+        ('{"shape": [' + "1, " * 1_000_000 + "64, 64]}", "of 3.0 million characters"),
+    ],
+)  # fmt: skip
+def test_descriptions_that_cost_more_than_their_image(tmp_path, text, reason):
+    tifffile.imwrite(tmp_path / "d.tif", PIXELS[:64, :64], description=text, metadata=None)
+    refuse(tmp_path / "d.tif", reason)
+
+
+def test_ome_metadata_of_an_image_with_a_small_icon_are_believed(tmp_path):
+    text = ome('<TiffData IFD="0" PlaneCount="1"/>')
+    with tifffile.TiffWriter(tmp_path / "icon.tif") as file:
+        file.write(PIXELS[:64, :64], description=text, metadata=None)
+        file.write(PIXELS[:4, :4], metadata=None)
+    assert np.array_equal(read_image(tmp_path / "icon.tif").pixels, PIXELS[:64, :64])
+
+
 def test_axes_without_measure(tmp_path):
     shape = "1, " * 50_000 + "64, 64"
     tifffile.imwrite(
@@ -227,6 +279,26 @@ def test_png_of_empty_chunks(tmp_path):
     content = png_of(PIXELS.shape, 8, 0, b"", extra=(b"\0\0\0\0tEXt" + bytes(4)) * 500_000)
     (tmp_path / "chunks.png").write_bytes(content)
     refuse(tmp_path / "chunks.png", "chunks without content")
+
+
+def test_png_of_more_rows_than_its_data_can_hold(tmp_path):
+    content = bytearray(imagecodecs.png_encode(PIXELS))
+    struct.pack_into(">II", content, 16, 2, 80_000_000)
+    struct.pack_into(">I", content, 29, zlib.crc32(content[12:29]))
+    (tmp_path / "rows.png").write_bytes(content)
+    script = (
+        "import resource, sys; from texseg import read_image; import PIL.PngImagePlugin;"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "try: read_image(sys.argv[1])\n"
+        "except OSError as error: print(error)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "rows.png"], capture_output=True, text=True, check=True
+    )
+    said, grown = done.stdout.splitlines()
+    assert said == "rows.png: file is truncated"
+    assert int(grown) * (1 if sys.platform == "darwin" else 1024) < LIMIT_BYTES
 
 
 def test_gif_of_empty_blocks(tmp_path):

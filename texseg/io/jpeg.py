@@ -109,11 +109,16 @@ class JpegLayout:
             raise MalformedFileError(f"JPEG of {n_scans} scans, more than a picture of its size has")
 
     def check_complete(self, data: bytes) -> None:
-        """Refuse a picture of which a component, a coefficient or a bit is in no scan."""
+        """Refuse a picture of which a component, a coefficient or a bit is in no scan, or might be."""
+        if self.marker in _ARITHMETIC_FRAMES:  # decoders take missing data for zeros, as the standard says
+            raise MalformedFileError(
+                "JPEG with arithmetic coding is not read, since missing data would not be noticed; "
+                "save it with Huffman coding or as PNG"
+            )
         coded = sum(scan.end - scan.content.stop for scan in self.scans)
         samples = 1 if self.marker in _LOSSLESS_FRAMES else 64
         n_blocks = math.ceil(self.height * self.width / samples)  # each takes one bit at least
-        if self.marker not in _ARITHMETIC_FRAMES and coded * 8 < n_blocks:
+        if coded * 8 < n_blocks:
             raise MalformedFileError("file is truncated")
         missing = {(c, k): 14 for c in self.components for k in range(64)}  # bits that are not known yet
         for scan in self.scans:
@@ -214,8 +219,6 @@ def _compared_with_padded(data: bytes, layout: JpegLayout) -> NDArray:
     import imagecodecs
 
     pixels = imagecodecs.jpeg_decode(data)
-    if layout.marker in _ARITHMETIC_FRAMES:
-        return pixels
     if not np.array_equal(pixels, imagecodecs.jpeg_decode(_with_padded_scans(data, layout))):
         raise MalformedFileError("file is truncated or corrupt, part of the picture is missing")
     return pixels

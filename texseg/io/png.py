@@ -22,9 +22,11 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _END = b"\0\0\0\0IEND\xaeB`\x82"
 _GREY, _RGB, _PALETTE, _GREY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
 _COLOUR_CHANNELS = {_GREY: 1, _RGB: 3, _PALETTE: 3, _GREY_ALPHA: 1, _RGB_ALPHA: 3}
+_STORED_SAMPLES = {_GREY: 1, _RGB: 3, _PALETTE: 1, _GREY_ALPHA: 2, _RGB_ALPHA: 4}
 _PICTURE_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
 _FEW_CHUNKS, _CHUNK_BYTES = 4096, 512  # beyond so many, chunks are expected to hold so many bytes on average
 _LARGEST_SIDE_CHUNK = 2**20
+_LARGEST_RATIO = 1032  # of deflate: 258 bytes from two bits
 
 
 class PngSource:
@@ -100,11 +102,13 @@ class PngSource:
         most = (
             2**26 + 9 * self.header.height * self.header.width * self._n_frames
         )  # 8 bytes, hardly compressed
+        missing = self.header.height * self.header.width * _STORED_SAMPLES[self._colour] * self._depth // 8
         parts = [_SIGNATURE]
         for kind, place, length in self._chunk_headers():
             if kind not in _PICTURE_CHUNKS:
                 continue
             most -= length
+            missing -= length * _LARGEST_RATIO * (kind == b"IDAT")
             if most < 0:
                 raise MalformedFileError("PNG with far more data than its size needs, file is corrupt")
             self._stream.seek(place - 8)
@@ -113,6 +117,8 @@ class PngSource:
                 name = kind.decode("latin-1")
                 raise MalformedFileError(f"checksum of the {name} chunk is wrong, file is corrupt")
             parts.append(chunk)
+        if missing > 0:  # before room is made for rows that cannot come
+            raise MalformedFileError("file is truncated")
         return b"".join(parts if self._is_ended else [*parts, _END])
 
     def decode(self, axes: str, page: int) -> Decoded:

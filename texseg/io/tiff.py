@@ -17,7 +17,7 @@ from texseg.io.header import Decoded, Header, both
 from texseg.io.jpeg import cmyk_to_rgb
 from texseg.io.pixel_size import pixel_size_of_tiff
 from texseg.io.sidecar import parse_nodata
-from texseg.io.tiff_guard import check_embedded, check_page_chain
+from texseg.io.tiff_guard import check_description, check_embedded, check_page_chain
 
 _ORIENTATION = 274
 _WHITE_IS_ZERO, _PALETTE, _INKS, _LUMA_CHROMA = 0, 3, 5, 6
@@ -101,10 +101,11 @@ class TiffSource:
         from tifffile import TiffFile
 
         self._stream, self._file_size = stream, file_size
-        check_page_chain(stream, file_size)
+        chain = check_page_chain(stream, file_size)
         stream.seek(0)
         try:
             file = TiffFile(stream, _multifile=False)
+            check_description(file.pages.first, chain)
             self._series, others = _choose_series(file)
             self._description = file.pages.first.description
         except (MalformedFileError, UnsuitableImageError):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
+from xml.etree import ElementTree
 
 from texseg.io.errors import MalformedFileError
 from texseg.io.jpeg import JpegLayout
@@ -20,7 +20,10 @@ from texseg.io.webp import WebpSource
 
 _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # of files that hold a part of an OME data set each
-_OME_EXTENT = re.compile(rb"""Size([CTXYZ])\s*=\s*["']\s*(\d{1,18})""")
+_MOST_SMALL_PLANES = 2**23  # of the size of the smallest page: eight bytes each
+_FEW_TAGS, _FEW_ATTRIBUTES, _TAG_BYTES = 2**17, 2**18, 512  # of OME, a second; more take so much of the disk
+_MOST_IMAGES, _MOST_AXES = 2**14, 32  # of OME
+_LONGEST_LIST, _LONGEST_SHAPE = 2**19, 2**21  # characters of ImageJ's and tifffile's own descriptions
 _MOST_ENTRIES = 4096  # tifffile's own limit
 _USUAL_ENTRIES = 24  # of a page, read at once
 _FEW_SEGMENTS, _SEGMENT_PIXELS = 2**16, 1024  # beyond so many, they hold so many pixels on average
@@ -54,7 +57,15 @@ _UNREAD_TAGS = frozenset((700, 33723, 34377, 34675, 37724, 42112))
 _PAGES_INSIDE = 330
 
 
-def check_page_chain(stream: BinaryIO, file_size: int) -> None:
+class PageChain(NamedTuple):
+    """Number of pages, pixels of the smallest one, and bytes that the file takes on the disk."""
+
+    n_pages: int
+    smallest: int
+    stored_bytes: int
+
+
+def check_page_chain(stream: BinaryIO, file_size: int) -> PageChain:
     """Follow the chain of page entries to its end; tifffile would leave out what lies behind a break."""
     stream.seek(0)
     start = stream.read(16)
@@ -63,8 +74,10 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
     count_bytes, offset_bytes, entry, first = (8, 8, "HHQ8s", 8) if is_big else (2, 4, "HHI4s", 4)
     entry_bytes = struct.calcsize("<" + entry)
     seen: set[int] = set()
-    most = _FEW_PAGES + min(file_size, _bytes_on_disk(stream)) // _PAGE_BYTES
+    stored_bytes = min(file_size, _bytes_on_disk(stream))
+    most = _FEW_PAGES + stored_bytes // _PAGE_BYTES
     offset = _number(start[first:], offset_bytes, order)
+    areas: list[int] = []
     while offset:
         if offset in seen:
             raise MalformedFileError("the chain of TIFF pages has no end, file is corrupt")
@@ -85,9 +98,10 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> None:
             page += stream.read(end + offset_bytes - len(page))
         entries = list(struct.iter_unpack(order + entry, page[count_bytes:end]))
         _check_entries(entries, order, file_size)
-        if len(seen) == 1:
-            _check_planes(_description(stream, entries, order), _sides(entries, order))
+        sides = _sides(entries, order)
+        areas.append(sides[_WIDTH] * sides[_LENGTH])
         offset = _number(page[end:], offset_bytes, order)
+    return PageChain(len(areas), max(1, min(areas, default=1)), stored_bytes)
 
 
 def _bytes_on_disk(stream: BinaryIO) -> int:
@@ -103,14 +117,6 @@ def _number(content: bytes, n_bytes: int, order: str) -> int:
     return int.from_bytes(content[:n_bytes], "little" if order == "<" else "big")
 
 
-def _description(stream: BinaryIO, entries: list[tuple[int, int, int, bytes]], order: str) -> bytes:
-    for code, _, count, value in entries:
-        if code == _DESCRIPTION and count > len(value):
-            stream.seek(struct.unpack(order + ("I" if len(value) == 4 else "Q"), value)[0])
-            return stream.read(count)
-    return b""
-
-
 def _sides(entries: list[tuple[int, int, int, bytes]], order: str) -> dict[int, int]:
     """Width, height and samples of a page, 1 where they are not said."""
     sides = {_WIDTH: 1, _LENGTH: 1, _SAMPLES: 1}
@@ -120,18 +126,67 @@ def _sides(entries: list[tuple[int, int, int, bytes]], order: str) -> dict[int, 
     return sides
 
 
-def _check_planes(description: bytes, sides: dict[int, int]) -> None:
-    """Refuse metadata (OME) that announce planes without measure: tifffile makes room for each at once.
+def check_description(page: Any, chain: PageChain) -> None:
+    """Refuse a description of the first page that is costly to read, or announces planes without measure.
 
-    Planes that are larger than the page count as so many pages.
+    tifffile makes room at once for every plane that is announced, and reads a description to its end.
+
+    Parameters
+    ----------
+    page : tifffile.TiffPage
+        The first page.
+    chain : PageChain
+        What :func:`check_page_chain` found.
     """
-    n_planes = 0.0
-    for pixels in description.split(b"Pixels ")[1:]:
-        extents = dict.fromkeys(b"CTXYZ", 1) | {axis[0]: int(n) for axis, n in _OME_EXTENT.findall(pixels)}
-        pages = extents[ord("X")] * extents[ord("Y")] / max(1, sides[_WIDTH] * sides[_LENGTH])
-        n_planes += math.prod(extents[axis] for axis in b"CTZ") * max(1.0, pages)
-    if n_planes > _MOST_PLANES:
+    for kind, text, longest in (
+        ("ImageJ", page.imagej_description, _LONGEST_LIST),
+        ("shape", page.shaped_description, _LONGEST_SHAPE),
+    ):
+        if text is not None and len(text) > longest:
+            raise MalformedFileError(
+                f"TIFF description ({kind}) of {len(text) / 1e6:.1f} million characters, file is corrupt"
+            )
+    if not page.is_ome:
+        return
+    text = page.description
+    paid = chain.stored_bytes // _TAG_BYTES
+    too_much = text.count("<") > _FEW_TAGS + paid or text.count("=") > _FEW_ATTRIBUTES + paid
+    if too_much or "<!DOCTYPE" in text:
+        raise MalformedFileError("OME-TIFF with more metadata than its images need, file is corrupt")
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return  # then tifffile reads pages, as of a file without metadata
+    try:
+        n_pixels, n_planes = _announced(root, chain.n_pages)
+    except (KeyError, ValueError, ZeroDivisionError, OverflowError) as error:
+        raise MalformedFileError(f"OME metadata are broken ({error!r})") from error
+    n_planes = max(n_planes, n_pixels / max(1, page.imagelength * page.imagewidth))
+    if n_planes > _MOST_PLANES or n_pixels / chain.smallest > _MOST_SMALL_PLANES:
         raise MalformedFileError(f"OME-TIFF that announces {n_planes:.0f} planes, file is corrupt")
+
+
+def _announced(root: ElementTree.Element, n_pages: int) -> tuple[int, float]:
+    """Pixels of all planes that OME metadata announce; planes of which they give the place or the labels."""
+    images = [part for image in root if image.tag.endswith("Image") for part in image]
+    images = [part for part in images if part.tag.endswith("Pixels")]
+    if len(images) > _MOST_IMAGES:
+        raise MalformedFileError(f"OME-TIFF of {len(images)} images, file is corrupt")
+    n_pixels, n_places = 0, 0.0
+    for pixels in images:
+        axes = pixels.attrib["DimensionOrder"]
+        if len(axes) > _MOST_AXES:
+            raise MalformedFileError(f"TIFF of {len(axes)} axes, file is corrupt")
+        n_pixels += math.prod(abs(int(pixels.attrib["Size" + axis])) for axis in axes)
+        for data in pixels:
+            if data.tag.endswith("TiffData"):
+                said = data.attrib.get("NumPlanes", "1" if "IFD" in data.attrib else "0")
+                n_places += abs(int(data.attrib.get("PlaneCount", said))) or n_pages
+    for along in root.iter():
+        if along.tag[:-1].endswith("Along") and "Start" in along.attrib:
+            extent = float(along.attrib["End"]) - float(along.attrib["Start"])
+            n_places += abs(extent / float(along.attrib.get("Step", 1)))
+    return n_pixels, n_places
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
