@@ -3,16 +3,16 @@
 1. *Windows.* The asymmetric clustering model is annealed on the histograms of windows, from just above the
    first critical temperature down to the one that counts independent observations, and grown by splits and
    exchanges ([1]_ section 5.1). A window that straddles a border has a mixed histogram, and together such
-   windows can earn a cluster of their own, for which two true textures are merged. So one run sees the
-   calmest windows alone, and another all of them.
-2. *Cells.* The runs go on together on the disjoint cells' own histograms, where the mixing proportions are
-   replaced by a Potts prior on the map (a hidden-Markov ACM). The run with the greatest :func:`interior_gain
-   <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and earns
-   nothing. Without a prior on the map (``smoothness=0``) a window lies round every cell instead.
+   windows can form a cluster of their own, at the cost of merging two true textures. So one run uses only
+   the calmest windows, and another all of them.
+2. *Cells.* All runs continue on the disjoint cells' own histograms, where a Potts prior on the map replaces
+   the mixing proportions (a hidden-Markov ACM). The run with the greatest :func:`interior_gain
+   <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and gains
+   nothing. Without a prior on the map (``smoothness=0``), a window around every cell is used instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
-4. *Near ties* are settled by how surely the two clusters most alike are two textures.
+4. *Near ties* are decided by how surely the most similar clusters are different textures.
 
-How pixels get their labels is told in :mod:`texseg.textures`.
+:mod:`texseg.textures` describes how pixels get their labels.
 
 References
 ----------
@@ -49,20 +49,20 @@ __all__ = ["Record", "Search"]
 Floats = NDArray[np.floating]
 
 _PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
-_ENOUGH_WINDOWS = 4096  # that starts are found on; beyond, they lie further apart
+_ENOUGH_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart
 _CALM = 0.5  # share of the windows that count as far from borders
-_HALF = 0.5  # share of the windows that each start after the second sees
+_HALF = 0.5  # share of the windows used by each start after the second
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
-_COLDEST = 16.0  # times the final inverse temperature: where growth ends, whatever was asked for
-_STEPS = 20  # EM steps between two changes, at most
+_COLDEST = 16.0  # times the final inverse temperature: where growth ends even if clusters are missing
+_STEPS = 20  # most EM steps between two changes
 _TOLERANCE = 1e-4  # of the free energy
-_MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which begins near its end
-_NEIGHBOURS = 6  # exchanges that are tried in a round, at most
-_NEAR_TIE = 0.6  # share of the largest gain that a rival has at least
-_MOST_RIVALS = 3  # 6 settle every tie of 85 images in the same way
-_APART = 1.0  # weight of the log-separation of the closest two, shared among the pairs; .8 to 1.25 do
-_ODDS = 0.06  # weight of the least log-odds; .05 to .08 do
+_MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which starts near its optimum
+_NEIGHBOURS = 6  # most exchanges tried in a round
+_NEAR_TIE = 0.6  # least share of the largest gain that makes a candidate a rival
+_MOST_RIVALS = 3  # with 6, every tie of 85 images is decided in the same way
+_APART = 1.0  # weight of the log-separation of the closest two, divided by the pairs; .8 to 1.25 work
+_ODDS = 0.06  # weight of the least log-odds; .05 to .08 work
 
 
 class Record(NamedTuple):
@@ -74,18 +74,18 @@ class Record(NamedTuple):
     beta: float
     """Inverse temperature of the step."""
     free_energy: float
-    """Nats; of several runs at once that of the lowest."""
+    """Nats; of several runs at once, the lowest."""
     n_distinct: int
     """Distinguishable clusters, counted at the end of each temperature."""
     level: int
     """0 for windows, 1 for cells."""
     transitions: tuple[Transition, ...] = ()
-    """Phase transitions at this step: which cluster fell in two, and at which inverse temperature."""
+    """Phase transitions at this step: which cluster was split, and at which inverse temperature."""
 
 
 @dataclass
 class Search:
-    """The fits to the cells of one image or several, and what they share."""
+    """Fits to the cells of one or several images, and what they share."""
 
     cells: Sites
     grids: Sequence[CellGrid]
@@ -93,7 +93,7 @@ class Search:
     """Of the channels, in pixels."""
     settings: Settings
     beta: float
-    """Inverse temperature at which windows count their independent observations."""
+    """Inverse temperature at which windows count as many observations as are independent."""
     rng: np.random.RandomState
     history: list[Record] = field(default_factory=list)
 
@@ -101,7 +101,7 @@ class Search:
         self._trees: dict[int, MergeTree] = {}
 
     def find(self, n_clusters: int, tell: Callable[[str], None]) -> Candidate:
-        """Find so many clusters, annealed."""
+        """Find ``n_clusters`` clusters by annealing."""
         tell("annealing")
         starts = self.starts(n_clusters)
         tell("clusters")
@@ -138,11 +138,11 @@ class Search:
         return candidates
 
     def best(self, candidates: list[Candidate]) -> Candidate:
-        """Choose by interior gain, and among near ties by how surely no texture was cut in two.
+        """Choose by interior gain, and among near ties by how surely no texture was split in two.
 
         The score is ``log(gain) + a log(separation) / pairs + c odds``, see :func:`doubt_of_clusters
-        <texseg.fitting.number.doubt_of_clusters>`: a texture that was cut in two has a pair of clusters that
-        are much alike, however much its parts gain.
+        <texseg.fitting.number.doubt_of_clusters>`: when a texture was split in two, two clusters are much
+        alike, however much the parts gain.
         """
         top = max(candidates, key=_gain)
         K = len(top.profiles)
@@ -159,7 +159,7 @@ class Search:
         return rivals[kept[int(scores.argmax())]]
 
     def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
-        """Fit runs that begin at profiles (S, K, M) to the cells, all at once."""
+        """Fit the cells from starting profiles (S, K, M), all runs at once."""
         n, beta, posterior = self._level(self.settings.potts.n_sweeps)
         model = HistogramClustering(posterior, self.cells.background)
         start = Profiles(
@@ -186,16 +186,16 @@ class Search:
         ]
 
     def tree(self, k_max: int) -> MergeTree:
-        """Over-segment into ``k_max`` clusters, and merge them down to one; made once."""
+        """Over-segment into ``k_max`` clusters, and merge them down to one; computed only once."""
         if k_max not in self._trees:
             fits = self.candidates(self.starts(k_max))
             self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self.window)
         return self._trees[k_max]
 
     def merged(self, k_max: int, k: int) -> Candidate:
-        """Fit ``k`` clusters from the over-segmentation merged down to as many segments.
+        """Fit ``k`` clusters, starting from the over-segmentation merged down to ``k`` segments.
 
-        It was grown with exchanges, and its merges were judged: neither is done a second time.
+        Exchanges are not tried again, since the over-segmentation was grown with them.
         """
         tree = self.tree(k_max)
         members = tree.groups(k)[tree.labels][:, None] == np.arange(k)
@@ -204,7 +204,7 @@ class Search:
         return fitted
 
     def textures(self, profiles: Floats, features: Features) -> Textures:
-        """Make profiles (K, M) into textures that images can be labelled with."""
+        """Turn profiles (K, M) into textures that can label images."""
         s, cells, profiles = self.settings, self.cells, np.ascontiguousarray(profiles, np.float32)
         n, beta, posterior = self._level(SETTLING_SWEEPS)
         model = HistogramClustering(posterior, cells.background)
@@ -224,39 +224,39 @@ class Search:
 
     @property
     def window(self) -> float:
-        """Side of the windows that spread is measured on, in cells."""
+        """Side of the windows on which spread is measured, in cells."""
         return self.settings.windows[0] / self.settings.cell
 
     @cached_property
     def windows(self) -> Sites:
-        """Windows that starts are found on."""
+        """Windows used to find starts."""
         return self._windows(self._step)
 
     @property
     def _step(self) -> int:
-        """Distance of these windows in cells: a large image needs no more of them than others to be told."""
+        """Distance between these windows in cells; larger in large images, which need no more windows."""
         return max(WINDOW_STEP, round(np.sqrt(len(self.cells.sizes) / _ENOUGH_WINDOWS)))
 
     def forget_windows(self) -> None:
-        """Give the memory back; they are made again where they are needed."""
+        """Free the memory of the windows; they are computed again when needed."""
         self.__dict__.pop("windows", None)
         self.__dict__.pop("_every_window", None)
 
     @cached_property
     def description(self) -> Description:
-        """Of the cells, for strokes."""
+        """Description of the cells, for strokes."""
         return describe(self.cells, self.wavelengths)
 
     @cached_property
     def _every_window(self) -> Sites:
-        """Windows round every cell, which take the place of a prior."""
+        """Windows around every cell, used instead of a prior on the map."""
         return self._windows(1)
 
     def _windows(self, step: int) -> Sites:
         return window_sites(self.cells, self.grids, self.wavelengths, self.settings.windows, step)
 
     def _level(self, n_sweeps: int) -> tuple[Sites, float, Posterior]:
-        """Give counts, inverse temperature and assignment of the cells, with a prior or without."""
+        """Return counts, inverse temperature and posterior policy of the cells, with or without a prior."""
         potts, smoothness = self.settings.potts, self.settings.smoothness
         if smoothness == 0:
             return self._every_window, self.beta, SoftMax()
@@ -265,7 +265,7 @@ class Search:
     def _annealed(self, windows: Sites, n_clusters: int) -> Floats:
         """Profiles (K, M), annealed on some windows and grown by splits.
 
-        Where fewer than ``n_clusters`` have parted at the final temperature, it is cooled on.
+        If there are fewer than ``n_clusters`` at the final temperature, cooling continues.
         """
         model = HistogramClustering(background=windows.background)
         K = min(n_clusters, windows.shape[0])
@@ -288,7 +288,7 @@ class Search:
         return state.params.profiles
 
     def _recorded(self, run: Iterator[State], phase: str, level: int) -> Iterator[State]:
-        """Pass the states of a run on, and keep a record of each."""
+        """Pass on the states of a run, and keep a record of each."""
         seen = 0
         for state in run:
             new = state.transitions[seen:]

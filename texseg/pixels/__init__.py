@@ -1,1 +1,1 @@
-"""From clusters to pixels: labels, learned borders, and the composites they are learned from."""
+"""From clusters to pixels: labels, learned borders, and the composites used to learn them."""

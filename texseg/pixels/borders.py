@@ -1,11 +1,10 @@
-"""What borders between the textures at hand look like: a classifier of pixels, learned on composites.
+"""What borders between given textures look like: a classifier of pixels, learned on composites.
 
-How much each channel and each size of window says about the place of a border depends on the textures.
-Composites of an image's own segments (:mod:`texseg.pixels.composites`) have borders that are known to the
-pixel, so that it can be learned: log-densities of the textures in several descriptions of a pixel's
-neighbourhood, each averaged over windows of several sizes, are weighted by a linear discriminant ([1]_),
-whose shared covariance takes care of what channels have in common. Its temperature is found on a composite
-it has not seen.
+How much each channel and window size reveals about the place of a border depends on the textures. It can be
+learned from composites of an image's own segments (:mod:`texseg.pixels.composites`), whose borders are known
+to the pixel: log-densities of the textures in several descriptions of a pixel's neighbourhood, each averaged
+over windows of several sizes, are weighted by a linear discriminant ([1]_), whose shared covariance accounts
+for what channels have in common. Its temperature is fitted on a composite it was not trained on.
 
 References
 ----------
@@ -31,21 +30,21 @@ from texseg.threads import side_by_side
 
 __all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
-_WINDOWS = (3, 7)  # sides in pixels of the windows that log-densities are averaged over
+_WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
 _FORM = 5  # side in pixels of the patches whose densities are learned
 PATCH_SIZE = _FORM**2
 """Numbers in a patch whose density is learned."""
 
-_HEAVY = 5.0  # degrees of freedom of the densities: flaws of a texture surprise, but not without end
-_FLOOR = 0.01  # added to the variances of a density, in those of all textures together
-_BLOCK = 2**13  # pixels that are described at once
-_ROWS = 128  # of pixels that are looked at together; 3 more on either side are seen
-_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # of composites, in cells: side of a piece; margin
-# along borders that are not trusted; reach of training pixels round true borders, and off unfilled pixels
+_HEAVY = 5.0  # degrees of freedom of the densities: limits the effect of a texture's flaws
+_FLOOR = 0.01  # added to the variances of a density, relative to those of all textures together
+_BLOCK = 2**13  # pixels described at once
+_ROWS = 128  # rows of pixels processed together, with 3 more read on either side
+_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # in cells, of composites: side of a piece; untrusted
+# margin along borders; largest distance of training pixels from true borders, least from unfilled pixels
 _N_COMPOSITES = 2
 _PER_TEXTURE = 6000  # training pixels of densities
-_SHARE = 8  # one in so many pixels of a composite trains the discriminant, at most
-_FEWEST = 100  # training pixels without which a texture cannot be learned
+_SHARE = 8  # at most one in this many pixels of a composite trains the discriminant
+_FEWEST = 100  # training pixels that a texture needs to be learned
 _RIDGE = 1e-3  # added to the correlation matrix of the scores
 _NEVER = np.float32(-1e4)  # log-odds of a texture whose borders were not learned
 
@@ -61,7 +60,7 @@ class Density(NamedTuple):
     """(K,), half the log-determinants of the precisions."""
 
     def log(self, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Log-densities (K, n) of vectors (n, D), but for a constant."""
+        """Log-densities (K, n) of vectors (n, D), up to a constant."""
         K, D = len(self.offsets), len(self.factors)
         whitened = (vectors @ self.factors - self.centres).reshape(-1, K, D)
         distances = np.einsum("nkd,nkd->kn", whitened, whitened)
@@ -69,7 +68,7 @@ class Density(NamedTuple):
 
 
 def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> Density:
-    """Take mean and covariance of each label's vectors (n, D).
+    """Learn densities from mean and covariance of each label's vectors (n, D).
 
     Examples
     --------
@@ -101,9 +100,9 @@ class BorderClassifier(NamedTuple):
 
     features: Features
     log_profiles: NDArray[np.floating]
-    """(K, C, n_bins), of the histograms of all textures it was learned with."""
+    """(K, C, n_bins), logarithms of the profiles of all textures whose borders were learned."""
     density: Density
-    """Of patches of the form, see :func:`learn_borders`."""
+    """Density of each texture's patches."""
     weights: NDArray[np.floating]
     """(scores, K), see :func:`n_scores`."""
     offsets: NDArray[np.floating]
@@ -111,7 +110,7 @@ class BorderClassifier(NamedTuple):
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(K,), the textures whose borders were learned; pixels are never assigned to the others."""
+        """(K,), whether each texture's borders were learned; pixels are never assigned to the others."""
         return self.offsets > _NEVER
 
     def take(self, order: NDArray[np.intp]) -> BorderClassifier:
@@ -121,9 +120,9 @@ class BorderClassifier(NamedTuple):
     def log_odds(
         self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
     ) -> NDArray[np.floating]:
-        """Log-probabilities (K, n), but for a constant, of the textures at some pixels (sorted flat indices).
+        """Log-probabilities (K, n), up to a constant, of the textures at some pixels (sorted flat indices).
 
-        The ``bins`` (C, H, W) of the image are made if they are not given.
+        The ``bins`` (C, H, W) of the image are computed if not given.
         """
         bins, form = _read(planes, self.features, bins)
         sums = np.empty((len(self.offsets), len(pixels)), np.float32)
@@ -140,7 +139,7 @@ class BorderClassifier(NamedTuple):
         return sums
 
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
-        """Local means (n, scores) round the pixels of all log-densities."""
+        """Local means (n, scores) of all log-densities around the pixels."""
         bins, form = _read(planes, self.features)
 
         def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
@@ -152,7 +151,7 @@ class BorderClassifier(NamedTuple):
     def _scores(
         self, bins: NDArray[np.uint8], form: NDArray[np.floating], pixels: NDArray[np.intp], rows: slice
     ) -> Iterator[NDArray[np.floating]]:
-        """Yield arrays (windows, n): local means round pixels of some rows, a log-density at a time."""
+        """Yield local means (windows, n) around pixels of some rows, one log-density after the other."""
         f, reach = self.features, max(_WINDOWS) // 2
         _, H, W = bins.shape
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, H)
@@ -174,7 +173,7 @@ class BorderClassifier(NamedTuple):
 
 
 def _strips(pixels: NDArray[np.intp], shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
-    """Take an image apart into strips of rows; also which of the sorted pixels (flat indices) lie in each."""
+    """Split an image into strips of rows; also give which of the sorted pixels (flat indices) each holds."""
     H, W = shape
     tops = np.arange(0, H, _ROWS)
     ends = np.searchsorted(pixels, np.append(tops, H) * W).tolist()
@@ -191,7 +190,7 @@ def learn_borders(
     cell: int,
     rng: np.random.Generator,
 ) -> BorderClassifier | None:
-    """Learn the textures' borders from composites of the insides of segments.
+    """Learn the textures' borders from composites made of the insides of segments.
 
     Parameters
     ----------
@@ -203,13 +202,14 @@ def learn_borders(
     features : Features
     log_profiles : float32 array of shape (K, C, n_bins)
     cell : int
-        Pixels; all lengths are in proportion to it.
+        Pixels; all lengths are proportional to it.
     rng : numpy.random.Generator
 
     Returns
     -------
     BorderClassifier, or None
-        Of the textures with enough inside to be learned; None where there are not two of them.
+        It knows the textures with enough pixels inside; None if there are fewer than two of them, or a
+        composite shows too little of one.
     """
     inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = sum(np.bincount(one.ravel() + 1, minlength=len(log_profiles) + 1)[1:] for one in inner)
@@ -217,7 +217,7 @@ def learn_borders(
     K = len(known)
     if K < 2:
         return None
-    numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry is that of -1
+    numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry stands for label -1
     numbers[known] = np.arange(K)
     labels, inner = [numbers[one] for one in labels], [numbers[one] for one in inner]
     density = _learn_density(images, inner, bins, features, K, rng)
@@ -253,7 +253,7 @@ def _learn_density(
     n_labels: int,
     rng: np.random.Generator,
 ) -> Density:
-    """Density of the textures' form, from pixels inside the segments of all images."""
+    """Density of each texture's patches, from pixels inside the segments of all images."""
     vectors, labels = [], []
     share = _PER_TEXTURE // len(images)
     for planes, usable, known in zip(images, inner, bins, strict=True):
@@ -267,7 +267,7 @@ def _learn_density(
 def _read(
     planes: Planes, f: Features, bins: NDArray[np.uint8] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.floating]]:
-    """Bins (C, H, W), unless they are known already, and the plane of the form, mirrored at its borders."""
+    """Compute the bins (C, H, W), if not given, and the plane that patches come from, mirrored outside."""
     every = recipes(planes, f.intensity, f.bank if bins is None else None, f.sigma, 1.0, 1.0)
     form = next(recipe for recipe in every if recipe.kind == "patch").values()
     if bins is None:
@@ -277,20 +277,20 @@ def _read(
 
 
 def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Patches round some pixels: (n, D)."""
+    """Patches around some pixels, (n, D)."""
     patches = np.lib.stride_tricks.sliding_window_view(form, (_FORM, _FORM))
     rows, columns = np.divmod(pixels, patches.shape[1])
     return patches[rows, columns].reshape(len(pixels), -1).astype(np.float32, copy=False)
 
 
 def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Channels of one wavelength together; plain values each for itself."""
+    """Channels grouped by wavelength; each plain value is a group of its own."""
     filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
     return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
 
 
 def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
-    """Count the scores of a pixel for channels of these wavelengths, and so many textures learned.
+    """Count the scores of a pixel for channels of these wavelengths and ``n_labels`` textures.
 
     Examples
     --------
@@ -301,13 +301,13 @@ def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
 
 
 def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Means (windows, n) of a plane in windows round some pixels."""
+    """Means (windows, n) of a plane in windows around some pixels."""
     means = [cv2.blur(plane, (side, side), borderType=cv2.BORDER_REFLECT) for side in _WINDOWS]
     return np.stack([mean.ravel()[pixels] for mean in means])
 
 
 def _grown(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.intp]:
-    """All pixels within a square of ``2 reach + 1`` round some."""
+    """All pixels within a square of side ``2 reach + 1`` around given ones."""
     marked = np.zeros(shape, np.uint8)
     marked.ravel()[pixels] = 1
     return np.flatnonzero(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)))
@@ -332,7 +332,7 @@ def _temperature(
     scores: NDArray[np.floating],
     labels: NDArray[np.integer],
 ) -> float:
-    """Temperature at which the discriminant's log-loss on scores it was not learned from is least."""
+    """Temperature that minimises the discriminant's log-loss on scores it was not trained on."""
     logits = scores @ weights + offsets
 
     def loss(log_heat: float) -> float:

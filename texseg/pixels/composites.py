@@ -1,7 +1,7 @@
 """Composites: images made of an image's own segments, whose borders are known to the pixel.
 
-Where the borders of an image truly lie nobody knows, but the insides of its segments are known. Pieces of
-them, put together in another layout, show what borders between these very textures look like.
+The true borders of an image are unknown, but the insides of its segments are known. Pieces of them, put
+together in another layout, show what borders between these very textures look like.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from texseg.channels.planes import Planes
 
 __all__ = ["Composite", "border_distance", "compose", "trusted"]
 
-_TRIES = 24  # places that a piece may come from; the one that fills most of it is taken
-_STRIDE = 4  # pixels; so coarsely is it measured how much of a piece a place fills
-_LARGEST = 300  # pixels, of a composite's side
+_TRIES = 24  # candidate sources of a piece; the one that fills most of it is taken
+_STRIDE = 4  # how much of a piece a source fills is measured on one in 4 * 4 of its pixels
+_LARGEST = 300  # pixels, largest side of a composite
 _BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
 _BEND_LENGTH = 0.3  # distance of the knots of the bends, in sides of a piece
 
@@ -31,7 +31,7 @@ class Composite(NamedTuple):
     labels: NDArray[np.int32]
     """(H, W), from 0."""
     filled: NDArray[np.bool_]
-    """(H, W), True where there is texture of that label; what is elsewhere means nothing."""
+    """(H, W), True where there is texture of that label; elsewhere the pixels are meaningless."""
 
 
 def border_distance(labels: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -56,7 +56,7 @@ def border_distance(labels: NDArray[np.integer]) -> NDArray[np.float32]:
 def trusted(
     labels: NDArray[np.int32], margin: float, mask: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int32]:
-    """Labels, and -1 within ``margin`` pixels of a border and where the mask has no data.
+    """Labels, replaced by -1 within ``margin`` pixels of a border and where the mask has no data.
 
     Examples
     --------
@@ -82,20 +82,20 @@ def compose(
     ----------
     images : sequence of Planes
     labels : sequence of int32 arrays of shape (H, W)
-        Of each image, 0 .. ``n_labels`` - 1, and -1 where no piece may come from. Every label has an inside.
+        0 .. ``n_labels`` - 1, and -1 where no piece may be taken. Every label must have an inside.
     n_labels : int
     side : float
         Mean side of a piece in pixels.
     margin : float
-        Pixels; so near to their borders, segments are not trusted.
+        Pixels; segments are not trusted this close to their borders.
     rng : numpy.random.Generator
     largest : int, default=300
-        Largest side of the composite in pixels: one of a larger image shows as much as is needed.
+        Largest side of the composite in pixels; this is enough for larger images, too.
 
     Returns
     -------
     Composite
-        As high as the highest image and as wide as the widest, but for ``largest``.
+        As high as the highest image and as wide as the widest, up to ``largest``.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def compose(
 def _layout(
     height: int, width: int, side: float, fewest: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], int]:
-    """Give every pixel the number of its piece, with bent borders, and how many pieces there are."""
+    """Lay out pieces with bent borders; return each pixel's piece, and the number of pieces."""
     n_pieces = max(fewest, round(height * width / side**2))
     seeds = np.ones((height, width), np.uint8)
     seeds[tuple((rng.random((n_pieces, 2)) * seeds.shape).astype(int).T)] = 0
@@ -159,9 +159,9 @@ def _place(
     inside: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.intp], Any]:
-    """Where the pixels (2, n) of a piece come from, and which of them get texture of their label.
+    """Choose where the pixels (2, n) of a piece come from, and say which of them get their label's texture.
 
-    ``inside`` are the flat indices of usable pixels of that label.
+    ``inside`` holds the flat indices of usable pixels of that label.
     """
     centre = to.mean(axis=1).astype(int)
     anchors = np.stack(np.unravel_index(rng.choice(inside, _TRIES), usable.shape))
@@ -173,7 +173,7 @@ def _place(
 def _shifted(
     pixels: NDArray[np.intp], shifts: NDArray[np.intp], usable: NDArray[np.integer], label: int
 ) -> tuple[NDArray[np.intp], Any]:
-    """Shift pixels (2, ...), held within the image, and say which come from usable texture of a label."""
+    """Shift pixels (2, ...), clipped to the image, and say which come from usable texture of a label."""
     moved = pixels + shifts
     limits = np.array(usable.shape).reshape(2, *[1] * (moved.ndim - 1))
     held = np.clip(moved, 0, limits - 1)

@@ -1,8 +1,8 @@
-"""Parts of a map of labels that is seen block by block, joined as if it had been seen at once.
+"""Join the parts of a label map processed block by block, as if it had been processed as a whole.
 
-What is too small can only be told when a part is known on all sides of all block borders. Each block tells
-the sizes, the scores and the neighbours of its parts; :func:`joined_labels` puts them together and says what
-each part is to be called.
+Whether a part is too small is known only when it has been followed across all block borders. Each block
+reports the sizes, scores and neighbours of its parts; :func:`joined_labels` combines them and gives the final
+label of each part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["BlockParts", "joined_labels", "parts_of_block"]
 
 
 class BlockParts(NamedTuple):
-    """What has to be known of the n parts of one block, numbered in the order of their first pixels."""
+    """What has to be known about the n parts of one block, numbered in the order of their first pixels."""
 
     labels: NDArray[np.int32]
     """(n,), from 0."""
@@ -44,7 +44,7 @@ def parts_of_block(
     width: int,
     small: float,
 ) -> BlockParts:
-    """Take the parts of a block.
+    """Find the parts of a block.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def parts_of_block(
     origin : (int, int)
         Row and column of the block's first pixel in the whole image.
     width : int
-        Of the whole image in pixels.
+        Width of the whole image in pixels.
     small : float
-        Pixels; scores of parts of this size and more will not be asked for.
+        Pixels; scores are kept only for parts smaller than this.
 
     Returns
     -------
@@ -83,12 +83,12 @@ def parts_of_block(
 def joined_labels(
     blocks: Mapping[tuple[int, int], BlockParts], area: float, min_size: float
 ) -> dict[tuple[int, int], NDArray[np.int32]]:
-    """Say what the parts of all blocks are called in the end.
+    """Give the final labels of the parts of all blocks.
 
     Parameters
     ----------
     blocks : mapping of (row, column) in the grid of blocks to BlockParts
-        Blocks that are left out hold no data.
+        Missing blocks hold no data.
     area : float
         Pixels; smaller parts are specks, see :func:`texseg.pixels.label.dissolve_specks`.
     min_size : float
@@ -146,7 +146,7 @@ class _Graph(NamedTuple):
     pairs: NDArray[np.int64]
 
     def contracted(self) -> tuple[_Graph, NDArray[np.intp]]:
-        """Make one of parts that touch and have one label; also the new number of each old part."""
+        """Unite parts that touch and have the same label; also return the new number of each old part."""
         n = len(self.labels)
         one, other = self.pairs.T
         alike = self.labels[one] == self.labels[other]
@@ -168,7 +168,7 @@ class _Graph(NamedTuple):
         return _Graph(labels, sizes, np.sort(first), np.stack(sums, axis=1), pairs), names
 
     def merged(self, limits: NDArray[np.floating]) -> NDArray[np.int32]:
-        """Label of every part when those below the limits (K,) of their labels have been merged."""
+        """Labels of all parts after merging those below the limits (K,) of their labels."""
         near: list[set[int]] = [set() for _ in range(len(self.labels) + 1)]
         small = self.sizes < limits[self.labels]
         one, other = self.pairs.T
@@ -184,7 +184,7 @@ class _Graph(NamedTuple):
 
 
 def _touching(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Pairs (m, 2) of different parts, from the parts on both sides of all edges."""
+    """Pairs (m, 2) of different parts, given the parts on both sides of all pixel edges."""
     touch = (one != other) & (one >= 0) & (other >= 0)
     pairs = np.stack([one[touch], other[touch]], axis=1).astype(np.int64)
     return np.unique(np.sort(pairs, axis=1), axis=0)
@@ -193,7 +193,7 @@ def _touching(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.int6
 def _across(
     blocks: Mapping[tuple[int, int], BlockParts], offset: Mapping[tuple[int, int], int]
 ) -> list[NDArray[np.int64]]:
-    """Pairs of parts that touch across the borders of blocks."""
+    """Pairs of parts that touch across block borders."""
     pairs = []
     for (row, column), block in blocks.items():
         for below, mine, theirs in (((row + 1, column), 1, 0), ((row, column + 1), 3, 2)):

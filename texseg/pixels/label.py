@@ -1,8 +1,8 @@
 """Pixel-accurate borders: small windows, known profiles and a Potts prior.
 
-The clusters are known, so that small windows are enough to tell them apart, and a window that straddles a
-border cannot found a cluster of its own any more. Filters of long wavelength look across borders and have
-little say here.
+The clusters are known, so that small windows suffice to tell them apart, and windows that straddle a border
+can no longer form a cluster of their own. Filters of long wavelength reach across borders and get little
+weight here.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
 
 Floats = NDArray[np.floating]
 
-_REDUCTION = 4  # the neighbourhood is smooth: it is computed on a grid this many times coarser
-_STRIP = 2**16  # pixels that are handled at once
+_REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
+_STRIP = 2**16  # pixels processed at once
 SPECK = 4
-"""A part is a speck only if its label has another that is so many times as large."""
+"""A part is a speck only if its label has another part this many times as large."""
 
 _SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
 
@@ -52,10 +52,10 @@ def pixel_posteriors(
     sigma: float = 8.0,
     mask: NDArray[np.bool_] | None = None,
 ) -> PixelPlanes:
-    """Mean field of a Potts model over the pixels near borders, begun at the cells' posteriors.
+    """Mean field of a Potts model over the pixels near borders, starting from the cells' posteriors.
 
-    Pixels that are three cells or more away from any border between cells keep their cell's posterior: a
-    small window tells two textures apart at their border, but not always a texture from its own parts.
+    Pixels three or more cells away from any border between cells keep their cell's posterior: a small window
+    separates two textures at their border, but inside a texture it may be misled.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def pixel_posteriors(
     Returns
     -------
     PixelPlanes
-        Float32, sums to one over K.
+        Float32; sums to one over K.
     """
     found = PixelPlanes(grid, np.ascontiguousarray(cell_posteriors.T), band, np.empty_like(local))
     if not len(band):
@@ -84,7 +84,7 @@ def pixel_posteriors(
     planes = [np.ascontiguousarray(grid.to_pixels(values)) for values in found.cells]
 
     def pull(k: int, strength: np.float32) -> None:
-        """Log-likelihood of one label, and what the neighbours say."""
+        """Add the neighbours' influence to the log-likelihood of one label."""
         plane = planes[k] if mask is None else planes[k] * mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
         field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
@@ -103,12 +103,12 @@ def pixel_posteriors(
 
 
 def in_strips(function: Callable[[Floats], Any], planes: Floats) -> None:
-    """Call a function on all columns of planes (K, n), some at a time, side by side."""
+    """Call a function on all columns of planes (K, n), strip by strip, in parallel."""
     side_by_side(lambda at: function(planes[:, at : at + _STRIP]), range(0, planes.shape[1], _STRIP))
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
-    """Cells at most two cells away from one that touches a cell of another label, shape (cells,)."""
+    """Which cells lie at most two cells from one that touches another label, shape (cells,)."""
     labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
     square = np.ones((3, 3), np.uint8)
     border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
@@ -118,15 +118,15 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
 def dissolve_specks(
     posteriors: PixelPlanes, scores: PixelPlanes, area: float, mask: NDArray[np.bool_] | None = None
 ) -> None:
-    """Give parts too small to be told by their texture to the neighbour that explains them best, in place.
+    """Give parts too small to show their texture to the neighbour that explains them best, in place.
 
-    A knot in a cloth looks like another texture for the length of a knot. A small part goes only if its
-    label has a much larger one elsewhere: a texture that comes in small parts alone keeps them.
+    A knot in a cloth briefly looks like another texture. A small part is dissolved only if its label has a
+    much larger part elsewhere: a texture that occurs only in small parts keeps them.
 
     Parameters
     ----------
     posteriors : PixelPlanes
-        Of a pixel that changes sides, the old label's and the new label's are exchanged.
+        At a pixel that changes its label, the values of the old and the new label are exchanged.
     scores : PixelPlanes
     area : float
         Pixels; smaller parts are specks.
@@ -160,8 +160,8 @@ def merge_small(
 ) -> NDArray[np.int32]:
     """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
 
-    The smallest part goes first (of equals, that with the first pixel), and joins all neighbours of its new
-    label, until no part that has a neighbour is small.
+    The smallest part is merged first (of equals, the one with the first pixel), together with all its
+    neighbours of the new label, until no part that has a neighbour is small.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def merge_small(
         -1 where there is no data; such pixels are neither merged nor merged into.
     scores : float32 array of shape (K, H, W), or PixelPlanes
     min_size : number, or array of shape (K,)
-        Pixels, of all labels or of each. Parts without any neighbour keep their label.
+        Pixels, for all labels or for each. Parts without any neighbour keep their label.
 
     Returns
     -------
@@ -188,7 +188,7 @@ class Parts(NamedTuple):
     places: NDArray[np.intp]
     """(H, W), part of every pixel; 0 where there is no data."""
     sizes: NDArray[np.intp]
-    """(parts + 1,), pixels."""
+    """(parts + 1,), number of pixels."""
     labels: NDArray[np.int32]
     """(parts + 1,); -1 for part 0."""
 
@@ -204,12 +204,12 @@ def connected_parts(labels: NDArray[np.int32]) -> Parts:
 def _merged_labels(
     parts: Parts, scores: Floats | PixelPlanes, limits: NDArray[np.floating]
 ) -> NDArray[np.int32]:
-    """Label of every part (parts + 1,) when the small ones have been merged; limits (K,) in pixels."""
+    """Labels (parts + 1,) of all parts after merging the small ones; limits (K,) in pixels."""
     small = parts.sizes < limits[parts.labels]
     small[0] = False
     if not small.any():
         return parts.labels
-    pixels = np.flatnonzero(small[parts.places])  # only of small parts anybody asks what explains them
+    pixels = np.flatnonzero(small[parts.places])  # scores are needed for small parts only
     part = parts.places.ravel()[pixels]
     sums: Floats = np.stack(
         [np.bincount(part, plane.ravel()[pixels], len(small)).astype(np.float64) for plane in scores], axis=1
@@ -220,7 +220,7 @@ def _merged_labels(
 
 
 def _neighbours(places: NDArray[np.intp], small: NDArray[np.bool_]) -> list[set[int]]:
-    """Neighbours of small parts, and small neighbours of the others; the background, 0, is nobody's."""
+    """Neighbours of small parts, and small neighbours of the others; background, 0, is no neighbour."""
     keys = []
     for one, other in ((places[:, :-1], places[:, 1:]), (places[:-1], places[1:])):
         touch = one != other
@@ -242,7 +242,7 @@ def merge_parts(
     near: list[set[int]],
     limits: NDArray[np.floating],
 ) -> None:
-    """Relabel small parts in place; parts of one label that touch become one, under the largest's name."""
+    """Relabel small parts in place; touching parts of one label become one, named after the largest."""
     into = np.arange(len(own))
     first = into.copy()
     queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]
@@ -270,7 +270,7 @@ def merge_parts(
             near[q] = set()
         if sizes[keep] < limits[own[keep]]:
             heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
-    for p in range(len(own)):  # a part may have been merged into one that was merged itself
+    for p in range(len(own)):  # a part may have been merged into one that was later merged itself
         end = p
         while into[end] != end:
             end = into[end]

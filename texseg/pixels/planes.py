@@ -1,4 +1,4 @@
-"""Values of all pixels, one plane a label, of which most pixels share those of their cell."""
+"""Values of all pixels, one plane per label; most pixels share the values of their cell."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["PixelPlanes"]
 
 Floats = NDArray[np.floating]
 
-_ROWS = 64  # of cells, whose pixels are looked up at once
+_ROWS = 64  # rows of cells whose pixels are looked up at once
 
 
 @dataclass
 class PixelPlanes:
-    """K planes (H, W): cells have one value for all their pixels, but for a band of pixels with their own.
+    """K planes (H, W): all pixels of a cell share a value, except a band of pixels with their own values.
 
-    Far from borders all that is told of a pixel is told of its cell, so that whole planes would hold most
-    numbers as often as a cell has pixels. Iterating yields whole planes, one at a time.
+    Far from borders, values are computed per cell, and whole planes would repeat them for every pixel.
+    Iterating yields whole planes, one at a time.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class PixelPlanes:
 
     @classmethod
     def full(cls, planes: Floats) -> PixelPlanes:
-        """Take planes (K, H, W) whose pixels all have values of their own."""
+        """Store planes (K, H, W) whose pixels all have their own values."""
         K, H, W = planes.shape
         nothing = np.zeros((K, 1), planes.dtype)
         return cls(cell_grid((H, W), max(H, W)), nothing, np.arange(H * W), planes.reshape(K, -1))
@@ -55,23 +55,23 @@ class PixelPlanes:
         return len(self.cells)
 
     def __iter__(self) -> Iterator[Floats]:
-        """Make one whole plane (H, W) after the other."""
+        """Yield the whole planes (H, W) one by one."""
         return (self._spread(cells, near) for cells, near in zip(self.cells, self.near, strict=True))
 
     def whole(self) -> Floats:
-        """Make all planes, (K, H, W)."""
+        """Return all planes, (K, H, W)."""
         return np.stack(list(self))
 
     def changed(self, change: Callable[[Floats], Floats]) -> PixelPlanes:
-        """Apply a function of columns (K, any) to all of them."""
+        """Apply a function of columns (K, any) to all columns."""
         return PixelPlanes(self.grid, change(self.cells), self.band, change(self.near))
 
     def labels(self) -> NDArray[np.int32]:
-        """Index (H, W) of the largest plane at every pixel, the first of equals."""
+        """Index (H, W) of the largest plane at every pixel; ties go to the first."""
         return np.ascontiguousarray(self._spread(arg_max_over(self.cells), arg_max_over(self.near)))
 
     def at(self, labels: NDArray[np.int32]) -> Floats:
-        """Take the value of a label (H, W) at each pixel; below 0 the one of the first."""
+        """Take the value of each pixel's label (H, W); labels below 0 give that of the first."""
         H, W = self.grid.image_shape
         out = np.empty((H, W), self.cells.dtype)
         side = _ROWS * self.grid.cell
