@@ -86,6 +86,14 @@ def test_doubt_is_spread_evenly():
     np.testing.assert_allclose(selection.probabilities, [0.1, 0.1, 0.8], atol=1e-6)
 
 
+def test_a_single_texture_that_must_be_divided_is_divided_in_two():
+    """Little is left for two and more: doubt must not outweigh what the odds say among them."""
+    selection = choose_number(tree_of([-9.0, -9.0, -9.0, -9.0]), 2, replace(PLAIN, doubt=0.1))
+    assert selection.chosen == 2
+    np.testing.assert_allclose(selection.probabilities, [0.925, 0.025, 0.025, 0.025], atol=1e-3)
+    assert selection.one_texture == pytest.approx(0.92, abs=1e-3)
+
+
 @pytest.mark.parametrize("k_min", [2, 3, 9])
 def test_smaller_numbers_are_left_out_and_the_single_texture_is_told(k_min):
     everything = choose_number(tree_of([-1.0, -2.0, -3.0]), table=PLAIN)

@@ -10,7 +10,8 @@ one texture, and those of all merges from K down were two, so that::
 
 The table of ``f`` was fitted so as to maximise P of the true number on images where it is known
 (``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
-doubt, is spread evenly over all numbers, so that the answer is never certain for images of other kinds.
+doubt, is spread evenly over all numbers that may be answered, so that the answer is never certain for images
+of other kinds.
 
 *Which number is chosen?* The one with the least expected loss. The loss of k segments where K are right is
 one half if k differs from K, plus half the distance between the two maps: one minus the adjusted Rand index
@@ -187,9 +188,9 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     K = tree.n_clusters
     table = table or shipped_table()
     steps = table.log_odds(tree.evidence)[::-1]  # of K = 2, 3, ...
-    logs = np.log((1 - table.doubt) * softmax(np.append(0.0, np.cumsum(steps))) + table.doubt / K)
+    logits = np.append(0.0, np.cumsum(steps))
     first = min(k_min, K) - 1
-    probabilities = softmax(logs[first:])
+    probabilities = _doubted(softmax(logits[first:]), table.doubt)
     levels = [tree.groups(k) for k in range(first + 1, K + 1)]
     apart = 1 - np.array([[_agreement(tree.areas, one, other) for other in levels] for one in levels])
     losses = (_EXACT * (1 - np.eye(len(levels))) + (1 - _EXACT) * apart) @ probabilities
@@ -199,8 +200,13 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
         losses,
         np.append(np.nan, tree.separations[::-1])[first:],
         first + 1 + int(losses.argmin()),
-        float(np.exp(logs[0])),
+        float(_doubted(softmax(logits), table.doubt)[0]),
     )
+
+
+def _doubted(probabilities: NDArray[np.float64], doubt: float) -> NDArray[np.float64]:
+    """Spread a share of the probability evenly."""
+    return (1 - doubt) * probabilities + doubt / len(probabilities)
 
 
 def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray[np.intp]) -> float:
