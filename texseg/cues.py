@@ -1,10 +1,10 @@
 """Whether an image is divided by its textures or by plain values at the scale of pixels.
 
-Grains, pores and stained cells differ in brightness or colour alone, and are smaller than any window that
-could see a texture. Textures and values are two resolutions of one model, so that its own objective can
-compare two maps: the information that labels carry on the bins of *all* channels, as each weighs in the
-likelihood. A map of values at the scale of pixels is taken where the labels by texture are unsure, tell no
-more of the channels together, and leave most of the values unexplained.
+Grains, pores and stained cells differ only in brightness or colour, and are smaller than any window that
+could capture a texture. Textures and values are two resolutions of one model, so that its own objective can
+compare two maps: the information that labels carry about the bins of *all* channels, weighted as in the
+likelihood. A map of values at the scale of pixels is chosen where the labels by texture are unsure, carry no
+more information about all channels together, and leave most of the values unexplained.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["VALUE_OBSERVATIONS", "Told", "is_unsure", "speaks_for_values", "told
 VALUE_OBSERVATIONS = 0.5
 """Independent observations in a window of plain values; 1 and 2 were slightly worse on all fields."""
 
-_SURE = 0.9  # mean confidence of labels by texture from which on values are not tried, since they lost
-_MORE = 0.29  # share of the values' information that labels by values tell more; .28 to .31 choose the same
+_SURE = 0.9  # mean confidence of labels by texture above which values are not tried: there they always lost
+_MORE = 0.29  # by how much `Told.values` must be larger for a map by values; .28 to .31 choose the same
 _MORE_PAINTED = 0.02  # the same for classes painted on an image that would be divided by values
-_LEAST_PAINTED = 0.99  # of the information by texture, then
-_STRIDE = 2  # pixels; so coarsely is the information measured
+_LEAST_PAINTED = 0.99  # share of the information by texture that such a map by values must reach
+_STRIDE = 2  # pixels; information is measured on every second row and column
 
 
 class Told(NamedTuple):
-    """What a map tells of the pixels."""
+    """What a map tells about the pixels."""
 
     information: float
-    """Nats a pixel on all channels, as they weigh in the likelihood."""
+    """Nats per pixel about all channels, weighted as in the likelihood."""
     values: float
-    """Share of the labels' own entropy that plain values know of, 0 to 1 (Theil's uncertainty)."""
+    """Share of the labels' own entropy that plain values explain, 0 to 1 (Theil's uncertainty)."""
 
 
 def is_unsure(confidence: Sequence[NDArray[np.floating]], scenes: Sequence[Scene]) -> bool:
@@ -46,9 +46,9 @@ def is_unsure(confidence: Sequence[NDArray[np.floating]], scenes: Sequence[Scene
 
 
 def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features) -> Told:
-    """Measure what labels tell of the pixels of scenes, one image each.
+    """Measure what labels, one image per scene, tell about the pixels.
 
-    Labels are from 1; pixels without data (0) and flat ground are left out.
+    Labels begin at 1; pixels without data (0) and flat ground are left out.
     """
     K = max(int(image.max()) for image in labels) + 1
     tables = np.zeros((len(features.names), K * features.n_bins))
@@ -68,7 +68,7 @@ def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], feat
 
 
 def speaks_for_values(texture: Told, values: Told, *, is_painted: bool = False) -> bool:
-    """Whether a map by values is to be preferred to one by texture; both may be of painted classes.
+    """Whether a map by values should be preferred to one by texture; both may show painted classes.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def speaks_for_values(texture: Told, values: Told, *, is_painted: bool = False) 
 
 
 def _information(table: NDArray[np.floating]) -> float:
-    """Mutual information of rows and columns of a table of counts, nats."""
+    """Mutual information of the rows and columns of a table of counts, in nats."""
     joint = table / table.sum()
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
     seen = joint > 0

@@ -31,30 +31,30 @@ class Division(NamedTuple):
 
     textures: Textures
     search: Search
-    """Of the cells, with the record of its steps."""
+    """The search for clusters of cells, with the record of its steps."""
     scenes: list[Scene]
-    """As they were seen: all channels, or plain values alone."""
+    """With the channels that were used: all of them, or only the plain values."""
     labelled: list[Labelled]
     selection: Selection | None = None
-    """If the number of segments was chosen."""
+    """Set if the number of segments was chosen."""
     painted: Painted | None = None
-    """If there were strokes."""
+    """Set if there were strokes."""
     rival: Division | None = None
-    """By the other cue, where plain values were chosen: strokes may tell otherwise."""
+    """The division by the other cue, if both were compared and kept: new strokes may reverse the choice."""
 
     def unpainted(self) -> Division:
-        """Forget what strokes have taught."""
+        """Forget what was learned from strokes."""
         return self._replace(painted=None, rival=self.rival and self.rival._replace(painted=None))
 
 
 @dataclass(frozen=True)
 class Divider:
-    """Divide scenes as was asked."""
+    """Divide scenes as requested."""
 
     settings: Settings
     model: str
     n_segments: int | None
-    """Flat ground is one of them; None chooses the number from ``k_min`` to ``k_max``."""
+    """Includes flat ground; None chooses the number from ``k_min`` to ``k_max``."""
     k_min: int
     k_max: int
     min_size: int
@@ -62,10 +62,10 @@ class Divider:
     tell: Callable[..., Any]
 
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
-        """Divide scenes by texture, by plain values, or by what tells more of them; see `texseg.cues`.
+        """Divide scenes by texture, by plain values, or by what explains them better; see `texseg.cues`.
 
-        Strokes, where a number of classes is given, are learned on values too where the image without them
-        would be divided by values.
+        ``n_classes`` says that there are strokes. They are also learned on values if the image would be
+        divided by values without them.
         """
         search = self._search(scenes, features)
         selection, painted = None, None
@@ -103,7 +103,7 @@ class Divider:
     def _textures(
         self, search: Search, scenes: list[Scene], features: Features
     ) -> tuple[Textures, Selection | None]:
-        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as was asked or chosen."""
+        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as requested or chosen."""
         has_ground = any(scene.ground is not None for scene in scenes)
         selection = None
         if self.n_segments is None:
@@ -123,7 +123,7 @@ class Divider:
         return search.textures(profiles, features), selection
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
-        """Let another model of the family cluster the windows; its clusters go to pixels as ever."""
+        """Let another model of the family cluster the windows; pixels get their labels as usual."""
         windows = search.windows
         K = min(n_segments, windows.shape[0])
         result = site_labels(self.model, windows, K, random_state=search.rng)
@@ -135,7 +135,7 @@ class Divider:
         return windows.profiles(members)
 
     def _may_be_values(self, by_texture: Division) -> bool:
-        """Whether to look for segments in plain values; strokes do where the image without them would be."""
+        """Whether to try plain values; with strokes, if the image without them would be divided by values."""
         s = self.settings
         if s.cue != "auto":
             return s.cue == "values"
@@ -148,7 +148,7 @@ class Divider:
         return free.divide(scenes, textures.features).rival is not None
 
     def _by_values(self, by_texture: Division, n_classes: int | None) -> Division:
-        """Divide scenes into as many segments by plain values at the scale of pixels."""
+        """Divide scenes into the same number of segments by plain values at the scale of pixels."""
         search, features = by_texture.search, by_texture.textures.features
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
@@ -175,7 +175,7 @@ class Divider:
     def _labelled(
         self, scenes: list[Scene], textures: Textures, tell: Callable[[int, int], None]
     ) -> tuple[Textures, list[Labelled]]:
-        """Label the scenes, and do so again without the textures that nobody got, until all are in use."""
+        """Label the scenes, and repeat without the textures that no pixel got, until all are used."""
         first = int(scenes[0].ground is not None)  # label of the first texture, from 0
         while True:
             results = []
@@ -185,7 +185,7 @@ class Divider:
             K = len(textures.profiles)
             used = np.unique(np.concatenate([np.unique(labels) for labels, _ in results]))
             kept = used[used > first] - first - 1
-            if len(kept) == K or textures.strokes is not None:  # the numbers of painted classes stay
+            if len(kept) == K or textures.strokes is not None:  # painted classes keep their numbers
                 tell(len(scenes), len(scenes))
                 return textures, results
             textures = textures.take(kept)
@@ -200,9 +200,9 @@ def repaint(
     min_size: float,
     present: Sequence[NDArray[np.int32]],
 ) -> Division:
-    """Divide scenes by other strokes than before, and by either cue where both have been tried.
+    """Divide scenes by new strokes, and by both cues if both have been tried.
 
-    Unpainted classes go on from the labels that are present.
+    Unpainted classes start from the labels in ``present``.
     """
     tried = []
     for before in (division, division.rival):
@@ -233,7 +233,7 @@ def repaint(
 
 
 def _telling(by_texture: Division, by_values: Division) -> Division:
-    """Give the division whose labels tell more of the images."""
+    """Give the division whose labels explain more of the images."""
     told = (
         told_by([labels for labels, _ in each.labelled], by_texture.scenes, by_texture.textures.features)
         for each in (by_texture, by_values)
@@ -250,9 +250,9 @@ def _labels_of(
 
 
 def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:
-    """Label every pixel of a scene, and say how surely.
+    """Label every pixel of a scene, with its probability.
 
-    Flat ground of the scene is label 1, and textures are numbered after it; strokes keep their class.
+    Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
     """
     reading = textures.read(scene, smoothness)
     labels = reading.posteriors.labels()
@@ -272,7 +272,7 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
 
 
 def _energy_order(textures: Textures) -> NDArray[np.intp]:
-    """Clusters by their mean bin over the filters, or by the first value without them, smallest first."""
+    """Order clusters by their mean bin over the filters (or the first value if there are none), ascending."""
     features = textures.features
     profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
     energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)

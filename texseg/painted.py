@@ -1,4 +1,4 @@
-"""From strokes to textures: the classes a user has painted, learned on the cells of the images."""
+"""From strokes to textures: the user's painted classes, learned on the cells of the images."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from texseg.textures import SETTLING_SWEEPS, Scene, Textures, potts_field
 
 __all__ = ["Painted", "painted_textures"]
 
-_CHANGED = 0.1  # share of the cells with another class from which on borders are learned anew
+_CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
 
 
 class Painted(NamedTuple):
-    """What strokes on some scenes have taught."""
+    """What was learned from strokes on some scenes."""
 
     textures: Textures
     classes: NDArray[np.intp]
@@ -42,19 +42,19 @@ def painted_textures(
     Parameters
     ----------
     search : Search
-        Of these scenes.
+        The search on these scenes.
     scenes : sequence of Scene
         With their strokes.
     features : Features
     n_classes : int
         K, at least two and at least the largest class painted.
     k_max : int
-        Clusters of the over-segmentation, at most.
+        Most clusters of the over-segmentation.
     present : sequence of int arrays of shape (H, W), optional
-        Labels by now, from 1: unpainted classes go on from these.
+        Current labels, from 1, from which unpainted classes start.
     before : Painted, optional
-        Learned from other strokes on the same scenes: what it knows of borders is kept where nearly all
-        cells keep their class.
+        Learned from other strokes on the same scenes: its borders are kept if nearly all cells keep their
+        class.
     """
     cells, settings = search.cells, search.settings
     seeds = [scene.seeds for scene in scenes]
@@ -74,7 +74,7 @@ def painted_textures(
     for scene, own in zip(scenes, np.split(scores, ends), strict=True):
         scene.keep_scores(strokes, own)
     textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
-    certain = np.eye(n_classes, dtype=np.float32)  # that these are different classes, the user has said
+    certain = np.eye(n_classes, dtype=np.float32)  # the user has said that these classes differ
     classes, borders = Q.argmax(axis=1), None
     if before is not None and len(before.textures.profiles) == n_classes:
         if np.mean(before.classes != classes) <= _CHANGED:
@@ -86,7 +86,7 @@ def painted_textures(
 def _classes_of_cells(
     present: Sequence[NDArray[np.int32]], search: Search, n_classes: int
 ) -> NDArray[np.intp]:
-    """Class that has most pixels of each cell (N,), from 0; -1 where there is no data."""
+    """Class with the most pixels in each cell (N,), from 0; -1 where there is no data."""
     pairs = zip(present, search.cells.grids, strict=True)
     shares = np.concatenate(
         [cell_shares(image, n_classes, grid, search.settings.cell) for image, grid in pairs]

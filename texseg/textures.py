@@ -1,4 +1,4 @@
-"""What a segmentation has learned, and how images are labelled with it, on the default and the plain path."""
+"""What a segmentation has learned, and how it labels images, for the default and the plain preset."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from texseg.threads import side_by_side
 __all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]
 
 _WINDOW_WEIGHT, _FIELD_WEIGHT = 0.5, 0.5  # of window scores and of log posteriors in calibrated probabilities
-_ROOM = 1.75  # limits lie so many times the spread (median to 95 per cent) of the known windows above them
-_PATCH = 5  # strange windows in a row, each way, before a pixel is called unfamiliar
+_ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
+_PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
 _BAND = 3  # cells on either side of a border that its place depends on
-_SPECK_SIDE = 5  # cells; a square part below it shows too little of a texture to be told from a flaw
-_FOREIGN = 7  # cells; in a square of this side round a cell whose borders were not learned none are used
+_SPECK_SIDE = 5  # cells; smaller square parts show too little of a texture to be distinguished from a flaw
+_FOREIGN = 7  # cells; no learned borders are used in squares of this side around unlearned textures' cells
 SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
 _SMALL_WINDOWS = (3, 5, 9)  # near borders that were not learned: sides for the octaves up to 4, 8 and above
 _PLAIN_WINDOWS = 6.0  # without a prior on the map: sides in wavelengths
 _FINEST = 2 * 2**0.5  # pixels; values without a wavelength count as if they had this one
-_VOTE = 0.8  # nats of a pixel's window at the finest scale
-_STRIP = 2**18  # pixels that are handled at once
-_MANY_CELLS = 2**14  # above, their histograms are packed
-_MOST_PACKED = 255  # pixels of a cell
+_VOTE = 0.8  # nats that a pixel's window counts at the finest scale
+_STRIP = 2**18  # pixels processed at once
+_MANY_CELLS = 2**14  # with more cells, their histograms are packed
+_MOST_PACKED = 255  # pixels per cell that can be packed
 _CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
 
 
@@ -60,13 +60,13 @@ class Scene:
     bins: NDArray[np.uint8]
     """(C, H, W)."""
     mask: NDArray[np.bool_] | None
-    """True where there is data; None when that is everywhere."""
+    """True where there is data; None if there is data everywhere."""
     planes: Planes | None = field(default=None, repr=False)
-    """The image itself, for textures that know borders."""
+    """The image itself, for textures with learned borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
-    """Flat ground, which the mask leaves out: a segment of its own; None: it is not told apart."""
+    """Flat ground, a segment of its own, which the mask excludes; None if it is not treated separately."""
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
-    """(H, W), class of the pixels that were painted, from 1; 0 elsewhere."""
+    """(H, W), class of the painted pixels, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
     _told: list[tuple[StrokeClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
 
@@ -76,19 +76,19 @@ class Scene:
         return self.bins.shape[1], self.bins.shape[2]
 
     def keep_scores(self, strokes: StrokeClassifier, scores: NDArray[np.floating]) -> None:
-        """Remember what a classifier says of the cells, (cells, K)."""
+        """Remember a classifier's scores of the cells, (cells, K)."""
         self._told[:] = [(strokes, scores.astype(np.float32, copy=False))]
 
     def scores_of(self, strokes: StrokeClassifier, sites: Sites) -> NDArray[np.floating]:
-        """Give what a classifier says of the cells, (cells, K); found once."""
+        """Give a classifier's scores of the cells, (cells, K); computed only once."""
         if not self._told or self._told[0][0] is not strokes:
             self.keep_scores(strokes, strokes.scores(sites))
         return self._told[0][1]
 
     def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating] | PackedCounts, CellGrid]:
-        """Histograms of cells of ``side`` pixels (cells, C * n_bins), and their grid; counted once.
+        """Histograms (cells, C * n_bins) of cells of ``side`` pixels, and their grid; counted only once.
 
-        Those of a large image are packed, which takes a little longer, and a quarter of the memory.
+        Those of a large image are packed, which takes a little longer and a quarter of the memory.
         """
         if side not in self._tables:
             grid = cell_grid(self.shape, side, self.mask)
@@ -99,18 +99,18 @@ class Scene:
 
 
 class Reading(NamedTuple):
-    """What textures say about every pixel of a scene; all float32, K planes (H, W)."""
+    """How textures explain every pixel of a scene; all float32, K planes (H, W)."""
 
     posteriors: PixelPlanes
-    """Of the model with its prior on the map: these decide the labels."""
+    """Posteriors under the prior on the map, which decide the labels."""
     probabilities: PixelPlanes
-    """Calibrated: of pixels that get a label with probability p, about the share p is right."""
+    """Calibrated: of the pixels labelled with probability p, about the share p is right."""
     scores: PixelPlanes
     """Log-likelihoods without prior."""
 
 
 class _Cells(NamedTuple):
-    """What textures say about the cells of a scene."""
+    """How textures explain the cells of a scene."""
 
     sites: Sites
     grid: CellGrid
@@ -120,33 +120,33 @@ class _Cells(NamedTuple):
     """(cells, K), under the prior on the map."""
 
     def labels(self) -> NDArray[np.int32]:
-        """Labels from 0 of the pixels (H, W), all those of a cell alike."""
+        """Labels (H, W) from 0 of the pixels, the same for all pixels of a cell."""
         return np.ascontiguousarray(self.grid.to_pixels(self.posteriors.argmax(axis=1).astype(np.int32)))
 
 
 @dataclass(frozen=True)
 class Textures:
-    """Textures of the default path: profiles, told apart on cells and then on pixels, under Potts priors."""
+    """Textures as profiles, with what labels cells and then pixels by them, under Potts priors."""
 
     kind: ClassVar[str] = "cells"
     features: Features
     profiles: NDArray[np.floating]
-    """(K, M), each channel with sum one."""
+    """(K, M), each channel sums to one."""
     background: NDArray[np.floating]
-    """(M,), profile of all that was learned from."""
+    """(M,), profile of all training images."""
     cell: int
     potts: PottsSettings
     boundary_sigma: float
     windows: tuple[float, float]
     """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
     limits: NDArray[np.floating]
-    """(K,), divergence of a window from its texture's profile above which it is something else, nats."""
+    """(K,), divergence in nats of a window from its texture's profile above which it is unfamiliar."""
     confusion: NDArray[np.floating]
-    """(K, K), chance that what was taken for one texture (row) is another; see `confusion_of_clusters`."""
+    """(K, K), probability that one texture (row) is really another; see `confusion_of_clusters`."""
     borders: BorderClassifier | None = None
-    """What was learned of borders between the textures, if that was."""
+    """What was learned about borders between the textures, if anything."""
     strokes: StrokeClassifier | None = None
-    """What tells the textures apart on cells where strokes have shown them, in place of the profiles."""
+    """If classes were painted, what classifies cells in place of the profiles."""
 
     def take(self, order: NDArray[np.intp]) -> Textures:
         """Keep some of the textures, in this order."""
@@ -162,7 +162,7 @@ class Textures:
         )
 
     def with_borders(self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator) -> Textures:
-        """Learn what borders look like from scenes with their planes, as their cells are labelled now."""
+        """Learn what borders look like from scenes with planes and the current labels of their cells."""
         planes = [scene.planes for scene in scenes if scene.planes is not None]
         labels = [self._cells(scene, smoothness).labels() for scene in scenes]
         bins = [scene.bins for scene in scenes]
@@ -170,7 +170,7 @@ class Textures:
         return replace(self, borders=borders)
 
     def _cells(self, scene: Scene, smoothness: float) -> _Cells:
-        """Tell the textures apart on the cells of a scene."""
+        """Classify the cells of a scene."""
         sites, (grid,) = cell_sites([scene], self.features, self.cell, self.background)
         prior = potts_field(sites, self.potts, smoothness, SETTLING_SWEEPS)
         beta = self.potts.beta
@@ -181,12 +181,12 @@ class Textures:
         return _Cells(sites, grid, scores, prior(pinned.astype(np.float32), beta, np.ones(1)).posteriors)
 
     def speck_area(self, smoothness: float) -> float:
-        """Pixels; parts below it show too little of a texture to be told from a flaw."""
+        """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
         return smoothness * (_SPECK_SIDE * self.cell) ** 2
 
     @property
     def reach(self) -> int:
-        """Pixels beyond which nothing tells what a pixel is: filters, light taken away twice, borders."""
+        """Radius in pixels that determines a pixel's label: filters after illumination, windows, borders."""
         windows = max(window_sides(self.features.wavelengths, _PLAIN_WINDOWS)) // 2
         cells = _BAND * self.cell
         if self.strokes is not None:
@@ -194,7 +194,7 @@ class Textures:
         return self.features.reach + max(cells, windows)
 
     def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
-        """Tell the textures apart at every pixel of a scene; ``specks`` keeps parts that are too small."""
+        """Classify every pixel of a scene; ``specks`` keeps parts that are too small."""
         if smoothness == 0:
             return self._read_windows(scene)
         cells = self._cells(scene, smoothness)
@@ -210,7 +210,7 @@ class Textures:
         wide = _WINDOW_WEIGHT * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
 
         def calibrated(columns: NDArray, heard: NDArray) -> NDArray[np.floating]:
-            """Probabilities (K, n) from posteriors, and what windows say of them."""
+            """Probabilities (K, n) from posteriors and window scores."""
             probabilities = np.log(np.maximum(columns, 1e-12))
             probabilities *= _FIELD_WEIGHT
             probabilities += heard
@@ -222,7 +222,7 @@ class Textures:
         def of_strip(at: int) -> NDArray[np.floating]:
             pixels = posteriors.band[at : at + _STRIP]
             heard = wide[:, grid.cells_of(pixels)]
-            # windows across a border know less than what was learned of it
+            # windows across a border are less reliable than what was learned about it
             heard[:, np.isin(pixels, learned, assume_unique=True)] = 0
             return calibrated(posteriors.near[:, at : at + _STRIP], heard)
 
@@ -232,9 +232,9 @@ class Textures:
         return Reading(posteriors, sure, scores)
 
     def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[PixelPlanes, NDArray[np.intp]]:
-        """Log-likelihoods, and the pixels (flat indices) that learned borders say them of.
+        """Log-likelihoods, and the pixels (flat indices) whose come from learned borders.
 
-        Those of a pixel's cell, and near borders what was learned of them, else those of small windows.
+        Those of a pixel's cell; near borders, from learned borders if possible, else from small windows.
         """
         of_cells = np.ascontiguousarray(self.potts.beta * cells.scores.T, np.float32)
         near = near_border(cells.posteriors, cells.grid)
@@ -255,7 +255,7 @@ class Textures:
         return PixelPlanes(cells.grid, of_cells, band, local), band[known]
 
     def _read_windows(self, scene: Scene) -> Reading:
-        """Tell the textures apart at every pixel by the window round it, without a prior on the map."""
+        """Classify every pixel by the window around it, without a prior on the map."""
         n = self._windowed(scene, _PLAIN_WINDOWS, np.ones(1))
         f = self.features
         beta = effective_observations(f.bank, n.windows[: f.n_filters].tolist())
@@ -265,7 +265,7 @@ class Textures:
         return Reading(posteriors, posteriors, PixelPlanes.full(scores.reshape(shape)))
 
     def _windowed(self, scene: Scene, windows: float | Sequence[float], votes: Any) -> WindowedCounts:
-        """Histograms round every pixel; windows are proportional to the scale of a channel ([1] 6.3)."""
+        """Histograms around every pixel, with window sides for each channel's scale."""
         f = self.features
         sides = window_sides(f.wavelengths, windows)
         return WindowedCounts(
@@ -278,12 +278,12 @@ class Textures:
         return HistogramClustering(background=self.background).scores(n, params)
 
     def _log_profiles(self) -> NDArray[np.floating]:
-        """Logarithms (K, C, n_bins) of the profiles, with some of the background in each."""
+        """Logarithms (K, C, n_bins) of the profiles, with a share of the background in each."""
         mixed = mix_background(self.profiles, self.background)
         return np.log(mixed + 1e-7).reshape(len(mixed), -1, self.features.n_bins)
 
     def _foreign(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.bool_]:
-        """Cells near those of a texture whose borders were not learned."""
+        """Which cells lie near those of a texture whose borders were not learned."""
         if borders.known.all():
             return np.zeros(cells.grid.n_cells, bool)
         foreign = ~borders.known[cells.posteriors.argmax(axis=1)]
@@ -291,11 +291,11 @@ class Textures:
         return cv2.dilate(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
-        """Pixels, (H, W), that none of the textures explains.
+        """Which pixels, (H, W), none of the textures explains.
 
-        A window is strange when its divergence from the profile that fits it best exceeds that texture's
-        limit. Windows across a border are strange too, so that only wide patches of strange windows count.
-        Many scattered missing pixels change what filters see, and look strange too.
+        A window is strange if its divergence from the best-fitting profile exceeds that texture's limit.
+        Windows across a border are strange too, so only wide patches of strange windows count. Many scattered
+        missing pixels change the filter responses, and so look strange as well.
         """
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
         windows = window_sites(sites, grids, self.features.wavelengths, self.windows)
@@ -308,9 +308,9 @@ class Textures:
 
 
 def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:
-    """Exchange the probabilities (K, pixels) of label and first, where they are not the same, in place.
+    """Make the label the most probable everywhere, in place: exchange its probability with the largest.
 
-    Where several are the largest, the label's becomes larger by the least there is.
+    ``probabilities`` is (K, pixels). The label's becomes larger by the least possible amount, to avoid ties.
     """
     first = arg_max_over(probabilities)
     pixels = np.flatnonzero(first != labels)
@@ -321,7 +321,7 @@ def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> N
 
 
 def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps: int) -> PottsField:
-    """Prior on the map of some cells; see `PottsSettings`."""
+    """Make the prior on the map of cells; see `PottsSettings`."""
     return PottsField(sites.grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes)
 
 
@@ -337,7 +337,7 @@ def divergence(windows: Sites, scores: NDArray[np.floating]) -> tuple[NDArray[np
 
 
 def divergence_limits(windows: Sites, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Divergence (K,) that windows of each texture's own rarely reach, with room for parts not seen."""
+    """Divergence (K,) that a texture's own windows rarely reach, with room for parts not seen in training."""
     labels, divergences = divergence(windows, scores)
     n_clusters = scores.shape[1]
     inside = interior_cells(labels, windows) & (windows.sizes > 0)
@@ -357,7 +357,7 @@ def cell_sites(
     cell: int,
     background: NDArray[np.floating] | None = None,
 ) -> tuple[Sites, list[CellGrid]]:
-    """Bare histograms of the cells of all scenes."""
+    """Histograms of the cells' own pixels, of all scenes."""
     tables, grids = zip(*(scene.cells(cell, features.n_bins) for scene in scenes), strict=True)
     counts = tables[0] if len(tables) == 1 else np.concatenate([table[...] for table in tables])
     sizes = np.concatenate([grid.sizes for grid in grids])
@@ -369,7 +369,7 @@ def cell_sites(
 
 
 def window_sides(wavelengths: NDArray[np.float64], windows: float | Sequence[float]) -> list[int]:
-    """Odd side in pixels of each channel's window: so many wavelengths, or one side an octave.
+    """Odd side in pixels of each channel's window: a number of wavelengths, or one side per octave.
 
     Examples
     --------
@@ -384,7 +384,7 @@ def window_sides(wavelengths: NDArray[np.float64], windows: float | Sequence[flo
 
 
 def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
-    """How much a channel says about the place of a border: 0.8, 0.25, 0.08 nats for the three octaves.
+    """How much each channel counts for the place of a border: 0.8, 0.25, 0.08 nats for the three octaves.
 
     Proportional to wavelength to the power -5/3; plain values count as finest.
 
@@ -397,7 +397,7 @@ def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
 
 
 def effective_observations(bank: GaborBank, windows: Sequence[int]) -> float:
-    """Independent observations in a window, per channel: what the final temperature counts.
+    """Independent observations in a window, per channel: the final inverse temperature.
 
     Neighbouring responses of a filter are correlated over its own envelope, so that an area A holds about
     ``1 + A / (2 pi sigma_x sigma_y)`` independent ones; channels overlap in frequency, and three of them
