@@ -1,4 +1,4 @@
-"""Coarse and fine segmentations of one fit, nested in each other and in its result."""
+"""Coarser and finer segmentations of one fit, nested in each other and in its result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from texseg.models.acm import HistogramClustering, Profiles
 __all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_of"]
 
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
-_OWN = 10.0  # nats that a cell's part in the over-segmentation is ahead with, as much as its neighbours' say
+_OWN = 10.0  # nats in favour of a cell's part in the over-segmentation, as much as the Potts prior adds
 
 
 class Levels(NamedTuple):
-    """Nested segmentations: the finest, and which of its segments are merged on the way to one."""
+    """Nested segmentations: the finest, and the merges that lead from it to a single segment."""
 
     finest: list[NDArray[np.int32]]
     merges: tuple[tuple[int, int], ...]
@@ -31,12 +31,12 @@ class Levels(NamedTuple):
 class Hierarchy:
     """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself.
 
-    They are made when the first of them is asked for.
+    They are computed when first needed.
 
     Parameters
     ----------
     make : function
-        Gives the :class:`Levels`; called once.
+        Returns the :class:`Levels`; called once.
     is_list : bool
         Whether a list of images was fitted.
     """
@@ -56,14 +56,14 @@ class Hierarchy:
 
     @property
     def merges(self) -> tuple[tuple[int, int], ...]:
-        """Segments of the finest, from 0, that are merged on the way to one (kept, absorbed)."""
+        """Pairs (kept, absorbed) of segments of the finest, from 0, in the order of merging down to one."""
         return self._levels.merges
 
     @property
     def critical_temperatures(self) -> NDArray[np.float64]:
-        """(K - 1,): entry k - 1 is where, on cooling, one of k segments falls in two ([1]_ section 5.1).
+        """(K - 1,): entry k - 1 is where, on cooling, one of k segments splits in two ([1]_ section 5.1).
 
-        For histograms of cells whose channels count as many observations as their weights.
+        For histograms of cells, with each channel counting as many observations as its weight.
 
         References
         ----------
@@ -73,13 +73,13 @@ class Hierarchy:
 
     @property
     def n_segments(self) -> NDArray[np.intp]:
-        """Numbers of segments there are label images for, 1 .. K."""
+        """Numbers of segments for which there are label images, 1 .. K."""
         return np.arange(1, len(self.merges) + 2)
 
     def labels(self, k: int) -> Any:
         """Label image with ``k`` segments: int32 (H, W), 1 .. k, 0 where there is no data; or a list.
 
-        With as many segments as the fit has, these are its ``labels_``.
+        With as many segments as the fit has, it is the fit's ``labels_``.
 
         Raises
         ------
@@ -98,18 +98,18 @@ def levels_of(
     cell: int,
     beta: float,
 ) -> Levels:
-    """Nest a result between coarser and finer segmentations, from the merge tree of its image.
+    """Nest a result between coarser and finer segmentations, using the merge tree of its image.
 
-    Each cluster of the tree becomes a part of the segment that it shares most with. The merges are those of
-    the tree, in its order, but first those that stay within a segment.
+    Each cluster of the tree becomes a part of the segment with which it shares most pixels. The merges are
+    those of the tree, in its order, except that those within a segment come first.
 
     Parameters
     ----------
     labels : sequence of int arrays of shape (H, W)
-        The result, one an image, from 1; 0 where there is no data.
+        The result, one array per image, from 1; 0 where there is no data.
     tree : MergeTree
     cells : Sites
-        Of all images.
+        The cells of all images.
     cell : int
         Side of a cell in pixels.
     beta : float
@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
 
 
 def cell_shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell: int) -> NDArray[np.float64]:
-    """Pixels of each of K segments in every cell, shape (cells, K)."""
+    """Count the pixels of each of K segments in every cell, shape (cells, K)."""
     H, W = labels.shape
     index = (np.arange(H) // cell)[:, None] * grid[1] + np.arange(W) // cell
     table = np.bincount((index * (K + 1) + labels).ravel(), minlength=grid[0] * grid[1] * (K + 1))
@@ -153,7 +153,7 @@ def cell_shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell
 
 
 def _nest(tree: MergeTree, overlaps: NDArray[np.floating]) -> _Parts:
-    """Bend a tree to a segmentation, from the areas (clusters, segments) they share."""
+    """Adapt a tree to a segmentation, given the areas (clusters, segments) they share."""
     owner = overlaps.argmax(axis=1)
     unknown = np.setdiff1d(np.arange(overlaps.shape[1]), owner)
     order = np.argsort(np.concatenate([owner, unknown]), kind="stable")
@@ -183,7 +183,7 @@ def _spanning(edges: Sequence[tuple[int, int]], n: int) -> tuple[tuple[int, int]
 def _without_unused(
     parts: _Parts, used: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], tuple[tuple[int, int], ...]]:
-    """Join parts without pixels to others of their segment; give new numbers and the merges left."""
+    """Join parts without pixels to others of their segment; return new numbers and the remaining merges."""
     kept = np.flatnonzero(used)
     edges = [(p, int(kept[parts.owners[kept] == parts.owners[p]][0])) for p in np.flatnonzero(~used).tolist()]
     merges = _spanning([*edges, *parts.merges], len(used))
@@ -192,7 +192,7 @@ def _without_unused(
 
 
 def _evidence(tree: MergeTree, parts: _Parts, cells: Sites, beta: float) -> NDArray[np.floating]:
-    """How much speaks for each part (cells, parts): tempered log-likelihood, and the over-segmentation."""
+    """Evidence for each part (cells, parts): tempered log-likelihood, and the over-segmentation."""
     members = (tree.labels[:, None] == parts.clusters).astype(np.float32)
     even = Profiles(cells.profiles(members), np.ones(members.shape[1]))
     scores = HistogramClustering(background=cells.background).scores(cells, even)
@@ -223,9 +223,9 @@ def _divided(
 def critical_temperatures(
     labels: NDArray[np.intp], merges: Sequence[tuple[int, int]], cells: Sites
 ) -> NDArray[np.float64]:
-    """Temperature at which each merged segment would fall in two, coarsest first, shape (K - 1,).
+    """Temperature at which each merged segment would split in two, coarsest first, shape (K - 1,).
 
-    ``labels`` (N,) are those of the clusters that are merged, from 0.
+    ``labels`` (N,), from 0, are the clusters to which ``merges`` refers.
     """
     if not merges:
         return np.empty(0)

@@ -1,8 +1,8 @@
-"""Lazy arrays: dask, xarray on dask, and zarr, labelled block by block by whatever runs dask's tasks.
+"""Lazy arrays: dask, xarray on dask, and zarr, labelled block by block by any of dask's schedulers.
 
-Nothing is computed before it is asked for, and nothing here decides where: dask's threads, processes or
-``dask.distributed`` do, which also repeats what was lost with a worker. The labels are those of the whole:
-one task joins the small parts of all blocks, so that all blocks are read before the first labels come out.
+Labels are computed only on demand, by dask's threads, processes or ``dask.distributed``, which also repeats
+what was lost with a worker. They are those of the whole image: one task joins the small parts of all blocks,
+so all blocks are read before the first labels are available.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_lazy(image: Any) -> bool:
 def crops_of(
     image: Any, channel_axis: int | None, mask: Any, random_state: int
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None]]:
-    """Compute the crops that textures are learned from, and their masks."""
+    """Compute the crops from which textures are learned, and their masks."""
     source = ArrayWindows(_plain(image), channel_axis, _plain(mask))
     crops: list[NDArray[Any]] = []
     masks: list[NDArray[np.bool_] | None] = []
@@ -84,7 +84,7 @@ def lazy_labels(
     Returns
     -------
     dask array of int32, (H, W), or xarray.DataArray with the coordinates of the image
-        From 1; 0 without data.
+        Labels from 1; 0 without data.
     """
     try:
         import dask
@@ -130,7 +130,7 @@ def lazy_labels(
 
 
 def _plain(array: Any) -> Any:
-    """Give the array inside xarray's."""
+    """Unwrap an xarray.DataArray."""
     return array.data if hasattr(array, "isel") else array
 
 
@@ -140,7 +140,7 @@ def _piece(array: Any, index: tuple[slice, ...]) -> Any:
 
 
 class _Piece:
-    """A part of an array that is read where it is needed."""
+    """A part of an array that is read in the task that needs it."""
 
     def __init__(self, array: Any, index: tuple[slice, ...]) -> None:
         self.array, self.index = array, index

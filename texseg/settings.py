@@ -1,4 +1,4 @@
-"""The settings of a segmentation, and the presets that fill them in."""
+"""The settings of a segmentation, and its presets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose longer
 _SMALLEST_SCALE = 0.5
 _VALUE_CELL = 3  # pixels
 _VALUE_BETA = 1.0  # independent observations in a cell of plain values
-_VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds on them
+_VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds to these
 _MOST_BINS = 256
 
 Cue = Literal["auto", "texture", "values"]
 
 
 class PottsSettings(NamedTuple):
-    """How strongly likelihood and neighbours speak on cells."""
+    """How strongly likelihood and neighbours count on cells."""
 
     beta: float = 0.5
-    """Inverse temperature of a full cell's scores: all channels of a grey image, which weigh 17, then count
-    as 8.5 independent observations, since neighbouring pixels and channels repeat each other."""
+    """Inverse temperature of a full cell's scores: all channels of a grey image, whose weights sum to 17,
+    then count as 8.5 independent observations, since neighbouring pixels and channels are redundant."""
     strength: float = 10.0
     """Nats that a unanimous neighbourhood adds."""
     sigma: float = 1.5
@@ -37,34 +37,34 @@ class PottsSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a segmentation is made with; lengths in pixels."""
+    """The settings of a segmentation; lengths in pixels."""
 
     wavelengths: tuple[float, ...] = (2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5)
-    """Of the filters: three octaves down from sqrt(2) / 4 cycles per pixel."""
+    """Wavelengths of the filters: three octaves down from sqrt(2) / 4 cycles per pixel."""
     n_orientations: int = 4
     n_bins: int = 40
-    """Bins a channel."""
+    """Bins per channel."""
     illumination_sigma: float = 13.0
-    """Local mean and contrast are taken over a Gaussian of this standard deviation."""
+    """Standard deviation of the Gaussian over which local mean and contrast are computed."""
     patch_weight: float = 4.0
-    """Weight of the texton channel against 1 for a filter; 0 leaves it out."""
+    """Weight of the texton channel, relative to 1 for a filter; 0 leaves it out."""
     value_weight: float = 1.0
     """Factor on the weights of the plain values (1 on grey, 8 on colour images); 0 leaves them out."""
     smoothness: float = 1.0
     """Factor on the strength of the prior on the map; 0 leaves it out."""
     learned_borders: bool = True
-    """Whether it is learned what borders look like, see `texseg.pixels.borders`."""
+    """Whether to learn what borders look like, see `texseg.pixels.borders`."""
     cell: int = 8
-    """Side of the cells that the clusters are fitted on."""
+    """Side of the cells to which the clusters are fitted."""
     windows: tuple[float, float] = (48.0, 80.0)
-    """Sides of the windows of the starts: for channels up to 8 pixels of wavelength, and above."""
+    """Sides of the windows used for the starts: for channels with wavelengths up to 8 pixels, and above."""
     n_starts: int = 2
-    """Annealed runs, on different windows."""
+    """Number of annealed runs, on different windows."""
     potts: PottsSettings = PottsSettings()
     boundary_sigma: float = 4.5
     """Standard deviation of the Gaussian neighbourhood of pixels."""
     cue: Cue = "auto"
-    """What segments differ in: texture, values at the scale of pixels, or what tells more of the image."""
+    """How segments differ: by texture, by values at the scale of pixels, or by what explains more."""
 
     @property
     def windows_of_octaves(self) -> tuple[float, float, float]:
@@ -72,9 +72,9 @@ class Settings:
         return self.windows[0], *self.windows
 
     def for_values(self, weight: float) -> Settings:
-        """Adapt cells and prior to plain values that weigh ``weight`` together, at the scale of pixels.
+        """Adapt cells and prior to plain values with total weight ``weight``, at the scale of pixels.
 
-        Cells of 2 to 4 pixels and weights by a factor of two either way gave the same on slices of rock.
+        Cells of 2 to 4 pixels, and weights half or twice as large, gave the same on slices of rock.
         """
         potts = self.potts._replace(beta=_VALUE_BETA / weight, strength=_VALUE_STRENGTH)
         return replace(
@@ -88,7 +88,7 @@ class Settings:
         )
 
     def scaled(self, side: int) -> Settings:
-        """Adapt cells, windows and smoothing to an image's longer side, within limits; filters never."""
+        """Adapt cells, windows and smoothing, but not filters, to an image's longer side, within limits."""
         scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
         small, large = self.windows
         return replace(
@@ -109,7 +109,7 @@ PRESETS: dict[str, Settings] = {
 
 
 def settings_for(preset: str, **changes: Any) -> Settings:
-    """Take the settings of a preset, with those changes that are not None.
+    """Take the settings of a preset, with all changes that are not None.
 
     Examples
     --------

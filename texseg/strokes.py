@@ -1,19 +1,19 @@
 """Strokes: pixels whose class the user has painted, and what is learned from them.
 
 The user's classes are not the image's clusters: a gland is lumen and epithelium, and a shadow on sand is
-sand. Which differences count is what the strokes tell. So two linear classifiers of cells are learned, on the
-square roots of the histograms (between which distances are Hellinger's) of the cell and of windows round it:
+sand. The strokes show which differences count. So two linear classifiers of cells are learned, on the square
+roots of the histograms (whose distances are Hellinger's) of the cell and of windows around it:
 
-1. *Logistic regression* on the cells that were touched, which weighs the channels by how well they separate
-   the strokes.
-2. *A linear discriminant* ([1]_) between the means of the touched cells, with the covariance within the
-   clusters of the image's over-segmentation: what varies inside one texture tells no classes apart. The
-   strokes are few; this uses all the rest of the image.
+1. *Logistic regression* on the painted cells, which weights the channels by how well they separate the
+   strokes.
+2. *A linear discriminant* ([1]_) between the means of the painted cells, with the covariance within the
+   clusters of the image's over-segmentation: what varies inside one texture does not distinguish classes.
+   Strokes are few; this uses all the rest of the image.
 
-Their log-odds are averaged, and take the place of the likelihood of the clusters under the same Potts prior,
-where the cells that were touched are pinned to their class, so that their neighbours feel it. Classes nobody
-has painted are first found beside the others, among the clusters of the over-segmentation that those explain
-least; the cells of these clusters are their strokes.
+Their log-odds are averaged and replace the likelihood of the clusters under the same Potts prior. Painted
+cells are pinned to their class, which also influences their neighbours. Classes without strokes are first
+given clusters of the over-segmentation, those that the other classes explain least; the cells of these
+clusters serve as their strokes.
 
 References
 ----------
@@ -49,24 +49,24 @@ __all__ = [
 Floats = NDArray[np.floating]
 
 STROKE_STRENGTH = 0.3
-"""Factor on the strength of the prior on the map: classes of a user's are scattered more than textures; .3 to
+"""Factor on the strength of the prior on the map: a user's classes are more scattered than textures; .3 to
 .5 give the same."""
 
 PIN = 20.0
-"""Nats for a painted cell or pixel: more than prior and likelihood add up to."""
+"""Nats for a painted cell or pixel: more than prior and likelihood together."""
 
-_WINDOWS = (1.0, 3.0, 7.0)  # sides in cells of the histograms that are looked at
-_AXES = 8  # of each octave and window, those in which cells differ most; 5 to 12 do
-_PENALTY = 3.0  # inverse of scikit-learn's C of the logistic regression; .3 to 3 do
-_RIDGE = 0.1  # added to the correlation matrix within clusters; .1 to .3 do
-_DEPENDENCE = 0.1  # factor on the discriminant's log-odds, as windows overlap; .03 to .3 do
-_LEAST = -6.0  # log-probability of a class on a cell, at least
-_ROUNDS = 3  # of training with the cells whose class is sure by then
-_SURE = 0.8  # probability from which on it is
-_OWN_WORD = 3.0  # weight of these cells of a class against its strokes
-_MOST_CELLS = 150  # of a class that are taken for sure, or stand for one that was not painted
-_MOST_STEPS = 200  # of the regression, to the end: stopped early it costs up to .2 of the index on an image
-_LEAST_SCALE = 1e-6  # of the numbers that describe cells: an image of one value has none
+_WINDOWS = (1.0, 3.0, 7.0)  # sides in cells of the windows whose histograms are used
+_AXES = 8  # of each octave and window, along which cells differ most; 5 to 12 work
+_PENALTY = 3.0  # inverse of scikit-learn's C for the logistic regression; .3 to 3 work
+_RIDGE = 0.1  # added to the correlation matrix within clusters; .1 to .3 work
+_DEPENDENCE = 0.1  # factor on the discriminant's log-odds, since windows overlap; .03 to .3 work
+_LEAST = -6.0  # least log-probability of a class on a cell
+_ROUNDS = 3  # of training on the cells whose class is sure by then
+_SURE = 0.8  # probability above which it is
+_OWN_WORD = 3.0  # weight of a class's sure cells relative to its strokes
+_MOST_CELLS = 150  # most sure cells per class, and most cells that serve as strokes of an unpainted one
+_MOST_STEPS = 200  # of the regression, enough to converge: stopping early costs up to .2 of the index
+_LEAST_SCALE = 1e-6  # of the numbers that describe cells, which are all 0 if the image has a single value
 _MOST_CLASSES = 255
 
 
@@ -74,7 +74,7 @@ class StrokeClassifier(NamedTuple):
     """Linear classifier of cells into K classes, over roots of histograms."""
 
     sides: Floats
-    """(S,), of the windows in cells; 1 is the cell itself."""
+    """(S,), sides of the windows in cells; 1 is the cell itself."""
     weights: Floats
     """(S, M, K)."""
     offsets: Floats
@@ -93,10 +93,10 @@ class StrokeClassifier(NamedTuple):
 
 
 class Description(NamedTuple):
-    """Cells described by few numbers: of the roots of their histograms, the axes along which they differ."""
+    """Cells described by a few numbers: coordinates of their root histograms along the leading axes."""
 
     sides: Floats
-    """(S,), of the windows in cells."""
+    """(S,), sides of the windows in cells."""
     means: Floats
     """(S, M)."""
     axes: Floats
@@ -105,7 +105,7 @@ class Description(NamedTuple):
     """(N, S * D)."""
 
     def classifier(self, weights: Floats, offsets: Floats) -> StrokeClassifier:
-        """Make a classifier of histograms from one of the few numbers, weights (S * D, K)."""
+        """Turn a classifier of these numbers, with weights (S * D, K), into one of histograms."""
         S, _, D = self.axes.shape
         of_roots = np.einsum("smd,sdk->smk", self.axes, weights.reshape(S, D, -1))
         offsets = offsets - np.einsum("sm,smk->k", self.means, of_roots)
@@ -113,7 +113,7 @@ class Description(NamedTuple):
 
 
 def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
-    """Describe cells by the leading axes of each octave (and plain channel), each window by itself."""
+    """Describe cells along the leading axes of each octave (and plain channel), window by window."""
     present = cells.sizes > 0
     means, axes, values = [], [], []
     for side in _WINDOWS:
@@ -145,12 +145,12 @@ def checked_seeds(
     several: bool,
     n_segments: int | None,
 ) -> tuple[list[NDArray[np.int32] | None], int]:
-    """Check strokes, and give those of every image, where it holds data, with the number of classes.
+    """Check strokes; return those of every image where it holds data, and the number of classes.
 
     Raises
     ------
     ValueError, TypeError
-        They are no whole numbers, of another shape than their image, or of more classes than are asked for.
+        They are not whole numbers, do not have their image's shape, or have more classes than requested.
     """
     given = list(seeds) if several and isinstance(seeds, (list, tuple)) else [seeds]
     if len(given) != len(shapes):
@@ -202,7 +202,7 @@ def _checked(seeds: Any, shape: tuple[int, ...]) -> NDArray[np.int32]:
 def painted_cells(
     seeds: Sequence[NDArray[np.int32] | None], grids: Sequence[CellGrid], n_classes: int
 ) -> Floats:
-    """Painted pixels of each class in every cell of all images, (N, K)."""
+    """Count the painted pixels of each class in every cell of all images, (N, K)."""
     tables = []
     for one, grid in zip(seeds, grids, strict=True):
         table = np.zeros((grid.n_cells, n_classes))
@@ -215,7 +215,7 @@ def painted_cells(
 
 
 def pins(painted: Floats) -> Floats:
-    """Nats (N, K) that hold painted cells at their class; a cell of several classes is divided."""
+    """Nats (N, K) that pin painted cells to their class; cells with several classes share them."""
     return PIN * painted / np.maximum(painted.sum(axis=1, keepdims=True), 1)
 
 
@@ -232,17 +232,17 @@ def learn_classes(
     Parameters
     ----------
     painted : float array of shape (N, K)
-        Painted pixels of each class in every cell.
+        Number of painted pixels of each class in every cell.
     description : Description
-        Of the cells.
+        Describes the cells.
     cells : Sites
     clusters : int array of shape (N,)
         Over-segmentation of the cells.
     settle : function
-        From log-probabilities (N, K) of the cells to posteriors (N, K) under the prior on the map.
+        Turns log-probabilities (N, K) of the cells into posteriors (N, K) under the prior on the map.
     present : int array of shape (N,), optional
-        Classes the cells have by now, from 0, or -1: those of a class that was not painted stand for it. Of
-        such classes without any cell clusters are found.
+        Current classes of the cells, from 0, or -1: the cells of an unpainted class serve as its strokes.
+        Unpainted classes without cells are given clusters.
 
     Returns
     -------
@@ -277,12 +277,12 @@ def learn_classes(
 
 
 def _spread_over(rows: NDArray[np.intp], most: int = _MOST_CELLS) -> NDArray[np.intp]:
-    """At most so many of some rows, evenly spread."""
+    """Take at most ``most`` rows, evenly spread."""
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
 
 
 def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> Floats:
-    """Let the cells that an unpainted class has stand for it, those far from borders if there are any."""
+    """Let the current cells of unpainted classes serve as their strokes, preferably far from borders."""
     out = samples.copy()
     inside = interior_cells(present, cells) & (cells.sizes > 0) & (samples.sum(axis=1) == 0)
     for label in np.flatnonzero(samples.sum(axis=0) == 0):
@@ -292,7 +292,7 @@ def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> F
 
 
 def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Floats:
-    """Let clusters that the painted classes explain least stand for those that were not painted."""
+    """Let the clusters that the painted classes explain least serve as strokes of the unpainted ones."""
     samples, missing = painted.copy(), np.flatnonzero(painted.sum(axis=0) == 0)
     if not len(missing):
         return samples
@@ -304,7 +304,7 @@ def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Fl
     shares = (samples[:, known] / np.maximum(samples.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     of_classes = mix_background(cells.profiles(shares), cells.background)
     areas = members.T @ cells.sizes
-    free = members.T @ (painted.sum(axis=1) > 0) == 0  # nobody painted there
+    free = members.T @ (painted.sum(axis=1) > 0) == 0  # clusters without strokes
     for label in missing:
         gains = areas * _divergences(profiles, of_classes, cells.weights).min(axis=1)
         chosen = int(np.where(free | ~free.any(), gains, -1).argmax())
@@ -317,7 +317,7 @@ def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Fl
 
 
 def _divergences(profiles: Floats, others: Floats, weights: Floats) -> Floats:
-    """Kullback-Leibler divergences (n, k) of profiles (n, M) from others (k, M), channels weighted."""
+    """Kullback-Leibler divergences (n, k) of profiles (n, M) from others (k, M), with weighted channels."""
     weighted = profiles * weights
     own = (weighted * np.log(profiles + 1e-7)).sum(axis=1)
     return own[:, None] - weighted @ np.log(others + 1e-7).T
@@ -327,11 +327,11 @@ def _logistic(
     values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
-    from sklearn.linear_model import LogisticRegression  # which no other call needs
+    from sklearn.linear_model import LogisticRegression  # needed only here
 
     model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # classes that cannot be parted take any number
+        warnings.simplefilter("ignore", ConvergenceWarning)  # inseparable classes may need any number
         fitted = model.fit(values, classes, amounts)
     if n_classes == 2:
         half = fitted.coef_[0] / 2, fitted.intercept_[0] / 2
@@ -368,7 +368,7 @@ def _log_probabilities(sums: Floats) -> Floats:
 
 
 def _roots(cells: Sites, side: float) -> Floats:
-    """Square roots (N, M) of the mean histograms in windows of so many cells."""
+    """Square roots (N, M) of the mean histograms in windows ``side`` cells wide."""
     counts, sizes = np.asarray(cells.counts), cells.sizes[:, None]
     if side > 1:
         counts, sizes = cells.window_mean(counts, side), cells.window_mean(sizes, side)
@@ -376,6 +376,6 @@ def _roots(cells: Sites, side: float) -> Floats:
 
 
 def _octaves(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Channels of one wavelength together; plain values each for itself."""
+    """Channels grouped by wavelength; each plain value is a group of its own."""
     filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
     return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]

@@ -1,8 +1,8 @@
-"""Threads: how many a call may use, and BLAS held to one of them, whoever calls from wherever.
+"""Threads: how many a call may use, and BLAS limited to one, from whichever thread it is called.
 
-A call opens a crew with :func:`crew_of`; whatever it runs may then share out its work with
-:func:`side_by_side`, at any depth, and all together never use more threads than the crew has. How work is cut
-does not depend on their number, so that neither do the results.
+A call opens a crew with :func:`crew_of`; everything it runs may then share its work with
+:func:`side_by_side`, at any depth, and together they never use more threads than the crew has. How work is
+divided does not depend on their number, and so neither do the results.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _limits: list[tuple[Callable[[int], Any], int]] = []
 
 
 class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function it is used as
-    """Hold BLAS to one thread as long as anybody needs it, a context or a decorator.
+    """Limit BLAS to one thread as long as any caller needs it; a context manager or decorator.
 
     Its products are small here: more threads would spend several times the processor time waiting for each
-    other. The limit is one for the whole process, so that calls from several threads share it: the first to
-    come sets it, and the last to leave restores what was before.
+    other. The limit applies to the whole process, so calls from several threads share it: the first to enter
+    sets it, and the last to leave restores the previous one.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function 
         global _users, _limits
         with _lock:
             if not _users:
-                import numpy.linalg  # noqa: F401  # what is not loaded is not limited
+                import numpy.linalg  # noqa: F401  # only loaded libraries can be limited
                 import scipy.linalg  # noqa: F401
                 from threadpoolctl import ThreadpoolController
 
@@ -75,10 +75,10 @@ class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function 
 
 
 def _setter(library: Any) -> Callable[[int], Any]:
-    """Give what sets the threads of a library, from any thread.
+    """Give the function that sets the number of threads of a library, from any thread.
 
-    Since 3.7 threadpoolctl lets only the thread that came first set them, in silence; here whoever leaves
-    last has to.
+    Since 3.7, threadpoolctl silently ignores all threads but the first to set it; here the last to leave has
+    to set it.
     """
     return getattr(library, "_real_set_num_threads", library.set_num_threads)
 
@@ -100,7 +100,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 class _Crew(NamedTuple):
-    """Threads that help the one that called."""
+    """Threads that help the calling one."""
 
     pool: ThreadPoolExecutor
     size: int
@@ -111,7 +111,7 @@ _crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
 
 @contextmanager
 def crew_of(n_jobs: int | None) -> Iterator[None]:
-    """Let :func:`side_by_side` use ``n_jobs`` threads, this one included; inside another crew, that one's.
+    """Let :func:`side_by_side` use ``n_jobs`` threads, including this one; inside another crew, use that one.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def crew_of(n_jobs: int | None) -> Iterator[None]:
 
 
 def crew_size() -> int:
-    """Give the number of threads that work here, this one included.
+    """Give the number of threads available here, including this one.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def crew_size() -> int:
 
 
 def computing(method: Callable[..., _R]) -> Callable[..., _R]:
-    """Run a method with as many threads as the ``n_jobs`` of its object says, and BLAS with one."""
+    """Run a method with as many threads as its object's ``n_jobs`` allows, and BLAS with one."""
 
     @wraps(method)
     def run(self: Any, *arguments: Any, **named: Any) -> _R:
@@ -157,11 +157,11 @@ def computing(method: Callable[..., _R]) -> Callable[..., _R]:
 def side_by_side(
     function: Callable[[_T], _R], items: Iterable[_T], tell: Callable[[int, int], Any] | None = None
 ) -> list[_R]:
-    """Give ``function`` of each item, in order; the threads of the crew that are free help.
+    """Return ``function`` of each item, in order; free threads of the crew help.
 
-    The calling thread works, too, and waits for nothing that was not begun, so that a function may share out
-    its own work in turn. Without a crew (:func:`crew_of`) it does everything alone. ``tell`` is called on it,
-    before each of its items, with the number of items that are done and of all.
+    The calling thread works, too, and never waits for work that has not begun, so a function may itself call
+    `side_by_side`. Without a crew (:func:`crew_of`) the calling thread does everything. It calls ``tell``,
+    before each of its items, with the number of items done and the number of all.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def side_by_side(
                 results[index] = function(given[index])
                 done.append(index)
         except BaseException:
-            todo.clear()  # nobody begins another
+            todo.clear()  # no thread begins another
             raise
 
     helpers = []
@@ -199,7 +199,7 @@ def side_by_side(
 
 
 def _taken(todo: deque[int]) -> int | None:
-    """Take the first from what is to be done; None when another thread had the last."""
+    """Take the first remaining item; None when another thread has taken the last."""
     try:
         return todo.popleft()
     except IndexError:
@@ -207,7 +207,7 @@ def _taken(todo: deque[int]) -> int | None:
 
 
 def map_in_order(function: Callable[[_T], _R], items: Iterable[_T], n_jobs: int) -> Iterator[_R]:
-    """Yield ``function`` of each item, in order, with ``n_jobs`` threads and no more results in waiting.
+    """Yield ``function`` of each item, in order, with ``n_jobs`` threads and at most as many waiting results.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Images larger than memory: read, labelled and joined block by block, with the labels of the whole.
 
-Blocks begin at multiples of the cells, and each is read with a margin as wide as anything looks, so that what
-is told about its pixels is what is told when the whole is seen at once. Only what small parts are called
-depends on more: that is settled by one pass over the parts of all blocks (:mod:`texseg.pixels.joining`).
+Blocks begin at multiples of the cells, and each is read with a margin as wide as the farthest reach of
+anything, so that its pixels are treated exactly as in the whole image. Only the labels of small parts depend
+on more: they are settled by one pass over the parts of all blocks (:mod:`texseg.pixels.joining`).
 
-Textures are learned from crops that lie evenly over the image, their places moved a little at random.
+Textures are learned from crops spread evenly over the image, each placed at random in its field of a grid.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Place = tuple[int, int]
 Window = tuple[slice, slice]
 
 SIDE = 1024
-"""Of a block, in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
+"""Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
 
 CROP_SIDE = 512
 CROPS = 16
-"""Textures are learned from so many crops of this side; see ``benchmarks/tiles.py``."""
+"""Textures are learned from this many crops of this side; see ``benchmarks/tiles.py``."""
 
-_REDUCTION = 4  # light and neighbourhoods are computed on a grid this many times coarser
+_REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
 
 class Windows(Protocol):
@@ -67,7 +67,7 @@ class Windows(Protocol):
 
 
 class ArrayWindows:
-    """Windows of anything that is sliced like an array: in memory, memory-mapped, zarr, HDF5.
+    """Windows of anything that can be sliced like an array: in memory, memory-mapped, zarr, HDF5.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class ArrayWindows:
         if self._axis is not None:
             index.insert(self._axis, slice(None))
         pixels = self._array[tuple(index)]
-        # subclasses of arrays that hide pixels stay what they are
+        # masked arrays stay masked
         pixels = np.asanyarray(pixels)
         if self._axis is not None:
             pixels = np.moveaxis(pixels, self._axis, -1)
@@ -129,15 +129,15 @@ class Blocks:
         return rows, columns
 
     def core(self, place: Place) -> Window:
-        """Pixels that a block is there for."""
+        """Pixels that a block labels."""
         return self._window(place, 0)
 
     def around(self, place: Place) -> Window:
-        """Pixels that are read for a block: with its margin, where the image goes on."""
+        """Pixels that are read for a block: with a margin where the image continues."""
         return self._window(place, self.margin)
 
     def inside(self, place: Place) -> Window:
-        """Its pixels among those that are read for it."""
+        """Where a block's core lies within the pixels read for it."""
         pairs = zip(self.core(place), self.around(place), strict=True)
         rows, columns = (slice(c.start - a.start, c.stop - a.start) for c, a in pairs)
         return rows, columns
@@ -151,9 +151,9 @@ class Blocks:
 
 
 def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> Blocks:
-    """Cut an image into blocks at multiples of everything that has a grid, with a margin wide enough.
+    """Cut an image into blocks, aligned with all grids in use and with a sufficient margin.
 
-    ``multiple`` is what else their side shall be a multiple of.
+    Their side is also a multiple of ``multiple``.
 
     Examples
     --------
@@ -166,21 +166,21 @@ def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, mu
 
 
 class BlockReading(NamedTuple):
-    """What is told about the h x w pixels of a block before it is known what goes on beyond its edges."""
+    """What is known about the h x w pixels of a block before it is joined with the others."""
 
     labels: NDArray[np.uint8]
     """(h, w), from 1; 0 without data."""
     parts: BlockParts
     strange: NDArray[np.bool_] | None
-    """(h, w), what no texture explains; None if nobody asked."""
+    """(h, w), which pixels no texture explains; None if not requested."""
     confidence: NDArray[np.uint8] | None
-    """(h, w), of the labels, in parts of 255; None if nobody asked."""
+    """(h, w), probability of the labels times 255; None if not requested."""
     preview: NDArray[np.float32] | None
     """Means over squares of ``Asked.preview`` pixels, (h / side, w / side) or with bands; None if 0."""
 
 
 class Asked(NamedTuple):
-    """What is wanted of an image."""
+    """What is requested of an image."""
 
     smoothness: float = 1.0
     min_size: float = 0
@@ -188,10 +188,10 @@ class Asked(NamedTuple):
     unknown: bool = False
     confidence: bool = False
     preview: int = 0
-    """Side in pixels of the squares that a reduced image is made of; it divides the side of the blocks."""
+    """Side in pixels of the squares averaged for a reduced image; it divides the side of the blocks."""
 
     def small(self, textures: Textures) -> float:
-        """Pixels; parts below it may be given to a neighbour."""
+        """Pixels; smaller parts may be given to a neighbour."""
         return max(textures.speck_area(self.smoothness), self.min_size)
 
 
@@ -209,7 +209,7 @@ def read_block(
     Parameters
     ----------
     pixels : array (h, w), or with bands along ``channel_axis``
-        Of ``blocks.around(place)``.
+        The pixels of ``blocks.around(place)``.
     mask : bool array (h, w), or None
     place : (int, int)
     blocks : Blocks
@@ -220,7 +220,7 @@ def read_block(
     Raises
     ------
     ValueError
-        Bands, dtype or shape are not those the textures were learned from.
+        The number of bands is not the one the textures were learned from, or the pixels are no image.
     """
     inside = blocks.inside(place)
     preview = _reduced(pixels, inside, asked.preview, channel_axis) if asked.preview else None
@@ -250,7 +250,7 @@ def read_block(
 
 
 def finished(block: BlockReading, names: NDArray[np.int32], n_textures: int) -> NDArray[np.int32]:
-    """Give the labels (h, w) of a block, from 1 (0 without data), when its parts have their names."""
+    """Give the labels (h, w) of a block, from 1 (0 without data), from the final labels of its parts."""
     places = connected_parts(block.labels.astype(np.int32) - 1).places
     labels = np.concatenate([np.zeros(1, np.int32), names + np.int32(1)])[places]
     if block.strange is not None:
@@ -268,7 +268,7 @@ def label_blocks(
     store: MutableMapping[Place, BlockReading] | None = None,
     tell: Callable[[int, int], Any] | None = None,
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
-    """Label an image that is read window by window; the labels are those of the whole.
+    """Label an image read window by window; the labels are those of the whole image.
 
     Parameters
     ----------
@@ -278,19 +278,19 @@ def label_blocks(
         From :func:`plan_blocks`.
     asked : Asked
     n_jobs : int, default=1
-        Threads; each holds one block in memory. The labels do not depend on it.
+        Threads; each holds one block in memory. The labels do not depend on their number.
     store : mapping of places to BlockReading, optional
-        Keeps what is told about the blocks until all are known, a dictionary by default. Blocks that it
-        holds already are not read again.
+        Keeps the readings of the blocks until all are known; a dictionary by default. Blocks that it already
+        holds are not read again.
     tell : function of two ints, optional
-        Told how many of the blocks, and of how many, are read.
+        Called with the number of blocks read and the number of all blocks.
 
     Yields
     ------
     place : (int, int)
     labels : int32 array (h, w), from 1; 0 without data
     reading : BlockReading
-        What else is told about the block.
+        What else is known about the block.
     """
     kept: MutableMapping[Place, BlockReading] = {} if store is None else store
     missing = [place for place in blocks if place not in kept]
@@ -317,7 +317,7 @@ def label_blocks(
 def labels_of_array(
     array: Any, textures: Textures, asked: Asked, channel_axis: int | None = None, mask: Any = None
 ) -> NDArray[np.int32]:
-    """Label an array block by block, with all threads there are: int32 (H, W), from 1; 0 without data."""
+    """Label an array block by block with all available threads: int32 (H, W), from 1; 0 without data."""
     source = ArrayWindows(array, channel_axis, mask)
     blocks = plan_blocks(source.shape, textures, SIDE)
     out = np.empty(source.shape, np.int32)
@@ -329,7 +329,7 @@ def labels_of_array(
 def sample_windows(
     shape: tuple[int, int], random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
 ) -> list[Window]:
-    """Places of the crops that textures are learned from: one in each field of an even grid, at random there.
+    """Choose the crops from which textures are learned: one at random in each field of an even grid.
 
     Examples
     --------
