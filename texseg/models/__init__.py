@@ -1,4 +1,4 @@
-"""The family of co-occurrence models, one model a file, the equations at the top of each."""
+"""The family of co-occurrence models: one file per model, with its equations at the top."""
 
 from texseg.counts.blocks import BlockCounts
 from texseg.models.acm import ACM

@@ -58,7 +58,7 @@ ONE_SIDED_STEPS = 40
 """EM steps of a one-sided start."""
 
 class Profiles(NamedTuple):
-    """Parameters of the ACM; of S runs at once, with an axis S before K."""
+    """Parameters of the ACM; for S simultaneous runs there is an axis S before K."""
 
     profiles: Floats
     """(K, M), ``q``; rows sum to one within each group of columns."""
@@ -82,12 +82,12 @@ class HistogramClustering(ClusteringModel):
     Parameters
     ----------
     posterior : Posterior, default=SoftMax()
-        From scores to assignments, see `texseg.fitting.assignment`.
+        Turns scores into assignments, see `texseg.fitting.assignment`.
     background : array of shape (M,), optional
-        A profile of which every cluster holds a share: what a cluster has not seen is unlikely in it then,
-        not impossible.
+        A profile mixed into every cluster, so that what a cluster has not seen is unlikely rather than
+        impossible.
     share : float, default=BACKGROUND
-        Of the background in every profile.
+        Share of the background in every profile.
     """
 
     background: Floats | None = None
@@ -106,7 +106,7 @@ class HistogramClustering(ClusteringModel):
     def contrast(
         self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Floats | None = None
     ) -> Floats:
-        """Difference of the site scores, with a single product."""
+        """Difference of the site scores, computed with a single matrix product."""
         ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
         dtype = working_dtype(n)
         return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
@@ -192,10 +192,10 @@ class HistogramClustering(ClusteringModel):
         Q : array of shape (N, K)
             The posteriors; the profiles are their centroids.
         rng : RandomState
-            For the first vector.
+            Draws the first vector.
         row_weights : array of shape (N,), optional
         max_iter, tol : int, float
-            Stop after so many steps, or when no eigenvalue changes by more than this fraction.
+            Stop after ``max_iter`` steps, or when no eigenvalue changes by more than the fraction ``tol``.
 
         Returns
         -------
@@ -203,8 +203,8 @@ class HistogramClustering(ClusteringModel):
 
         Examples
         --------
-        Two groups of rows, (9, 1) and (1, 9): all 10 log-odds of a row move together, so that the
-        eigenvalue is 10 * .8**2 = 6.4 and the transition is at beta = 1 / 6.4.
+        Two groups of rows, (9, 1) and (1, 9): all 10 log-odds of a row move together, so the eigenvalue
+        is 10 * .8**2 = 6.4 and the transition is at beta = 1 / 6.4.
 
         >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
         >>> model = HistogramClustering()
@@ -270,21 +270,22 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
     cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
 
-    Fitting cools from the first phase transition, where all rows are one cluster, splits clusters beyond
-    their own transition, and splits one and merges two others as long as that lowers the free energy ([1]_
-    section 5.1).
+    Fitting cools from the first phase transition, where all rows form one cluster, splits each cluster past
+    its own transition, and keeps splitting one cluster while merging two others as long as that lowers the
+    free energy ([1]_ section 5.1).
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, K; at most the number of rows. Fewer are found when the rows do not differ enough.
     assignment : {"soft", "hard"}, default="soft"
-        Posterior probabilities with mixing proportions, or the most probable cluster, without a temperature.
+        Posterior probabilities with mixing proportions, or only the most probable cluster, without a
+        temperature.
     beta : float or "auto", default=1.0
         Inverse temperature at the end of the annealing; "auto" chooses it, and the moment to stop, on
         held-out occurrences. Only for soft assignments.
     predictive : bool, optional
-        Leave every row out of the profiles that judge it ([1]_ section 5.2); by default with
+        Leave every row out of the profiles by which it is judged ([1]_ section 5.2); the default with
         ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
         Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
@@ -293,19 +294,20 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (K, M)
-        Profiles ``p(j | k)``, with their share of the background; rows sum to one (of images: in each
+        Profiles ``p(j | k)``, including their share of the background; rows sum to one (for images: in each
         channel).
     background_share_ : float
-        Share of the background in a cluster of mean size, as held-out occurrences chose it; 0 without
+        Share of the background in a cluster of mean size, chosen on held-out occurrences; 0 without
         ``beta="auto"``.
     row_correlation_ : float
-        Between the occurrences of a row, beyond what its cluster explains, chosen likewise; 0 for none.
+        Correlation between the occurrences of a row beyond what its cluster explains, chosen likewise; 0 if
+        there is none.
     weights_ : ndarray of shape (K,)
         Mixing proportions.
     mixing_ : ndarray of shape (N, K)
         Posterior probabilities of the rows.
     labels_ : int ndarray of shape (N,)
-        From 0.
+        Most probable cluster of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
 
@@ -374,7 +376,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         return None
 
     def _rivals(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> list[Profiles]:
-        """Where the temperature is chosen, grown clusters compete with random starts."""
+        """If the temperature is to be chosen, random starts compete with grown clusters."""
         return [grown(data.counts, self.n_clusters, rng, data.weights)] if self.beta == "auto" else []
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
@@ -387,12 +389,12 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
 def random_start(
     model: HistogramClustering, data: Data, n_clusters: int, rng: np.random.RandomState
 ) -> Profiles:
-    """Profiles near the mean one, apart enough to part at once at a low temperature."""
+    """Profiles near the mean, far enough apart to separate at once at a low temperature."""
     return model.initial(data.counts, n_clusters, rng, data.weights, spread=0.5)
 
 
 def leaves_out(estimator: Any) -> bool:
-    """Whether rows are left out and a background is chosen: on held-out data, unless not wished."""
+    """Whether rows are left out and a background is chosen: with ``beta="auto"``, unless switched off."""
     return estimator.beta == "auto" and estimator.predictive in (True, None)
 
 
@@ -411,9 +413,9 @@ def _rank(state: State) -> tuple[int, float]:
 def grown(
     n: CountMatrix, n_clusters: int, rng: np.random.RandomState, row_weights: Floats | None = None
 ) -> Profiles:
-    """Profiles of the best hard partition into ``n_clusters`` on the way up and down (see `grow`).
+    """Profiles of the best hard partition into ``n_clusters`` found while splitting and merging (see `grow`).
 
-    Fewer have members if the rows do not support as many.
+    Fewer clusters have members if the rows do not support that many.
     """
     model, best = HistogramClustering(ArgMax()), None
     for state in grow(model, n, n_clusters, rng=rng, row_weights=row_weights):
@@ -436,7 +438,7 @@ def one_sided(
     n_clusters : int
     rng : RandomState
     row_weights : array of shape (N,), optional
-        Sites each row stands for.
+        Number of sites that each row stands for.
 
     Returns
     -------
@@ -467,9 +469,9 @@ def two_sided(
     rng: np.random.RandomState,
     row_weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Clusterings of the rows (N, K) and of the columns (M, L), each by itself; see `one_sided`.
+    """Cluster the rows (N, K) and the columns (M, L) independently; see `one_sided`.
 
-    Long rows are cut down: at the high temperature of the starts, one would outweigh all others together.
+    Long rows are cut down: at the high temperature of the starts, one could outweigh all others together.
     """
     n = with_short_rows(n)
     return one_sided(n, n_row_clusters, rng, row_weights), one_sided(n.T, n_column_clusters, rng)

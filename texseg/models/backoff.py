@@ -1,15 +1,15 @@
-"""A row's own occurrences, backed off to what a model expects of it.
+"""A row's own occurrences, backed off to what a model expects of the row.
 
-A model of a few clusters or aspects says what rows of one kind have in common; what is special to a single
-row is lost in it, although the row itself says so: a word that a text has used is used again. Let the
-distribution of row i be drawn round the prediction ``p_ij`` of the model from a Pitman-Yor process of
-discount d and strength s; it is observed through the counts ``n_ij``, of which ``t_i`` are different from
-zero. With one table a column ([1]_, and [2]_, whose smoothing of n-grams is the case s = 0),
+A model of a few clusters or aspects says what rows of one kind have in common, but loses what is special to
+a single row, although the row itself shows it: a word that a text has used is used again. Let the
+distribution of row i be drawn around the prediction ``p_ij`` of the model from a Pitman-Yor process with
+discount d and strength s; it is observed through the counts ``n_ij``, of which ``t_i`` are non-zero. With
+one table per column ([1]_, and [2]_, whose smoothing of n-grams is the case s = 0),
 
     p(j | i) = (max(n_ij - d, 0) + (s + d t_i) p_ij) / (n_i + s)
 
-(of a count below d all is taken). At d = 0 this is the mean under a Dirichlet prior ([3]_). Both numbers are
-chosen on held-out occurrences.
+(a count below d is taken in full). At d = 0 this is the mean under a Dirichlet prior ([3]_). Both d and s
+are chosen on held-out occurrences.
 
 References
 ----------
@@ -49,8 +49,8 @@ STRENGTHS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10000.0)
 class Backoff(BaseEstimator):
     """Predict the occurrences of a row from its own counts, backed off to a model.
 
-    For predicting occurrences only, and only where a row repeats itself, as texts do: lists in which nothing
-    is named twice say nothing about it, and held-out occurrences then leave the model alone.
+    Only for predicting occurrences, and only where rows repeat themselves, as texts do: lists that name
+    nothing twice hold no evidence of that, and held-out occurrences then leave the model as it is.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class Backoff(BaseEstimator):
     ----------
     estimator_ : the fitted estimator
     counts_ : count matrix of shape (N, M)
-        What is known of the rows.
+        The known occurrences of the rows.
     discount_, strength_ : float
-        d and s, as held-out occurrences chose them among the products of `DISCOUNTS` and `STRENGTHS`.
+        d and s, chosen on held-out occurrences among all pairs from `DISCOUNTS` and `STRENGTHS`.
 
     Examples
     --------
-    Everybody likes two things of ten, and names them again and again.
+    Everybody likes two things out of ten and names them again and again.
 
     >>> rng = np.random.default_rng(0)
     >>> likes = np.array([rng.permutation(10) < 2 for _ in range(40)]) + 0.1
@@ -92,7 +92,7 @@ class Backoff(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: None = None, validation: Any = None) -> Self:
-        """Fit the model, and choose how far its rows are heard.
+        """Fit the model, and choose how much weight a row's own counts get.
 
         Parameters
         ----------
@@ -100,12 +100,19 @@ class Backoff(BaseEstimator):
         y : None
             Ignored.
         validation : count matrix of shape (N, M), optional
-            Held-out occurrences of the same rows, for the model too; instead of a random
+            Held-out occurrences of the same rows, also used by the model; instead of a random
             ``validation_fraction`` of ``X``.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        TypeError
+            ``estimator`` is not one of this package.
+        ValueError
+            ``X`` or ``validation`` are not counts of the same shape, or a setting is out of range.
         """
         estimator = SMM(32, beta="auto") if self.estimator is None else self.estimator
         if not isinstance(estimator, Predictor):
@@ -135,9 +142,9 @@ class Backoff(BaseEstimator):
         Parameters
         ----------
         X : count matrix of shape (N, M)
-            New occurrences; without ``fold_in`` those of the rows that were fitted, in the same order.
+            New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
         fold_in : count matrix of shape (N, M), optional
-            What is known of the rows of ``X``, when they are others.
+            The known occurrences of the rows of ``X``, if these are not the fitted ones.
         floor : float, default=0.01
             Share of the uniform distribution mixed into every prediction.
 
@@ -157,7 +164,7 @@ class Backoff(BaseEstimator):
         Parameters
         ----------
         rows : slice
-            Of the rows that were fitted, in steps of one; all by default.
+            Which of the fitted rows, in steps of one; all by default.
 
         Returns
         -------
@@ -171,7 +178,7 @@ class Backoff(BaseEstimator):
 
 
 class Evidence(NamedTuple):
-    """What there is to predict the entries of a block of rows by."""
+    """What the entries of a block of rows are predicted from."""
 
     occurrences: Floats
     """(entries,), which are to be predicted."""
@@ -186,7 +193,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(mixing: Floats, components: Floats, known: CountMatrix, n: CountMatrix) -> Iterator[Evidence]:
-    """Yield for every block of rows of ``n`` what there is to predict its entries by."""
+    """Yield for every block of rows of ``n`` what its entries are predicted from."""
     columns = np.ascontiguousarray(components.T)
     for rows, block in row_blocks(n):
         index, own = entry_rows(block), sp.csr_array(known[rows], dtype=float)
@@ -205,7 +212,7 @@ def _entries(own: sp.csr_array, rows: NDArray[np.intp], columns: NDArray[np.intp
 
 
 def _totals(own: sp.csr_array, discount: float) -> tuple[Floats, Floats]:
-    """Add up the counts of every row, and what the discount takes from them, never more than there is."""
+    """Sum of every row's counts, and of what the discount takes from them, never more than a count."""
     index, size = entry_rows(own), own.shape[0]
     sums = (np.bincount(index, part, size) for part in (own.data, np.minimum(own.data, discount)))
     return next(sums).astype(float), next(sums).astype(float)
@@ -214,14 +221,14 @@ def _totals(own: sp.csr_array, discount: float) -> tuple[Floats, Floats]:
 def _backed_off(
     p: Floats, n: Floats, totals: Floats, taken: Floats, discount: float, strength: float
 ) -> Floats:
-    """Where nothing is known, the model speaks alone."""
+    """Back off to the model; where nothing is known of a row, only the model counts."""
     known = totals > 0
     weight = np.where(known, strength + taken, 1.0)
     return (np.maximum(n - discount, 0) + weight * p) / np.where(known, totals + strength, 1.0)
 
 
 def strongest(found: list[Evidence], n_columns: int) -> tuple[float, float]:
-    """Discount and strength of the highest likelihood."""
+    """Discount and strength with the highest likelihood."""
     return max(
         product(DISCOUNTS, STRENGTHS), key=lambda pair: log_likelihood(found, n_columns, pair[0], pair[1])
     )

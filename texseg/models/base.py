@@ -1,6 +1,6 @@
-"""What all models share: expected counts, profiles, and the interface that the driver sees.
+"""What all models share: expected counts, profiles, and the interface that the EM driver sees.
 
-A model is a value without state. Its parameters are a NamedTuple of non-negative arrays, whose last axis sums
+A model is a value without state. Its parameters are a NamedTuple of non-negative arrays whose last axis sums
 to one (within each group of columns, where that axis runs over features). The driver sees two functions:
 ``step``, one EM iteration, and ``relax``, a point on the line through two parameter sets.
 """
@@ -28,7 +28,7 @@ _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-l
 
 
 class Stats(NamedTuple):
-    """Expected counts of clusters; they add over blocks of rows, masks and images."""
+    """Expected counts of clusters; those of blocks of rows, masks and images can be added up."""
 
     counts: Floats
     """(K, M), ``sum_i Q_ik n_ij``; (S, K, M) of several runs."""
@@ -37,16 +37,16 @@ class Stats(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One EM iteration: where it leads, and what it saw where it started."""
+    """Result of one EM iteration: the new parameters, and what was computed at the old ones."""
 
     params: Any
     """The parameters after the M-step."""
     free_energy: float
     """F in nats at the parameters BEFORE the M-step, with the posteriors of this step."""
     posteriors: Any
-    """What the next step may start from: (N, K) for clusterings, None for observation-level models."""
+    """What the next step may start from: (N, K) for clusterings, None for models of single occurrences."""
     stats: Any = None
-    """The expected counts of which the M-step was made, of clusterings."""
+    """For clusterings, the expected counts from which the M-step was computed."""
 
 
 def working_dtype(n: CountMatrix) -> np.dtype:
@@ -80,7 +80,7 @@ def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
     Returns
     -------
     array of the same shape
-        Uniform in groups in which nobody has counts.
+        Uniform in groups in which no cluster has counts.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
 
 
 def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> Floats:
-    """``log(max(p, FLOOR))`` in the dtype asked for."""
+    """``log(max(p, FLOOR))`` in the given dtype."""
     return np.log(np.maximum(probabilities, FLOOR)).astype(dtype, copy=False)
 
 
@@ -200,7 +200,9 @@ def heaviest_first(weights: Floats) -> NDArray[np.intp]:
 
 
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
-    """Count the profiles (K, M) of which no earlier one is within ``tolerance`` in total variation a group.
+    """Count the profiles (K, M) that differ from all earlier ones by more than ``tolerance``.
+
+    The distance is the total variation per group of columns.
 
     Examples
     --------
@@ -222,7 +224,7 @@ class ClusteringModel:
     Parameters
     ----------
     posterior : Posterior, default=SoftMax()
-        From scores to assignments, see `texseg.fitting.assignment`.
+        Turns scores into assignments, see `texseg.fitting.assignment`.
     """
 
     posterior: Posterior = field(default_factory=SoftMax)
@@ -277,7 +279,7 @@ class ClusteringModel:
         params : NamedTuple
         beta : float
         posteriors : array of shape (N, K), optional
-            Those of the step before, for policies that start from them.
+            Those of the previous step, for policies that start from them.
         row_weights : array of shape (N,), optional
             How many sites each row stands for; one each by default.
         """

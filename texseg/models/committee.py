@@ -1,12 +1,12 @@
 """Several fits of one model from different starts, whose predictions are averaged.
 
 EM finds one of many local optima, and each overfits in its own way; what they agree on is more reliable than
-any of them. With members ``r``
+any one of them. With members ``r``,
 
     p(j | i) = 1/R sum_r p_r(j | i)
 
-is again a mixture, of all their components. The logarithm being concave, its log-likelihood is never below
-the mean of theirs.
+is again a mixture, of all their components. Since the logarithm is concave, its log-likelihood is never
+below the mean of theirs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Committee"]
 class Committee(Predictor):
     """Average of the predictions of one model fitted several times.
 
-    For predicting occurrences only: what the components mean is to be read off a single fit.
+    Only for predicting occurrences: to interpret the components, look at a single fit.
 
     Parameters
     ----------
     estimator : ACM, HACM, PMM, SCM or SMM, optional
         Fitted ``n_members`` times with other random numbers; ``SMM(32, beta="auto")`` when left out.
     n_members : int, default=8
-        Members; perplexities of the SMM fell by 1 to 6 % with 2, 3 to 9 % with 4 and 4 to 11 % with 8
-        (`benchmarks/dyadic.py`), at as many times the cost.
+        Number of members; perplexities of the SMM fell by 1 to 6 % with 2, 3 to 9 % with 4 and 4 to 11 % with
+        8 (`benchmarks/dyadic.py`); the cost grows in proportion.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -72,12 +72,19 @@ class Committee(Predictor):
         y : None
             Ignored.
         validation : count matrix of shape (N, M), optional
-            Held-out occurrences of the same rows, for all members. Without it, every member of
-            ``beta="auto"`` sets others aside.
+            Held-out occurrences of the same rows, for all members. Without it, every member with
+            ``beta="auto"`` sets different ones aside.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        TypeError
+            ``estimator`` is not one of this package.
+        ValueError
+            ``n_members`` is not a positive whole number, or the estimator refuses the counts or settings.
         """
         if not isinstance(self.n_members, (int, np.integer)) or self.n_members < 1:
             raise ValueError(

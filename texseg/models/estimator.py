@@ -1,8 +1,8 @@
 """What all estimators share: validation, restarts, the choice of the inverse temperature, prediction.
 
-The inverse temperature and the moment to stop are chosen on held-out occurrences of the fitted rows ([1]_
-sections 5.1 and 6.1): with ``beta="auto"`` part of the occurrences is set aside, and the model of the highest
-held-out likelihood over all temperatures and steps is kept.
+The inverse temperature and the stopping point are chosen on held-out occurrences of the fitted rows ([1]_
+sections 5.1 and 6.1): with ``beta="auto"`` part of the occurrences is set aside, and the model with the
+highest held-out likelihood over all temperatures and steps is kept.
 
 References
 ----------
@@ -84,7 +84,7 @@ class Data(NamedTuple):
     """What a model is fitted to."""
 
     counts: CountMatrix
-    """(N, M), every row as often as its weight says."""
+    """(N, M), every row multiplied by its weight."""
     weights: NDArray[np.float64] | None
     """(N,), ``sample_weight``; None where all are one."""
     validation: CountMatrix | None
@@ -92,7 +92,7 @@ class Data(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The state kept of a run, and the records of all its steps."""
+    """The state that was kept from a run, and the records of all its steps."""
 
     state: State
     history: list[FitRecord]
@@ -111,7 +111,7 @@ def heldout_log_likelihood(
         ``p(j | r)``.
     n : count matrix of shape (N, M)
     floor : float
-        Share of the uniform distribution that is mixed into every prediction.
+        Share of the uniform distribution mixed into every prediction.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _log_predictions(
 
 
 class Predictor(BaseEstimator):
-    """What predicts the occurrences of a row by ``mixing_ @ components_``."""
+    """Base of whatever predicts the occurrences of a row as ``mixing_ @ components_``."""
 
     mixing_: Floats
     components_: Floats
@@ -153,7 +153,7 @@ class Predictor(BaseEstimator):
         Parameters
         ----------
         X : count matrix of shape (N, M)
-            New occurrences; without ``fold_in`` those of the rows that were fitted, in the same order.
+            New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
         fold_in : count matrix of shape (N, M), optional
             Other occurrences of the rows of ``X``, from which their mixing is found first.
         floor : float, default=0.01
@@ -162,6 +162,11 @@ class Predictor(BaseEstimator):
         Returns
         -------
         float
+
+        Raises
+        ------
+        ValueError
+            ``X`` or ``fold_in`` are not counts of the right shape.
         """
         n, mixing = self._to_predict(X, fold_in)
         return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
@@ -188,7 +193,7 @@ class Predictor(BaseEstimator):
 
 
 class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Predictor):
-    """Base of the estimators; subclasses say which model, where it starts, and what it is called."""
+    """Base of the estimators; subclasses define the model, its starts and its attributes."""
 
     _size_parameters: ClassVar[tuple[str, ...]] = ("n_clusters",)
     _first_beta: ClassVar[float] = 1.0
@@ -206,19 +211,19 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     # ---- what subclasses define
 
     def _model(self) -> Any:
-        """Return the model as the driver sees it."""
+        """Return the model in the form that the EM driver uses."""
         raise NotImplementedError  # pragma: no cover - interface
 
     def _models(self, data: Data) -> list[Any]:
-        """Variants of the model, of which held-out occurrences choose one."""
+        """Variants of the model, one of which is chosen on held-out occurrences."""
         return [self._model()]
 
     def _start(self, model: Any, data: Data, rng: np.random.RandomState) -> Any:
-        """Return parameters to begin with, at one temperature; None to cool and grow from one cluster."""
+        """Return initial parameters, for a single temperature; None to cool and grow from one cluster."""
         raise NotImplementedError  # pragma: no cover - interface
 
     def _rivals(self, model: Any, data: Data, rng: np.random.RandomState) -> list[Any]:
-        """Return starts of another kind, which compete with these."""
+        """Return starts of another kind, to compete with those of `_start`."""
         return []
 
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
@@ -236,19 +241,25 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         Parameters
         ----------
         X : count matrix of shape (N, M)
-            Non-negative; fractional counts, empty rows and empty columns are allowed. A data frame gives its
-            names of columns; a table larger than memory can be given as `BlockCounts`.
+            Non-negative; fractional counts, empty rows and empty columns are allowed. The column names of a
+            data frame are kept; a table larger than memory can be given as `BlockCounts`.
         y : None
             Ignored.
         validation : count matrix of shape (N, M), optional
             Held-out occurrences of the same rows, on which to stop early and, with ``beta="auto"``, to choose
             the inverse temperature; instead of a random ``validation_fraction`` of ``X``.
         sample_weight : array of shape (N,), optional
-            How often each row counts: 2 is the row twice, 0 leaves it out of the fit.
+            How often each row counts: 2 counts it twice, 0 leaves it out of the fit.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            ``X`` or ``validation`` are not counts of the same shape, a setting is out of range, more clusters
+            (aspects) than rows are asked for, or no row with occurrences has weight.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
@@ -276,9 +287,9 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         return self._refine(*self._search(self._models(data), data, rng), data, rng)
 
     def _search(self, models: list[Any], data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Best of ``n_init`` starts and their rivals: by held-out likelihood if there is any, else by F.
+        """Best of ``n_init`` starts and their rivals: by held-out likelihood if available, else by F.
 
-        Of several models the first start chooses one.
+        If there are several models, the first start decides which one is used.
         """
 
         def quality(found: tuple[Any, Run]) -> float:
@@ -304,7 +315,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     def _choose_beta(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, beta: float
     ) -> Run:
-        """Heat up from ``beta`` as long as held-out data gain, look closer, and cool again from the best."""
+        """Heat up from ``beta`` while held-out likelihood rises, refine the step, and cool from the best."""
         best, history, worse = None, [], 0
         while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
             run = self._descend(model, data, start, beta, rng)
@@ -321,7 +332,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
                 run = self._descend(model, data, start, near, rng)
                 history += run.history
                 best = max(best, run.state, key=lambda state: state.heldout)
-        # and cool again, carrying the solution along, until held-out data object
+        # and cool again, carrying the solution along, until held-out likelihood falls
         while not self._warm and best.beta < 1:
             colder = min(best.beta / self._beta_factor, 1.0)
             run = self._descend(model, data, best.params, colder, rng)
@@ -332,7 +343,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         return Run(best, history)
 
     def _refine(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Change one setting of the model after the other, or the temperature, while held-out data gain."""
+        """Change the model's settings or the temperature, one at a time, while held-out likelihood rises."""
         best, history, moved = run.state, list(run.history), self.beta == "auto"
         while moved:
             moved = False
@@ -351,7 +362,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         return model, Run(best, history)
 
     def _others(self, model: Any, beta: float) -> list[tuple[tuple[Any, float], ...]]:
-        """Neighbouring settings of each kind, more and less of it; the temperature is one more kind."""
+        """For each setting, and for the temperature, the next larger and the next smaller value."""
         settings = list(model.others()) if hasattr(model, "others") else []
         if not settings:
             return []
@@ -361,7 +372,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         return [*(tuple((other, beta) for other in kind) for kind in settings), heats]
 
     def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
-        """EM down to one temperature; the state kept is the best on held-out data, or the last."""
+        """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
         judge = None if data.validation is None else _judge(model, data.validation)
         schedule, growth, n_clusters = [beta], None, 1
         if start is None:
@@ -413,11 +424,11 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         self._publish(model, params, posteriors)
 
     def _in_order(self, model: Any, params: Any, posteriors: Any) -> tuple[Any, Any, Any]:
-        """Clusters (aspects) by weight, the heaviest first."""
+        """Sort the clusters (aspects) by weight, the heaviest first."""
         return model, *model.by_weight(params, posteriors)
 
     def _keep_unweighted(self, n: CountMatrix, left_out: NDArray[np.bool_]) -> None:
-        """Fold in the rows that had no part in the fit."""
+        """Fold in the rows that took no part in the fit."""
         rest = scale_rows(n, left_out.astype(float))
         self.mixing_ = np.where(left_out[:, None], self._predictive_mixing(rest), self.mixing_)
         folded = self._fitted_model.fold_in(rest, self._params, self.beta_)
@@ -425,7 +436,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         self.labels_ = self.row_posteriors_.argmax(axis=1)
 
     def _warn_of_long_rows(self, totals: Floats) -> None:
-        """Say which row took a cluster from the others only because it is so long."""
+        """Warn of a row that took a cluster away from the others merely because it is so long."""
         usual = float(np.median(totals[totals > 0]))
         alone = np.bincount(self.labels_, minlength=self.labels_.max() + 1)[self.labels_] == 1
         rows = np.flatnonzero(alone & (totals > LONG_ROW * usual))
@@ -444,8 +455,8 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (N, K) of the clusters (aspects) of new rows, which are folded in at ``beta_``.
 
-        Folding in means that the profiles stay as they are and only the row's own probabilities are found:
-        by one E-step where a row belongs to one cluster, by EM steps where it has shares in several aspects.
+        Folding in means that the profiles stay fixed and only the row's own probabilities are estimated: by
+        one E-step if a row belongs to one cluster, by EM steps if it has shares in several aspects.
 
         Parameters
         ----------
@@ -475,7 +486,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         """Describe rows by their shares in ``components_``: ``transform(X) @ components_`` is ``p(j | i)``.
 
         For the SMM these are the probabilities of its aspects in each row, for clusterings those of the
-        clusters; rows are folded in, see `predict_proba`.
+        clusters. Rows are folded in, see `predict_proba`.
 
         Parameters
         ----------
@@ -493,11 +504,16 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         Parameters
         ----------
         X : array of shape (N, R)
-            As `transform` gives it.
+            As returned by `transform`.
 
         Returns
         -------
-        array of shape (N, M), rows sum to one (of images: in each channel)
+        array of shape (N, M), rows sum to one (for images: in each channel)
+
+        Raises
+        ------
+        ValueError
+            ``X`` does not have R columns.
         """
         check_is_fitted(self)
         shares = np.asarray(X, dtype=float)
@@ -515,8 +531,8 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     def score_samples(self, X: Any) -> Floats:
         """Log-likelihood of every row of ``X``, in nats, each half of a row predicted from its other half.
 
-        A row's occurrences are dealt out to the two halves by coins, which are the same whenever the row is
-        asked for, so that no occurrence has a part in finding the shares by which it is judged.
+        A row's occurrences are assigned to the two halves by coin flips that depend only on the row itself;
+        no occurrence influences the shares by which it is judged.
 
         Parameters
         ----------
@@ -635,10 +651,10 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Deal every occurrence to one half or the other; what is beyond a whole number counts as one of them.
+    """Assign every occurrence to one half or the other; a fractional remainder is assigned as one occurrence.
 
-    By coins that follow from the row itself, so that a row is judged alike whatever is beside it. By turns
-    would not do: what one half holds by chance the other would hold too.
+    The coin flips are derived from the row itself, so that a row's score does not depend on other rows.
+    Alternating would not do: what one half holds by chance the other would hold too.
     """
     index, whole = entry_rows(n), np.floor(n.data)
     content = _scrambled(n.indices.astype(np.uint64) + _scrambled(n.data.astype(np.float64).view(np.uint64)))
@@ -658,7 +674,7 @@ def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
 
 
 def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers in which every bit depends on all those given (the mixer of Steele's SplitMix64, 2014)."""
+    """Mix numbers so that every bit depends on all input bits (Steele's SplitMix64 mixer, 2014)."""
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -666,7 +682,7 @@ def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def with_short_rows(n: CountMatrix) -> CountMatrix:
-    """Cut down long rows, for starts that should not be those of one row; others stay as they are."""
+    """Cut down long rows, so that no single row determines a start; other rows stay as they are."""
     totals = row_totals(n)
     usual = float(np.median(totals[totals > 0])) if totals.any() else 0.0
     if totals.max(initial=0.0) <= LONG_ROW * usual:
@@ -675,13 +691,13 @@ def with_short_rows(n: CountMatrix) -> CountMatrix:
 
 
 def check_predictive(owner: str, predictive: bool | None) -> None:
-    """Refuse what is not yes, no or left to the temperature."""
+    """Refuse anything but True, False and None (which leaves the choice to ``beta``)."""
     if predictive not in (True, False, None):
         raise ValueError(f"{owner} needs predictive as True, False or None, got {predictive!r}")
 
 
 def check_assignment(owner: str, assignment: str, beta: float | str) -> None:
-    """Refuse unknown assignments, and hard ones with a temperature to be chosen."""
+    """Refuse unknown assignments, and hard ones with ``beta="auto"``."""
     if assignment not in ("soft", "hard"):
         raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
     if assignment == "hard" and beta == "auto":
@@ -701,8 +717,8 @@ def cross_validate(
 ) -> Floats:
     """Test perplexities of ``n_folds`` folds of occurrences ([1]_ section 6.1).
 
-    Every fold is predicted by a model fitted to the others; with ``beta="auto"`` that model sets aside its
-    own validation occurrences among those.
+    Every fold is predicted by a model fitted to the others; with ``beta="auto"`` that model takes its
+    validation occurrences from these others.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The hierarchical asymmetric clustering model (HACM), also known as the cluster-abstraction model (CAM).
 
 Clusters are the leaves of a tree; every node ``v`` has a profile, and every single occurrence in a row of
-cluster ``k`` is due to one of the nodes on the path from the root to leaf ``k``. What is common to a whole
+cluster ``k`` comes from one of the nodes on the path from the root to leaf ``k``. What is common to a whole
 subtree is explained by its inner node; leaves keep what is special. [1]_ section 4, [2]_:
 
     p_kj   = sum_v tau_kv q_vj                              profile of a cluster, v on the path to k
@@ -12,8 +12,8 @@ subtree is explained by its inner node; leaves keep what is special. [1]_ sectio
     rho_k  = 1/N sum_i Q_ik                                 (Eq. 56)
     p(j|i) = sum_k Q_ik p_kj                                prediction (Eq. 59)
 
-The degrees of freedom grow in three stages ([1]_ section 4.2): ``tau`` constant on every path, ``tau`` of
-each cluster, and ``tau`` of each row in each cluster. Only the last needs the single entries of ``n``.
+The degrees of freedom grow in three stages ([1]_ section 4.2): ``tau`` constant along every path, one
+``tau`` per cluster, and one ``tau`` per row in each cluster. Only the last needs the single entries of ``n``.
 
 References
 ----------
@@ -73,7 +73,7 @@ LEAF_SHARE = 0.25
 """Share of the leaf where predictive fits begin. With .5 perplexities are 1 % lower on word bigrams, but of
 the words of inner nodes of planted trees only .3 stay at their level (here .98, with .1 all of them)."""
 
-_ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) of a block of rows with mixing of their own
+_ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every row has its own mixing
 
 
 class Tree:
@@ -89,7 +89,7 @@ class Tree:
     Attributes
     ----------
     paths : int array of shape (K, D)
-        Nodes from the root to each leaf, filled up with -1.
+        Nodes from the root to each leaf, padded with -1.
     levels : int array of shape (V,)
         Distance of every node from the root.
 
@@ -125,7 +125,7 @@ class Tree:
 
     @property
     def on_path(self) -> NDArray[np.bool_]:
-        """(K, D), where `paths` holds a node."""
+        """(K, D), True where `paths` holds a node."""
         return self.paths >= 0
 
     @property
@@ -183,7 +183,7 @@ class TreeProfiles(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalClustering(ClusteringModel):
-    """The HACM as the driver sees it, with vertical mixing that is constant or of each cluster.
+    """The HACM as the driver sees it, with vertical mixing that is constant or specific to each cluster.
 
     Parameters
     ----------
@@ -199,9 +199,9 @@ class HierarchicalClustering(ClusteringModel):
     def start_from(
         self, profiles: Floats, weights: Floats, groups: NDArray[np.intp], leaf_share: float | None = None
     ) -> TreeProfiles:
-        """Inner nodes are the mean profiles of their clusters; all nodes of a path count alike.
+        """Start with inner nodes at the mean profiles of their clusters, and equal weights along each path.
 
-        With ``leaf_share`` the leaf has this share, and the nodes above it what is left.
+        With ``leaf_share`` the leaf gets this share, and the nodes above it what is left.
         """
         membership = self.tree.membership
         nodes = normalise_profiles((membership * weights[:, None]).T @ profiles, groups)
@@ -285,8 +285,8 @@ class HierarchicalClustering(ClusteringModel):
 class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
     """The HACM whose rows are left out of the nodes that judge them; F is that of the corrected scores.
 
-    An occurrence in row i has added ``q_vj sum_k Q_ik tau_kv / p_kj`` to the counts of node v. The background
-    is at the root alone, from where every path has its share of it.
+    An occurrence in row i has added ``q_vj sum_k Q_ik tau_kv / p_kj`` to the counts of node v. Only the root
+    holds the background, from which every path gets its share.
     """
 
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
@@ -344,10 +344,10 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
 
 @dataclass(frozen=True, eq=False)
 class ObjectMixing(HierarchicalClustering):
-    """The HACM whose vertical mixing belongs to each row in each cluster, ``tau`` (N, K, D)."""
+    """The HACM with separate vertical mixing for each row in each cluster, ``tau`` (N, K, D)."""
 
     def profiles(self, params: TreeProfiles) -> Floats:
-        """``p_kj`` (K, M), of the mean mixing over the rows."""
+        """``p_kj`` (K, M), for the mixing averaged over the rows."""
         return self._spread(params.vertical.mean(axis=0)) @ params.nodes
 
     def refine(self, params: TreeProfiles, n_rows: int) -> TreeProfiles:
@@ -399,11 +399,11 @@ class ObjectMixing(HierarchicalClustering):
         return out
 
     def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
-        """Posteriors (N, K) of other rows; their vertical mixing is found with them."""
+        """Posteriors (N, K) of new rows, estimated together with their vertical mixing."""
         return self._folded(n, params, beta)[0]
 
     def fold_in_nodes(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
-        """``p(v | i)`` (N, V) of other rows."""
+        """``p(v | i)`` (N, V) of new rows."""
         return self._node_shares(*self._folded(n, params, beta))
 
     def _folded(self, n: CountMatrix, params: TreeProfiles, beta: float) -> tuple[Floats, Floats]:
@@ -425,7 +425,7 @@ class ObjectMixing(HierarchicalClustering):
 
 
 def merging_tree(counts: Floats) -> tuple[Tree, NDArray[np.intp]]:
-    """Tree of successive merges of the two clusters whose union loses least likelihood.
+    """Tree built by repeatedly merging the two clusters whose union loses least likelihood.
 
     Parameters
     ----------
@@ -481,21 +481,21 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     n_clusters : int, default=8
         Number of leaves, K; at most the number of rows.
     mixing : {"constant", "cluster", "object"}, default="cluster"
-        Shares of the nodes along a path: all alike, of each cluster, or of each row in each cluster. Each is
-        reached through those before ([1]_ section 4.2), but for constant ones in predictive fits.
+        Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster.
+        Each stage starts from the one before ([1]_ section 4.2); predictive fits skip the constant stage.
         "object" needs memory for (N, K, depth) numbers.
     tree : {"merging", "annealing"} or Tree, default="merging"
-        From the flat clusters by merging those whose union loses least likelihood, or from the phase
-        transitions of a cooling run ([1]_ section 5.1), or given. Cooled trees predict less well, because
+        Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
+        transitions of a cooling run ([1]_ section 5.1), or given. Annealed trees predict less well, because
         their first splits are made at temperatures at which little can be told apart.
     beta : float or "auto", default=1.0
         Inverse temperature of the horizontal posteriors; "auto" chooses it on held-out occurrences.
     predictive : bool, optional
-        Leave every row out of the nodes that judge it, see `ACM`; only with ``beta="auto"``, and there the
-        default. Neither mixing of each row nor a cooled tree knows it.
+        Leave every row out of the nodes by which it is judged, see `ACM`; only with ``beta="auto"``, where it
+        is the default. It does not apply to the mixing of single rows, nor to annealed trees.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `SMM`; ``n_init`` counts the flat clusterings, grown by splits and merges, of which the best is
-        kept. On planted trees with 16 leaves one gives the right tree in nine of ten sets, three in all.
+        See `SMM`; ``n_init`` is the number of flat clusterings, grown by splits and merges, of which the best
+        is kept. On planted trees with 16 leaves one gives the right tree in nine of ten sets, three in all.
 
     Attributes
     ----------
@@ -580,7 +580,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         return HistogramClustering()
 
     def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Flat clusters, the tree, and the stages of the vertical mixing one after the other."""
+        """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
         flat, tree, clusters, beta, history = self._flat_start(data, rng)
         kind: Any = HierarchicalClustering
         if isinstance(flat, LeavesRowsOut):
@@ -624,9 +624,9 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         return predictive_models(data, self.n_clusters) if leaves_out(self) else [self._model()]
 
     def _rivals(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> list[Profiles]:
-        """Where the temperature is chosen, random starts compete with grown ones.
+        """If the temperature is to be chosen, random starts compete with grown ones.
 
-        Grown clusters are the better tree, but on sparse counts they may know the fitted ones too well.
+        Grown clusters give the better tree, but on sparse counts they may overfit the fitted occurrences.
         """
         if self.beta != "auto":
             return []
@@ -653,13 +653,13 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         return state, Tree.from_transitions(state.transitions, len(state.params.weights))
 
     def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
-        """Grown, since a cluster that the flat clustering misses is missing in the tree too."""
+        """Start from grown clusters: one that the flat clustering misses is missing in the tree too."""
         if self.beta == "auto":
             return grown(data.counts, self.n_clusters, rng, data.weights)
         return None
 
     def _in_order(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> Any:
-        """Clusters by weight, unless the tree was given and says which is which."""
+        """Sort the clusters by weight, unless the tree was given, which fixes their order."""
         if isinstance(self.tree, Tree):
             return model, params, posteriors
         return model.by_weight(params, posteriors)
@@ -683,7 +683,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     def top_features(
         self, names: Sequence[str] | None = None, n_words: int = 5
     ) -> list[list[tuple[str, float]]]:
-        """Most probable features of every node, with their probabilities.
+        """Most probable columns of every node, with their probabilities.
 
         Parameters
         ----------
@@ -694,6 +694,11 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         Returns
         -------
         list of V lists of (name, probability)
+
+        Raises
+        ------
+        ValueError
+            ``names`` does not have M entries.
         """
         check_is_fitted(self)
         M = self.nodes_.shape[1]
@@ -707,7 +712,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         ]
 
     def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
-        """Write the tree out, one node a line, indented by level, with its most probable features.
+        """Write out the tree, one node per line, indented by level, with its most probable columns.
 
         Parameters
         ----------
@@ -757,5 +762,5 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
 
 
 def _left_to_right(tree: Tree) -> NDArray[np.intp]:
-    """Clusters in the order in which a drawing of the tree shows them."""
+    """Clusters in the left-to-right order of a drawing of the tree."""
     return np.lexsort(tree.paths.T[::-1])

@@ -1,21 +1,21 @@
 """Scores of every row under profiles from which its own occurrences are left out.
 
-A row that is judged by profiles to which it has contributed itself finds its own cluster too good: the more
-so, the fewer rows a cluster has. Predictive EM ([1]_ section 5.2) leaves the row out: where every occurrence
+A row that is judged by profiles to which it has itself contributed fits its own cluster too well, the more
+so the fewer rows the cluster has. Predictive EM ([1]_ section 5.2) leaves the row out: if every occurrence
 of column j in row i has added ``a_ivj`` to the probability ``q_vj`` in the profile of a node,
 
     q_vj without i  =  (q_vj - n_ij a_ivj) / (1 - sum_j n_ij a_ivj)
 
-What no other row of the cluster has would then be impossible. So every node is given occurrences that are
-not observed, ``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, [2]_): as
-background serves the number of rows in which a column occurs, which says more about the new than its
-occurrences do [3]_. On the path of a tree, too, the shares of the nodes are estimated with the row left out
-([5]_); a leaf that has seen a row's words explains that row better than any other, so that inner nodes would
-die out.
+What no other row of the cluster has would then be impossible. So every node is given unobserved occurrences,
+``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, [2]_). The background is
+the number of rows in which a column occurs, which says more about new rows than the number of occurrences
+does [3]_. The shares of the nodes along a path of a tree are estimated with the row left out as well ([5]_);
+otherwise a leaf that has seen a row's words would explain that row better than any other node, and inner
+nodes would die out.
 
 The occurrences of a row depend on each other beyond what its cluster explains. With an intraclass
-correlation rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones ([4]_), so that long rows
-are to be assigned at a higher temperature than short ones.
+correlation rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones ([4]_), so long rows
+should be assigned at a higher temperature than short ones.
 
 References
 ----------
@@ -64,21 +64,21 @@ class Caution:
     correlation: float = 0.0
     """``rho`` between the occurrences of a row."""
     usual: float = 1.0
-    """Occurrences of a row for which the temperature is meant."""
+    """Number of occurrences of a row of usual length, to which the temperature applies unchanged."""
 
     @property
     def share(self) -> float:
-        """Of the background in a cluster of mean size."""
+        """Share of the background in a cluster of mean size."""
         return self.mass / (self.mass + self.cluster)
 
     def tempering(self, n: CountMatrix) -> Floats:
-        """Factors (N, 1) of the scores: 1 for a usual row, less for a longer one."""
+        """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
         beyond = np.maximum(row_totals(n) - 1, 0)
         usual = 1 + (self.usual - 1) * self.correlation
         return (usual / (1 + beyond * self.correlation))[:, None]
 
     def others(self) -> Iterator[tuple[Self, ...]]:
-        """Neighbouring settings to be tried on held-out occurrences: more and less of each kind."""
+        """Neighbouring settings to be tried on held-out occurrences: more and less of each."""
         yield replace(self, mass=2 * self.mass), replace(self, mass=self.mass / 2)
         more = min(max(2 * self.correlation, LEAST_CORRELATION), 1.0)
         less = self.correlation / 2 if self.correlation > LEAST_CORRELATION else 0.0
@@ -110,7 +110,7 @@ class LeavesRowsOut(ClusteringModel):
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Step:
-        """One iteration; ``params`` are those of ``posteriors``, without which it is a plain one."""
+        """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
         scores = per_site(self._tempered(self._left_out_scores(n, params, posteriors), n), row_weights)
@@ -141,17 +141,17 @@ Added = Callable[[slice, NDArray[np.intp], NDArray[np.intp]], Floats]
 def left_out_scores(
     n: CountMatrix, nodes: Floats, added: Added, spread: Floats | None = None, Q: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Log-likelihood of every row in every cluster, its own part in the profiles left out.
+    """Log-likelihood of every row in every cluster, the row's own part in the profiles left out.
 
     Parameters
     ----------
     n : count matrix of shape (N, M)
     nodes : array of shape (V, M)
-        Their profiles.
+        Profiles of the nodes.
     added : function
-        What one occurrence of an entry has added to them.
+        How much one occurrence of each entry has added to them.
     spread : array of shape (K, V), optional
-        Shares of the nodes in the clusters; without, every node is a cluster.
+        Shares of the nodes in the clusters; by default every node is a cluster.
     Q : array of shape (N, K), optional
         Posteriors, by which occurrences are assigned to the nodes.
 

@@ -1,4 +1,4 @@
-"""Counts with a known tree, as trials and tests need them."""
+"""Counts with a known tree, for experiments and tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PlantedTree", "planted_tree"]
 
 
 class PlantedTree(NamedTuple):
-    """What `planted_tree` makes."""
+    """What `planted_tree` returns."""
 
     counts: NDArray[np.float64]
     """(N, M)."""
@@ -37,8 +37,8 @@ def planted_tree(
 ) -> PlantedTree:
     """Draw rows from the leaves of a binary tree in which every node has words of its own.
 
-    A word of a row is due to one of the nodes on the path to its leaf, each as often as the others, or, with
-    probability ``background``, is any word.
+    A word of a row comes from one of the nodes on the path to its leaf, all equally often, or, with
+    probability ``background``, is any word at all.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def planted_tree(
         Levels below the root; there are ``2 ** depth`` leaves.
     rows_per_leaf : int, default=20
     words_per_node : int, default=8
-        With frequencies from Dirichlet(5).
+        Their frequencies are drawn from Dirichlet(5).
     row_total : float, default=80
-        Mean number of words of a row (Poisson).
+        Mean number of words in a row (Poisson).
     background : float in 0 ... 1, default=0.1
     random_state : int, RandomState, Generator or None
 

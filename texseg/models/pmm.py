@@ -44,7 +44,7 @@ from texseg.models.smm import FOLD_IN_STEPS, folded_in
 
 
 class ProductAspects(NamedTuple):
-    """Parameters of the PMM; the rows of the last two sum to one, the mixing as a whole."""
+    """Parameters of the PMM; rows of the last two sum to one, the mixing weights sum to one as a whole."""
 
     mixing: Floats
     """(K, L), ``pi``."""
@@ -61,7 +61,7 @@ class ProductAspectModel:
     monotone: ClassVar[bool] = True
 
     def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> ProductAspects:
-        """Parameters that belong to shares of the rows (N, K) and of the columns (M, L) in their groups."""
+        """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         return ProductAspects(
             joint / joint.sum(),
@@ -105,7 +105,7 @@ class ProductAspectModel:
         return ProductAspects(mixing / mixing.sum(), normalise(rows), normalise(columns))
 
     def n_distinct(self, params: ProductAspects) -> int:
-        """Count the column groups with weight that differ (by more than 1 % total variation)."""
+        """Count the column groups of non-zero weight that differ (by more than 1 % total variation)."""
         return count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
 
     def by_weight(self, params: ProductAspects, posteriors: Any) -> tuple[ProductAspects, Any]:
@@ -117,7 +117,7 @@ class ProductAspectModel:
         ), None
 
     def row_posteriors(self, params: ProductAspects) -> Floats:
-        """``p(k | i)`` (N, K); the overall weights for rows never seen."""
+        """``p(k | i)`` (N, K); for rows without occurrences, the overall weights."""
         weights = params.mixing.sum(axis=1)
         joint = (params.rows * weights[:, None]).T
         return np.where(joint.sum(axis=1, keepdims=True) > 0, normalise(joint), weights)
@@ -127,13 +127,13 @@ class ProductAspectModel:
         return self.spread(params, self.row_posteriors(params)), params.columns
 
     def spread(self, params: ProductAspects, row_posteriors: Floats) -> Floats:
-        """From the shares (N, K) of the row groups to those (N, L) of the column groups."""
+        """Turn shares (N, K) of the row groups into shares (N, L) of the column groups."""
         return row_posteriors @ normalise(params.mixing)
 
     def fold_in(
         self, n: CountMatrix, params: ProductAspects, beta: float, steps: int = FOLD_IN_STEPS
     ) -> Floats:
-        """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
+        """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
         B_pi = tempered(params.columns, beta) @ params.mixing.T
         return folded_in(n, params.mixing.sum(axis=1), B_pi, beta, steps)
 
@@ -141,7 +141,7 @@ class ProductAspectModel:
 class PMM(DensityMixin, CooccurrenceEstimator):
     """Product-space mixture model of co-occurrence counts ([1]_ section 2.5).
 
-    Every occurrence is due to a pair of a row group and a column group.
+    Every occurrence comes from one pair of a row group and a column group.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     row_posteriors_ : ndarray of shape (N, K)
         ``p(k | i)``.
     labels_ : int ndarray of shape (N,)
-        Largest row group of every row, from 0.
+        Most probable row group of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
 

@@ -1,13 +1,13 @@
 """Finding rows by words: retrieval by clusters, and what the nodes of a tree stand for.
 
-A fitted model says with which probability each of its nodes (clusters, aspects) speaks in a row,
+A fitted model says how likely each of its nodes (clusters, aspects) is to produce a word of a row,
 ``p(v | i)``, and which words a node uses, ``q_vj``. Everything here follows from these two and from the
 counts ([1]_ section 6.1, [2]_ section 4; documents are rows, words are columns):
 
     p(j | i)    = sum_v p(v | i) q_vj                            prediction (Eq. 59)
     p(i | w..)  ~ prod_w ((1 - s) p(w | i) + s n_iw / n_i)       rows for a query, s the row's own share
     p(v | w)    ~ p(v) q_vw,   p(v) = sum_i n_i p(v | i) / n     where in the tree a word is used (Fig. 10)
-    r_iv        = sum_j n_ij p(v | i, j) / n_i                   share of a row that is due to a node
+    r_iv        = sum_j n_ij p(v | i, j) / n_i                   share of a row that comes from a node
 
 References
 ----------
@@ -47,7 +47,7 @@ class Match(NamedTuple):
 
 
 class View(NamedTuple):
-    """A node of the tree as one sees it on a walk."""
+    """A node of the tree, as shown while walking through it."""
 
     node: int
     level: int
@@ -63,21 +63,21 @@ class View(NamedTuple):
 
 
 class Retrieval:
-    """Rows, nodes and words of a fitted model, each found by the others.
+    """Find rows, nodes and words of a fitted model, each from the others.
 
     Parameters
     ----------
     model : ACM, HACM, PMM, SCM or SMM
-        Fitted to ``X``. Its nodes are those of the tree of a `HACM`, and else its clusters or aspects.
+        Fitted to ``X``. Its nodes are the tree nodes of a `HACM`, otherwise its clusters or aspects.
     X : count matrix of shape (N, M)
-        What it was fitted to.
+        The counts it was fitted to.
     words : sequence of M strings, optional
         Names of the columns, all different; their numbers by default.
     titles : sequence of N strings, optional
         Names of the rows; their numbers by default.
     own_share : float in 0 ... 1, default=0.3
-        How far a row is expected to say what it said already, rather than what its nodes say. With 0 all rows
-        of a cluster can be alike; with 1 no row is found by words that it does not contain.
+        Weight of a row's own words against those that its nodes predict. With 0 all rows of a cluster may
+        score the same; with 1 no row is found by words that it does not contain.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Retrieval:
     nodes : ndarray of shape (V, M)
         ``q``; rows sum to one.
     node_weights : ndarray of shape (V,)
-        ``p(v)``, over all occurrences; sums to one.
+        ``p(v)``, averaged over all occurrences; sums to one.
     own_words : csr_array of shape (N, M)
         ``n_ij / n_i``.
     tree : Tree or None
@@ -142,21 +142,21 @@ class Retrieval:
     # ---- rows
 
     def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
-        """Rows most probable for a query.
+        """Find the most probable rows for a query.
 
         Parameters
         ----------
         query : string, sequence of strings, or array of shape (M,)
-            Words (a string is split at white space; those that are no column are left out), or how often each
-            column is asked for.
+            Words (a string is split at white space; words that are not a column are ignored), or how often
+            each column is asked for.
         n : int, default=10
-            At most so many.
+            Maximum number of rows.
 
         Returns
         -------
         list of Match
-            The best first; scores are ``p(i | query)``, all rows being as probable before, and sum to one
-            over all N rows.
+            The best first; scores are ``p(i | query)``, with all rows equally probable a priori, and sum to
+            one over all N rows.
 
         Raises
         ------
@@ -176,14 +176,14 @@ class Retrieval:
         return normalise(np.exp(scores - scores.max()))
 
     def prototypes(self, node: int, n: int = 5) -> list[Match]:
-        """Rows with the greatest share of occurrences due to a node; the scores are these shares."""
+        """Rows with the greatest share of occurrences from a node; the scores are these shares."""
         return self._matches(self.row_shares[:, self._checked(node)], n)
 
     @cached_property
     def row_shares(self) -> Floats:
-        """Share of each row's occurrences that is due to each node, ``r_iv``, shape (N, V).
+        """Share of each row's occurrences that comes from each node, ``r_iv``, shape (N, V).
 
-        What ``p(v | i)`` becomes when the row's words are looked at; rows with words sum to one.
+        It is ``p(v | i)`` updated by the row's words; rows with words sum to one.
         """
         index, n = entry_rows(self.own_words), self.own_words
         p = products_at(self.node_shares, np.ascontiguousarray(self.nodes.T), index, n.indices)
@@ -222,14 +222,14 @@ class Retrieval:
         return int(self._levels()[self.responsibility([word]).argmax()])
 
     def unseen_words(self, row: int, n: int = 10) -> list[list[tuple[str, float]]]:
-        """Words that a row lacks and most probably would say, by level ([2]_ Fig. 2, the ghost writer).
+        """Words missing from a row that it would most probably use, by level ([2]_ Fig. 2, ghost writer).
 
         Parameters
         ----------
         row : int
             From 0.
         n : int, default=10
-            Words of each level, at most. A word stands at the level that makes it most probable.
+            Maximum number of words per level. A word is listed at the level that makes it most probable.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class Retrieval:
     # ---- the tree
 
     def look(self, node: int = 0, n_words: int = 5) -> View:
-        """Look at a node; `View.children` are the ways on."""
+        """Look at a node; `View.children` are the nodes to go to next."""
         tree, node = self._tree(), self._checked(node)
         below = tree.membership[self._model.labels_, node]
         children = np.flatnonzero(tree.parents == node).tolist()

@@ -1,6 +1,6 @@
 """The symmetric clustering model (SCM), also known as two-sided clustering or co-clustering.
 
-Rows and columns are both partitioned; all that matters about a pair is which clusters it joins. With
+Both rows and columns are partitioned; all that matters about a pair is which clusters it joins. With
 assignments ``I`` (N, K) and ``J`` (M, L), margins ``p_i`` and ``q_j`` (the shares of row i and column j in
 all occurrences) and the association ``c`` (K, L), [1]_ section 3:
 
@@ -101,7 +101,7 @@ class TwoSidedClustering:
     def start_from(
         self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Floats | None = None
     ) -> Blocks:
-        """Parameters that belong to assignments of the rows (N, K) and of the columns (M, L)."""
+        """Parameters for given assignments of the rows (N, K) and of the columns (M, L)."""
         margins = normalise(column_totals(n))
         return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins, row_weights)
 
@@ -140,11 +140,11 @@ class TwoSidedClustering:
         )
 
     def n_distinct(self, params: Blocks) -> int:
-        """Count the row clusters with weight that differ in what they join (by more than 1 %)."""
+        """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
         return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
 
     def prolong(self, posteriors: Sides, parent: NDArray[np.intp]) -> Sides:
-        """Posteriors of the next finer level: rows begin like their parents, columns stay ([1] 5.4)."""
+        """Posteriors for the next finer level: rows start like their parents, columns stay ([1] 5.4)."""
         return Sides(posteriors.rows[parent], posteriors.columns)
 
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
@@ -159,7 +159,7 @@ class TwoSidedClustering:
         ), Sides(posteriors.rows[:, rows], posteriors.columns[:, columns])
 
     def fold_in(self, n: CountMatrix, params: Blocks, beta: float) -> Floats:
-        """Assign other rows, ``I`` (N, K); the columns and the association stay."""
+        """Assign new rows, ``I`` (N, K), with the columns and the association fixed."""
         scores = (n @ params.columns) @ log_floored(association(params)).T
         return self.posterior(scores, beta, params.row_weights).posteriors
 
@@ -179,19 +179,19 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | No
 class SCM(ClusterMixin, CooccurrenceEstimator):
     """Symmetric clustering model of co-occurrence counts ([1]_ section 3.3, 3.4); co-clustering.
 
-    Partitions rows and columns at once, so that the clusters tell most about each other. Runs begin with
-    one-sided clusterings of both sides (footnote 7 of [1]_); the best of several is kept.
+    Partitions rows and columns at once, so that the row and column clusters tell as much as possible about
+    each other. Runs start from one-sided clusterings of both sides (footnote 7 of [1]_); the best is kept.
 
     Parameters
     ----------
     n_row_clusters, n_column_clusters : int, default=8
-        Numbers K and L of clusters; K at most the number of rows. Of more column clusters than columns some
+        Numbers K and L of clusters; K at most the number of rows. With more column clusters than columns some
         stay empty.
     assignment : {"soft", "hard"}, default="soft"
-        Mean-field posteriors of both sides, or the largest. To choose numbers of clusters by ``score`` take
-        soft ones: half a row is told apart too surely by the largest.
+        Mean-field posteriors of both sides, or only the most probable clusters. Use "soft" when choosing the
+        numbers of clusters by ``score``: hard assignments from half a row are too certain.
     beta : float or "auto", default=1.0
-        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences. Only for
+        Inverse temperature; "auto" chooses it, and the stopping point, on held-out occurrences. Only for
         soft assignments.
     n_init : int, default=10
         Random starts.
@@ -205,11 +205,11 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     column_labels_ : int ndarray of shape (M,)
         Clusters of the columns, from 0.
     association_ : ndarray of shape (K, L)
-        ``c_kl``: how many times more often clusters meet than if they were independent.
+        ``c_kl``: how many times more often clusters occur together than if they were independent.
     joint_ : ndarray of shape (K, L)
         ``pi_kl``, the share of every pair of clusters in all occurrences; sums to one.
     mutual_information_ : float
-        Between the clusters, in nats.
+        Mutual information between row and column clusters, in nats.
     mixing_, column_mixing_ : ndarrays of shape (N, K) and (M, L)
         Posterior probabilities.
     components_ : ndarray of shape (K, M)

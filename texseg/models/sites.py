@@ -32,7 +32,7 @@ class SiteLabels(NamedTuple):
     posteriors: Floats
     """(N, K), the probabilities of the clusters at every site."""
     free_energy: float
-    """In nats; comparable between runs of one model only."""
+    """In nats; only comparable between runs of the same model."""
     estimator: CooccurrenceEstimator
     """The fitted estimator."""
 
@@ -43,7 +43,7 @@ def site_labels(
     """Cluster the sites (rows) of a count matrix of an image with any model of the family.
 
     The clustering models assign whole sites; for the mixture models SMM and PMM a site's label is the aspect
-    (the row group) to which most of its occurrences are due.
+    (the row group) that accounts for most of its occurrences.
 
     Parameters
     ----------
@@ -53,13 +53,18 @@ def site_labels(
     n_clusters : int
     beta : float, optional
         Inverse temperature of the models that assign whole sites softly ("acm", "hacm"); by default 30 times
-        that of the first phase transition, since neighbouring pixels are no independent observations and
+        that of the first phase transition, since neighbouring pixels are not independent observations and
         their number says nothing.
     random_state : int, RandomState, Generator or None
 
     Returns
     -------
     SiteLabels
+
+    Raises
+    ------
+    ValueError
+        ``model`` is unknown, or the estimator refuses the counts or settings.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The separable mixture model (SMM), also known as the aspect model or PLSA.
 
-Every single occurrence of a pair (i, j) is due to one of K aspects, which chooses row and column
+Every single occurrence of a pair (i, j) comes from one of K aspects, which draws row and column
 independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N, M), [1]_ section 2:
 
     p_ij    = sum_k pi_k p_ki q_kj                                  the model (Eq. 1)
@@ -9,8 +9,8 @@ independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N,
     p_ki    ~ sum_j n_ij R_ijk,    q_kj ~ sum_i n_ij R_ijk          (Eq. 8, 9)
     F       = -sum_ij n_ij log sum_k pi_k (p_ki q_kj)^beta          free energy (Eq. 64)
 
-Rows and columns may have temperatures of their own, ``p^(beta tilt) q^(beta / tilt)``: F has them in the
-same places, and the M-step, in which every factor is normalised by itself, stays as it is.
+Rows and columns may have separate temperatures, ``p^(beta tilt) q^(beta / tilt)``: F has them in the same
+places, and the M-step, which normalises every factor by itself, does not change.
 
 The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(k | i) ~ pi_k p_ki``. The
 responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products
@@ -82,7 +82,7 @@ class AspectModel:
     Parameters
     ----------
     tilt : float, default=1.0
-        Above 1 rows are cooler than columns, below 1 warmer.
+        Above 1 the rows are cooler than the columns, below 1 warmer.
     """
 
     tilt: float = 1.0
@@ -139,7 +139,7 @@ class AspectModel:
         return Aspects(*(normalise(extrapolate(o, n, eta)) for o, n in zip(old, new, strict=True)))
 
     def n_distinct(self, params: Aspects) -> int:
-        """Count the aspects with weight whose columns differ (by more than 1 % total variation)."""
+        """Count the aspects of non-zero weight whose profiles differ (by more than 1 % total variation)."""
         return count_distinct(params.columns[params.weights > FLOOR])
 
     def by_weight(self, params: Aspects, posteriors: Any) -> tuple[Aspects, Any]:
@@ -148,13 +148,13 @@ class AspectModel:
         return Aspects(*(part[order] for part in params)), None
 
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
-        """``p(k | i)`` (N, K) (Eq. 10; the overall weights for rows never seen) and ``q`` (K, M)."""
+        """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
         joint = (params.rows * params.weights[:, None]).T
         seen = joint.sum(axis=1, keepdims=True) > 0
         return np.where(seen, normalise(joint), params.weights), params.columns
 
     def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
-        """``p(k | i)`` (N, K) of other rows, by EM steps in which ``pi`` and ``q`` stay as they are."""
+        """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
         of_rows, of_columns = self.betas(beta)
         B = tempered(params.columns, of_columns) * params.weights
         return folded_in(n, params.weights, B, of_rows, steps)
@@ -167,7 +167,7 @@ def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, steps: in
     for rows, block in row_blocks(n):
         index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
         for _ in range(steps):
-            # p_ki^beta, up to a factor of the row, with p_ki ~ p(k | i) / pi_k
+            # p_ki^beta, up to a factor that depends on the row only, with p_ki ~ p(k | i) / pi_k
             a = np.maximum(share / weights, FLOOR) ** beta
             z = products_at(a, B, index, block.indices)
             ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
@@ -220,7 +220,7 @@ class PredictiveAspectModel(AspectModel):
 
 
 class Responsibilities(NamedTuple):
-    """What predictive EM takes from one iteration to the next."""
+    """What predictive EM carries from one iteration to the next."""
 
     entries: list[Floats]
     """float32 (entries, K) of every block of rows."""
@@ -253,7 +253,7 @@ def _plain(a: Floats, B: Floats, block: sp.csr_array) -> Floats:
 def _left_out(
     R: Floats, by_row: Floats, by_column: Floats, total: Floats, block: sp.csr_array, beta: float
 ) -> Floats:
-    """Posteriors (entries, K) from all occurrences but the one at hand (Eq. 61 without its diagonal)."""
+    """Posteriors (entries, K) from all occurrences except the one at hand (Eq. 61 without its diagonal)."""
     others = total - R
     joint = by_row[entry_rows(block)]
     joint -= R
@@ -279,32 +279,32 @@ def _left_out(
 class SMM(DensityMixin, CooccurrenceEstimator):
     """Separable mixture model of co-occurrence counts ([1]_ section 2); the aspect model, PLSA.
 
-    Every occurrence of a pair (row i, column j) is due to one of ``n_components`` aspects, so that a row may
-    have a share in several of them; compare `ACM`, where it belongs to one.
+    Every occurrence of a pair (row i, column j) comes from one of ``n_components`` aspects, so a row may have
+    shares in several of them; compare `ACM`, where it belongs to one cluster.
 
     Parameters
     ----------
     n_components : int, default=8
         Number of aspects, K; at most the number of rows.
     beta : float or "auto", default=1.0
-        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, for rows and
-        columns each, and the moment to stop, on held-out occurrences.
+        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, separately for
+        rows and columns, and the stopping point, on held-out occurrences.
     predictive : bool, default=False
         Leave every occurrence out of the sums that predict its own aspect ([1]_ section 5.2).
     validation_fraction : float, default=0.1
-        Share of the occurrences held out for ``beta="auto"``; what counts have beyond a whole number is
-        held out as a whole or not at all.
+        Share of the occurrences held out for ``beta="auto"``; the fractional part of a count is held out
+        as a whole or not at all.
     n_init : int, default=1
-        Random starts; the best is kept. Of five planted clusters one start misses one in every third set, the
-        best of four in none of eight.
+        Random starts; the best is kept. With five planted clusters one start misses a cluster in every third
+        data set, the best of four in none of eight.
     max_iter : int, default=100
-        EM steps at each temperature, at most.
+        Maximum number of EM steps at each temperature.
     tol : float, default=1e-5
         A run ends when three steps in a row lower the free energy by less than this fraction.
     over_relaxation : bool, default=True
         Lengthen M-steps while that lowers the free energy ([1]_ section 5.3); not in predictive EM.
     random_state : int, RandomState, Generator or None
-        Of a Generator the stream goes on.
+        Seed or source of random numbers; the stream of a Generator is continued.
 
     Attributes
     ----------
@@ -317,15 +317,16 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     row_components_ : ndarray of shape (K, N)
         ``p(i | k)``, rows sum to one.
     labels_ : int ndarray of shape (N,)
-        Largest aspect of every row, from 0.
+        Most probable aspect of every row, from 0.
     beta_ : float
         Inverse temperature of the fitted model; the geometric mean of its two sides.
     side_betas_ : tuple of two floats
-        Of the rows and of the columns.
+        Inverse temperatures of the rows and of the columns.
     free_energy_ : float
-        In nats.
+        F of the fitted model, in nats.
     n_iter_, converged_, history_
-        Steps of the run kept, whether it converged, and a `FitRecord` of every step of the search.
+        Number of steps of the run that was kept, whether it converged, and a `FitRecord` for every step of
+        the search.
 
     References
     ----------
