@@ -16,7 +16,7 @@ from texseg.merged import MergedTextures, halved, merged, separated
 
 __all__ = ["Editable"]
 
-_SMALLEST_PART = 0.05  # of a segment that is split; smaller parts are specks, and no texture of their own
+_SMALLEST_PART = 0.05  # of the segment being split; smaller parts are specks, not textures of their own
 
 
 class Editable:
@@ -32,16 +32,16 @@ class Editable:
     _describe: Any
 
     def merge(self, groups: Iterable[Sequence[int]]) -> Self:
-        """Make one segment of several, of each group of labels.
+        """Merge each group of labels into one segment.
 
-        The segment keeps the smallest of their numbers, and higher numbers move up. No border moves. Images
-        that are predicted later are labelled in the same way; the probability of the segment is the sum of
-        theirs, of which ``confidence_`` keeps the largest.
+        It keeps the smallest of their numbers, and higher numbers move up to close the gaps. No border moves.
+        Images predicted later are labelled in the same way, and a merged segment's probability is the sum of
+        those of its parts; ``confidence_`` keeps that of the pixel's part.
 
         Parameters
         ----------
         groups : sequence of sequences of int
-            Such as ``[(2, 5)]``.
+            For example ``[(2, 5)]``.
 
         Returns
         -------
@@ -50,7 +50,7 @@ class Editable:
         Raises
         ------
         ValueError
-            A label is not among those of the model, or in two groups.
+            A label is not one of the model's, or is in two groups.
 
         Examples
         --------
@@ -63,17 +63,17 @@ class Editable:
         return self.edit(Edits(checked_groups(groups)))
 
     def rename(self, names: Mapping[int, str]) -> Self:
-        """Name segments, such as ``{2: "gland"}``; an empty name takes the name away.
+        """Name segments, for example ``{2: "gland"}``; an empty string removes a name.
 
         Raises
         ------
         ValueError
-            A label is not among those of the model, or a name is given twice.
+            A label is not one of the model's, or a name is given twice.
         """
         return self.edit({"names": names})
 
     def edit(self, edits: Edits | Mapping[str, Any] | str | os.PathLike[str]) -> Self:
-        """Merge and name segments, as a report or its file of edits says.
+        """Merge and name segments according to the edits made in a report, or a file of edits.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Editable:
         Raises
         ------
         ValueError
-            The edits are of another form, or do not fit the model.
+            The edits have another form, or do not fit the model.
         OSError
             The file cannot be read, or holds no edits.
         """
@@ -107,10 +107,10 @@ class Editable:
         return self
 
     def split(self, segment: int) -> Self:
-        """Divide a segment in two: undo a merge, or take the first division of the hierarchy inside it.
+        """Divide a segment: undo its merges, or split it in two where the hierarchy first divides it.
 
-        The larger part (of a merge, the first) keeps the number, the others come last. Other segments stay
-        as they are.
+        The larger part (of a merge, the first) keeps the number; new parts get the last numbers. Other
+        segments stay as they are.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Editable:
         Raises
         ------
         ValueError
-            There is no such segment, no two textures are told apart in it, it is a class of strokes, or the
+            There is no such segment, the hierarchy does not divide it, it is a class of strokes, or the
             model was loaded from a file and the segment is not a merged one.
         """
         check_is_fitted(self, "textures_")
@@ -151,11 +151,11 @@ class Editable:
 
     @property
     def _first_texture(self) -> int:
-        """Label of the first texture, from 0: flat ground is a segment before it."""
+        """Label of the first texture, counted from 0; 1 if flat ground comes before it."""
         return int(self.ground_ is not None)
 
     def _images(self) -> list[NDArray[np.int32]]:
-        """Labels of the images that were fitted; none of a loaded model."""
+        """Labels of the fitted images; empty for a loaded model."""
         labels = getattr(self, "labels_", [])
         return list(labels) if isinstance(labels, list) else [labels]
 
@@ -164,7 +164,7 @@ class Editable:
         return self._parts if isinstance(self.textures_, MergedTextures) else self._images()
 
     def _halves(self, segment: int) -> list[NDArray[np.int32]]:
-        """Images of 1 and 2 where the hierarchy first divides a segment, the larger part first; else 0."""
+        """Images of 1 (the larger part) and 2 where the hierarchy first divides a segment; 0 elsewhere."""
         if getattr(self, "_division", None) is None:
             raise ValueError(
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
@@ -190,7 +190,7 @@ class Editable:
         return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
 
     def _take_over(self, textures: MergedTextures, parts: list[NDArray[np.int32]] | None = None) -> None:
-        """Publish edited textures, and the labels of the images that were fitted."""
+        """Set the public attributes to the edited textures and to the labels of the fitted images."""
         parts = self._part_images() if parts is None else parts
         first = self._first_texture
         label_of = np.concatenate([[0], np.arange(first) + 1, textures.classes + first + 1]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""What a segmentation needs in memory and time, told from the size of the image alone.
+"""What a segmentation needs in memory and time, estimated from the size of the image alone.
 
 The constants are measured (``benchmarks/forecast.py``).
 """
@@ -16,51 +16,51 @@ import numpy as np
 __all__ = ["TYPICAL_SEGMENTS", "expected_by_blocks", "expected_memory", "expected_seconds", "free_memory"]
 
 TYPICAL_SEGMENTS = 5
-"""Number of segments a forecast is made for when it is not known."""
+"""Number of segments assumed in a forecast when it is not known."""
 
-_BASE = 50e6  # bytes; threads keep some of what they have freed
+_BASE = 50e6  # bytes; threads keep some of the memory they have freed
 _TRIALS = 7
 _TRIAL_SIDE = 512
-_OF_CHOOSING = 1.4  # times as long on the default path when the number is to be chosen; 1.2 to 1.5
+_OF_CHOOSING = 1.4  # times as long with the default preset when the number is chosen; 1.2 to 1.5
 
 
 class _Peak(NamedTuple):
-    """Bytes that are held at one point of a segmentation; the largest is what it needs."""
+    """Bytes in use at one point of a segmentation; the largest of these is what it needs."""
 
     per_pixel: float
     per_pixel_and_segment: float
     per_pixel_and_channel: float
     per_segment: float = 0.0
     most_pixels: float = np.inf
-    """Composites are not larger."""
+    """Limit to the pixels that count, since composites are never larger."""
 
     def bytes(self, n_pixels: int, n_segments: int, n_channels: int) -> float:
-        """Take the bytes of one image."""
+        """Compute the bytes for one image."""
         per_pixel = self.per_pixel + self.per_pixel_and_segment * n_segments
         per_pixel += self.per_pixel_and_channel * n_channels
         return self.per_segment * n_segments + min(n_pixels, self.most_pixels) * per_pixel
 
 
-_LABELLING = _Peak(45.0, 8.5, 4.0)  # with two threads; one takes .7 of it
+_LABELLING = _Peak(45.0, 8.5, 4.0)  # with two threads; a single one takes .7 of this
 _PEAKS = {
-    "default": (_LABELLING, _Peak(82.0, 0.0, 60.0, 2.4e6, 300**2)),  # ..., composites
+    "default": (_LABELLING, _Peak(82.0, 0.0, 60.0, 2.4e6, 300**2)),  # the second is for composites
     "plain": (_LABELLING,),
 }
 
 
 class _Work(NamedTuple):
-    """Time in trials, for so many segments: ``(per_image + per_megapixel * size ** growth) * share``."""
+    """Time in units of a trial, see `trials`: ``(per_image + per_megapixel * size ** growth) * share``."""
 
     per_image: float
     per_megapixel: float
     growth: float
     share: float
-    """Of the time for five segments that none would take; the rest is in proportion to their number."""
+    """Share of the time for five segments that does not depend on their number; the rest is proportional."""
     beyond: float | None = None
-    """What each segment above five adds, in parts of the time for five; as much as the others if None."""
+    """Share of the time for five that each further segment adds; as much as each of the five if None."""
 
     def trials(self, megapixels: float, n_segments: int) -> float:
-        """Take the time for ``n_segments``."""
+        """Compute the time for ``n_segments``, in trials."""
         each = (1 - self.share) / 5
         share = self.share + each * n_segments
         if self.beyond is not None and n_segments > 5:
@@ -68,26 +68,26 @@ class _Work(NamedTuple):
         return (self.per_image + self.per_megapixel * megapixels**self.growth) * share
 
 
-_CLUSTERING = _Work(110.0, 340.0, 1.2, 0.35, 0.17)  # above five segments, each means more starts
+_CLUSTERING = _Work(110.0, 340.0, 1.2, 0.35, 0.17)  # each segment above five costs more than those before
 _LEARNED_FROM = 16 * 512**2  # pixels of crops
-_BLOCK_WITH_MARGIN = 1312  # pixels, its side
-_PER_MEGAPIXEL = 300.0  # trials, of labelling blocks
+_BLOCK_WITH_MARGIN = 1312  # pixels, side
+_PER_MEGAPIXEL = 300.0  # trials, for labelling blocks
 _OF_PLAIN = 0.65  # times as long without the additions to the paper's method
 
 
 def expected_memory(
     n_pixels: int, n_channels: int = 1, n_segments: int | None = None, preset: str = "default"
 ) -> float:
-    """Memory above the imported libraries that segmenting an image takes at its peak.
+    """Peak memory that segmenting an image takes, in addition to the imported libraries.
 
     Parameters
     ----------
     n_pixels : int
-        Number of pixels, of all pages that are segmented together.
+        Number of pixels in all pages that are segmented together.
     n_channels : int, default=1
         Number of channels.
     n_segments : int, optional
-        Number of segments; 5 where it is not known.
+        Number of segments; 5 if not known.
     preset : {"default", "plain"}, default="default"
 
     Returns
@@ -108,7 +108,7 @@ def expected_memory(
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
     """Processor time that segmenting an image takes on this machine.
 
-    The cost was measured in units of a small trial, which is timed here and now, so that the forecast follows
+    The cost was measured in units of a small trial, which is timed at each call, so that the forecast fits
     the machine.
 
     Parameters
@@ -116,7 +116,7 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
     shape : (int, int)
         Rows and columns.
     n_segments : int, optional
-        Number of segments; None: to be chosen.
+        Number of segments; None if it is to be chosen.
     preset : {"default", "plain"}, default="default"
 
     Returns
@@ -139,10 +139,10 @@ def expected_by_blocks(
     preset: str = "default",
     n_threads: int = 1,
 ) -> tuple[float, float]:
-    """Memory and processor time of an image that is read block by block.
+    """Memory and processor time for an image that is read block by block.
 
-    Textures are learned from 16 crops of 512 pixels, and each thread labels a block of 1024 pixels with its
-    margin at a time; neither grows with the image.
+    Textures are learned from 16 crops of 512 pixels, and each thread labels one block of 1024 pixels (with
+    its margin) at a time, so memory does not grow with the image.
 
     Returns
     -------
@@ -164,9 +164,9 @@ def expected_by_blocks(
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still take: what the machine has left, and its container.
+    """Bytes of memory that this process may still use: what is left in the machine and in its container.
 
-    Where the system does not say, 4 GB.
+    4 GB if the system does not tell.
     """
     free = []
     for path, of_line in _SAYS_WHAT_IS_FREE:
@@ -192,11 +192,11 @@ def _check_preset(preset: str) -> None:
 
 
 def _seconds_of_a_trial() -> float:
-    """Time the kinds of work a segmentation consists of: transforms, filters, functions, histograms."""
+    """Time the kinds of work that make up a segmentation: transforms, filters, functions, histograms."""
     import scipy.fft
     import scipy.ndimage
 
-    # after a large array has come and gone, C libraries keep freed memory, as during a segmentation
+    # once a large array has been freed, C libraries keep the memory, as during a segmentation
     np.empty(2**22, np.float32).fill(0)
     image = np.random.default_rng(0).standard_normal((_TRIAL_SIDE, _TRIAL_SIDE), np.float32)
     seconds = []

@@ -1,4 +1,4 @@
-"""Textures some of which are looks of the same segment."""
+"""Textures, several of which may belong to the same segment."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["MergedTextures", "halved", "merged", "separated"]
 
 @dataclass(frozen=True)
 class MergedTextures:
-    """Textures some of which are looks of the same segment: a gland is lumen and epithelium."""
+    """Textures, several of which may belong to the same segment: a gland is lumen and epithelium."""
 
     kind: ClassVar[str] = "merged"
     parts: Textures
-    """As they were learned, P of them."""
+    """The P textures, as learned."""
     classes: NDArray[np.intp]
-    """(P,), segment of each, 0 .. K - 1."""
+    """(P,), segment of each texture, 0 .. K - 1."""
     shares: NDArray[np.floating]
-    """(P,), weight of each in the histograms of its segment, such as pixels."""
+    """(P,), weight of each in the histograms of its segment, such as its number of pixels."""
 
     @property
     def features(self) -> Features:
-        """Channels, and how they are encoded."""
+        """Features of the images, shared by all parts."""
         return self.parts.features
 
     @property
     def profiles(self) -> NDArray[np.floating]:
-        """Histograms of the segments, (K, M), each channel with sum one."""
+        """Histograms of the segments, (K, M); each channel sums to one."""
         members = self.members * self.shares
         members /= members.sum(axis=1, keepdims=True)
         return (members @ self.parts.profiles).astype(self.parts.profiles.dtype)
@@ -52,18 +52,18 @@ class MergedTextures:
 
     @property
     def reach(self) -> int:
-        """Pixels beyond which nothing tells what a pixel is."""
+        """Radius in pixels that determines a pixel's label."""
         return self.parts.reach
 
     def speck_area(self, smoothness: float) -> float:
-        """Pixels; parts below it show too little of a texture to be told from a flaw."""
+        """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
         return self.parts.speck_area(smoothness)
 
     def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
-        """Tell the segments apart at every pixel of a scene; ``specks`` keeps parts that are too small.
+        """Classify every pixel of a scene; ``specks`` keeps parts that are too small.
 
-        A pixel belongs to the segment of its texture, so that a merge moves no border; its probability is
-        that of all textures of the segment.
+        A pixel belongs to the segment of its texture, so that a merge moves no border; its probability is the
+        sum over all textures of the segment.
         """
         read = self.parts.read(scene, smoothness, specks=specks)
         groups = [np.flatnonzero(members) for members in self.members]
@@ -79,7 +79,7 @@ class MergedTextures:
         return Reading(posteriors, probabilities, scores)
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
-        """Pixels, (H, W), that none of the textures explains."""
+        """Which pixels, (H, W), none of the textures explains."""
         return self.parts.unfamiliar(scene)
 
     @property
@@ -89,7 +89,7 @@ class MergedTextures:
 
 
 def _parted(textures: Textures | MergedTextures) -> MergedTextures:
-    """Textures each of which is a segment, in the form that can be merged."""
+    """Textures in the form that can be merged; by default, each is a segment."""
     if isinstance(textures, MergedTextures):
         return textures
     K = len(textures.profiles)
@@ -104,11 +104,11 @@ def merged(
     Parameters
     ----------
     textures : Textures or MergedTextures
-        Of K segments.
+        K segments.
     classes : int array of shape (K,)
         New segment of each, 0 .. n - 1.
     sizes : float array of shape (K,)
-        Such as their pixels.
+        Weight of each segment, such as its number of pixels.
     """
     before = _parted(textures)
     within = before.shares / (before.members @ before.shares)[before.classes]
@@ -116,7 +116,7 @@ def merged(
 
 
 def separated(textures: MergedTextures, segment: int) -> MergedTextures:
-    """Undo the merges of a segment (from 0): its first texture keeps the number, the others come last."""
+    """Undo the merges of a segment (from 0): its first texture keeps the number, the others get new ones."""
     classes = textures.classes.copy()
     others = np.flatnonzero(classes == segment)[1:]
     classes[others] = classes.max() + 1 + np.arange(len(others))
@@ -129,9 +129,9 @@ def halved(
     profiles: NDArray[np.floating],
     sizes: NDArray[np.floating],
 ) -> MergedTextures:
-    """Put two textures in the place of one, the only one of its segment (from 0).
+    """Replace the only texture of a segment (from 0) by two.
 
-    The first keeps the number, the second comes last; of borders both know what the one knew.
+    The first keeps the number, the second gets the last one; both take over the learned borders.
 
     Parameters
     ----------

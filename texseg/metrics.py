@@ -1,11 +1,11 @@
 """How well a label image agrees with the truth.
 
 All scores of regions come from one contingency table, ``counts[i, j]`` = pixels of segment i in
-region j of the truth; all scores of boundaries from one pass over the two label images. The names
-of segments never matter. In the formulas n is the number of pixels, n_ij the table, n_i. and n_.j its
-margins, M the number of segments and N that of regions; hit_j is the overlap of region j with the
-segment assigned to it one to one, m_j the size of that segment. A region whose partner would not
-overlap it has none: hit_j = m_j = 0. The disjoint parts of one label are one segment.
+region j of the truth; all scores of boundaries from one pass over the two label images. The label
+values themselves never matter. In the formulas n is the number of pixels, n_ij the table, n_i. and
+n_.j its margins, M the number of segments and N that of regions; hit_j is the overlap of region j with
+the segment assigned to it one to one, m_j the size of that segment. A region whose partner does not
+overlap it has none: hit_j = m_j = 0. All disjoint parts of one label are a single segment.
 
 References
 ----------
@@ -56,7 +56,7 @@ HOOVER_THRESHOLD = 0.75
 """The k at which Prague reports CS, OS, US, ME and NE."""
 
 BSDS_TOLERANCE = 0.0075
-"""The tolerance of the one-to-one boundary match, as a part of the image diagonal."""
+"""The tolerance of the one-to-one boundary match, as a fraction of the image diagonal."""
 
 LARGEST_TABLE = 10**8
 
@@ -73,21 +73,21 @@ class Contingency(NamedTuple):
 
 
 class RegionRates(NamedTuple):
-    """Hoover's instances of regions ([1]_, [2]_) at an overlap threshold k; parts of one.
+    """Hoover's instances of regions ([1]_, [2]_) at an overlap threshold k, as fractions.
 
     A region may be in several instances, so ``cs + os + us + me`` may exceed one.
     """
 
     cs: float | NDArray[np.float64]
-    """Correct: regions which share at least k of both themselves and of one segment."""
+    """Correct: regions whose overlap with one segment is at least the share k of both."""
     os: float | NDArray[np.float64]
-    """Over-segmented: two or more segments, each with k of itself in the region, cover k of it."""
+    """Over-segmented: regions of which two or more segments, each with k of itself inside, cover k."""
     us: float | NDArray[np.float64]
-    """Under-segmented: regions which, with k of each in one segment, fill k of it with others."""
+    """Under-segmented: two or more regions, each with k of itself in one segment, fill k of it."""
     me: float | NDArray[np.float64]
     """Missed: regions in none of these instances."""
     ne: float | NDArray[np.float64]
-    """Noise: segments in none of these instances, as a part of the segments."""
+    """Noise: segments in none of these instances, as a fraction of the segments."""
 
 
 class FCurves(NamedTuple):
@@ -102,7 +102,7 @@ class FCurves(NamedTuple):
 
 
 class Score(NamedTuple):
-    """All scores of one label image; parts of one (0 ... 1) unless said otherwise."""
+    """All scores of one label image; fractions (0 ... 1) unless noted otherwise."""
 
     n_segments: int
     """Number M of different labels."""
@@ -137,15 +137,15 @@ class Score(NamedTuple):
     ms: float
     """Mapping score, sum_j (1.5 hit_j - .5 m_j) / n; may be negative. Up is better."""
     rm: float
-    """Root mean square difference of the parts of the area, over max(M, N) pairs. Down is better."""
+    """Root mean square difference of the fractions of the area, over max(M, N) pairs. Down is better."""
     ci: float
     """Comparison index, sum_j hit_j sqrt(n_.j / m_j) / n. Up is better."""
     gce: float
     """Global consistency error [3]_, zero if one refines the other. Down is better."""
     lce: float
-    """Local consistency error [3]_, the refined one chosen pixel by pixel. Down is better."""
+    """Local consistency error [3]_, with the refined one chosen pixel by pixel. Down is better."""
     dm: float
-    """Mirkin distance, pairs (with order and repetition) on which the two differ. Down is better."""
+    """Mirkin distance, share of ordered pairs (with repetition) on which the two differ. Down is better."""
     dd: float
     """Van Dongen distance, (2 n - sum_i max_j n_ij - sum_j max_i n_ij) / (2 n). Down is better."""
     dvi: float
@@ -155,7 +155,7 @@ class Score(NamedTuple):
     vi_under: float
     """H(truth | labels) in bits: under-segmentation. Down is better."""
     ari: float
-    """Adjusted Rand index; 0 is chance, may be negative. Up is better."""
+    """Adjusted Rand index; 0 by chance, may be negative. Up is better."""
     rand_index: float
     """Share of the pairs of pixels on which both agree; PRI for a single truth. Up is better."""
     adapted_rand_error: float
@@ -165,9 +165,9 @@ class Score(NamedTuple):
     boundary_f: float
     """Boundary F within the tolerance (5 px), by distance, not one to one. Up is better."""
     boundary_precision: float
-    """Part of the boundary of the labels within the tolerance of that of the truth. Up is better."""
+    """Share of the boundary of the labels within the tolerance of that of the truth. Up is better."""
     boundary_recall: float
-    """Part of the boundary of the truth within the tolerance of that of the labels. Up is better."""
+    """Share of the boundary of the truth within the tolerance of that of the labels. Up is better."""
     boundary_f_bsds: float
     """Boundary F [4]_, pixels matched one to one within .0075 image diagonals. Up is better."""
     bde: float
@@ -176,7 +176,7 @@ class Score(NamedTuple):
 
 
 class Reliability(NamedTuple):
-    """Confidence against accuracy in bins of confidence [8]_."""
+    """Accuracy against confidence, in bins of confidence [8]_."""
 
     edges: NDArray[np.float64]
     """float64 (B + 1,), the borders of the bins."""
@@ -185,7 +185,7 @@ class Reliability(NamedTuple):
     confidence: NDArray[np.float64]
     """float64 (B,), mean confidence in the bin, NaN in an empty one."""
     accuracy: NDArray[np.float64]
-    """float64 (B,), part that is correct, NaN in an empty bin."""
+    """float64 (B,), share that is correct, NaN in an empty bin."""
     calibration_error: float
     """Mean of abs(accuracy - confidence) over the bins, weighted by n."""
 
@@ -196,7 +196,7 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     Parameters
     ----------
     labels, truth : array-like of integers, the same shape
-        Zero is a label as any other.
+        Zero is a label like any other.
     ignore_label : int, optional
         Pixels where `truth` has this value are left out.
 
@@ -208,10 +208,10 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     Raises
     ------
     TypeError
-        If the values are no integers.
+        If the values are not integers.
     ValueError
-        If the shapes differ, no pixel remains, or there are so many values that these cannot be
-        label images.
+        If the shapes differ, no pixel remains, or there are too many values for these to be label
+        images.
 
     Examples
     --------
@@ -238,9 +238,9 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
 
 
 def best_matching(counts: ArrayLike) -> NDArray[np.intp]:
-    """Assign rows to columns one to one so that the sum of the counts of the pairs is greatest.
+    """Assign rows to columns one to one, maximising the sum of the counts of the pairs.
 
-    Of several assignments with that sum, the one with the greatest sum of intersections over unions.
+    Among several assignments with this sum, take the one with the greatest sum of intersections over unions.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def match_labels(
     Parameters
     ----------
     labels, reference : array-like of integers, the same shape
-        The label image to renumber and the one whose numbers are wanted.
+        The label image to renumber, and the one whose numbers to use.
     ignore_label : int, optional
         A label that keeps its number in `labels`, is given to no other, and whose pixels do not count.
 
@@ -282,7 +282,7 @@ def match_labels(
     -------
     ndarray of int32, the shape of `labels`
         The same partition with the numbers of `reference`; labels for which it has no number left get
-        new ones, upwards from its greatest.
+        new ones, counting up from its greatest.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def match_labels(
 
 
 def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> float:
-    """Compute the part of the pixels that is right after one-to-one matching (Prague's CO).
+    """Compute the share of pixels that are right after one-to-one matching (Prague's CO).
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def f_curves(
     labels, truth, ignore_label
         As for `contingency_table`.
     thresholds : array-like of float, (T,), optional
-        Values of k in (.5, 1]; default .505, .51, ... 1.
+        Values of k in (.5, 1]; by default .505, .51, ... 1.
 
     Returns
     -------
@@ -413,7 +413,7 @@ def f_curves(
 
 
 def reliability(confidence: ArrayLike, correct: ArrayLike, n_bins: int = 10) -> Reliability:
-    """Compare stated confidence with the accuracy that goes with it.
+    """Compare stated confidence with actual accuracy.
 
     Parameters
     ----------
@@ -464,9 +464,9 @@ def score(
     Parameters
     ----------
     labels, truth : array-like of integers, (H, W)
-        Zero is a label as any other, in both.
+        Zero is a label like any other, in both.
     ignore_label : int, optional
-        Pixels where `truth` has this value are left out, and with them the boundaries to them.
+        Pixels where `truth` has this value are left out, together with the boundaries to them.
     tolerance : float, default=5
         Distance in px within which boundary pixels count as found (`boundary_f`, `boundary_precision`,
         `boundary_recall`).
@@ -474,7 +474,7 @@ def score(
     Returns
     -------
     Score
-        A named tuple; its fields say what they are.
+        A named tuple; each field documents its score.
 
     Raises
     ------
@@ -534,7 +534,7 @@ def _encode(values: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
 
 
 class _Partners(NamedTuple):
-    """What the one-to-one matching gives to each region and segment; pixels, zero where nothing."""
+    """What the one-to-one matching assigns to each region and segment, in pixels; zero if nothing."""
 
     hit: NDArray[np.int64]
     """(N,), overlap of each region with its segment."""
@@ -558,7 +558,7 @@ def _partners(counts: NDArray[np.int64]) -> _Partners:
 
 def _region_rates(counts: NDArray[np.int64], k: float) -> RegionRates:
     segments, regions = counts.sum(axis=1, keepdims=True), counts.sum(axis=0, keepdims=True)
-    slack = 1e-9  # keeps k * n from missing an integer by its rounding
+    slack = 1e-9  # keeps rounding of k * n from missing an integer
     in_region = counts >= k * segments - slack
     in_segment = counts >= k * regions - slack
     correct = in_region & in_segment
@@ -622,7 +622,7 @@ def _information_scores(counts: NDArray[np.int64]) -> dict[str, float]:
 
 
 def _pair_scores(counts: NDArray[np.int64]) -> dict[str, float]:
-    """Compute the scores that count pairs of pixels, from sums of squares (exact Python integers)."""
+    """Compute the scores that count pairs of pixels, from sums of squares, in exact Python integers."""
     n = int(counts.sum())
     both, in_labels, in_truth = (
         int(np.sum(sizes * sizes)) for sizes in (counts, counts.sum(axis=1), counts.sum(axis=0))
@@ -641,7 +641,7 @@ def _pair_scores(counts: NDArray[np.int64]) -> dict[str, float]:
 
 
 def _boundary_map(labels: NDArray, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark the pixels that differ from their neighbour to the right, below, or both, as BSDS does."""
+    """Mark the pixels that differ from the next one to the right, below or diagonally, as BSDS does."""
     edge = np.zeros(labels.shape, bool)
     for here, there in (
         (np.s_[:, :-1], np.s_[:, 1:]),
@@ -676,15 +676,15 @@ def _distances(start: NDArray[np.bool_], target: NDArray[np.bool_], farthest: fl
 
 
 def _share(found: NDArray[np.bool_]) -> float:
-    """Give the part that is found; everything, where there was nothing to find."""
+    """Give the share that is found; 1 if there was nothing to find."""
     return float(found.mean()) if found.size else 1.0
 
 
 def _count_one_to_one(test: NDArray[np.bool_], truth: NDArray[np.bool_], tolerance: float) -> int:
     """Count the pairs of the largest one-to-one matching of boundary pixels within the tolerance.
 
-    By maximum flow through arcs of capacity one: SciPy's `maximum_bipartite_matching` may take
-    exponential time on just such chains of near neighbours.
+    By maximum flow through arcs of capacity one, since SciPy's `maximum_bipartite_matching` may take
+    exponential time on such chains of near neighbours.
     """
     if not (test.any() and truth.any()):
         return 0
@@ -694,6 +694,6 @@ def _count_one_to_one(test: NDArray[np.bool_], truth: NDArray[np.bool_], toleran
     source, sink = n_test + n_truth, n_test + n_truth + 1
     tails = np.concatenate([np.full(n_test, source), near.row, n_test + np.arange(n_truth)])
     heads = np.concatenate([np.arange(n_test), n_test + near.col, np.full(n_truth, sink)])
-    arcs = tails.astype(np.int32), heads.astype(np.int32)  # SciPy before 1.14 takes no other
+    arcs = tails.astype(np.int32), heads.astype(np.int32)  # SciPy before 1.14 accepts no other dtype
     network = csr_array((np.ones(len(tails), np.int32), arcs), shape=(sink + 1, sink + 1))
     return int(maximum_flow(network, source, sink).flow_value)

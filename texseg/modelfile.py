@@ -1,6 +1,6 @@
-"""Model files: what they hold, and whether it makes sense.
+"""Model files: what they hold, and checks that it makes sense.
 
-The archive itself, and how damage to it is noticed, is :mod:`texseg.io.archive`.
+The archive itself, and how damage to it is detected, is in :mod:`texseg.io.archive`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 _WINDOWS = "windows"  # kind of the models of the plain preset in version 0.1
-_SINCE = {"log_offset": 0.0}  # values that older files lack, with what they meant
+_SINCE = {"log_offset": 0.0}  # values missing from older files, with their meaning there
 _DESCRIPTIONS = ("detail", "form", "frequencies")  # a preset of version 0.1 learned densities of all three
 _MOST_TEXTURES = 255
-_LARGEST = 1e300  # values of images, their differences and limits: no range of two of them is infinite
-_HEAVIEST = 1e6  # weights of channels, where a filter has 1
-_LARGEST_PATCH = 64.0  # a plane that is levelled has a standard deviation of at most 1
+_LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
+_HEAVIEST = 1e6  # weight of a channel, where a filter has 1
+_LARGEST_PATCH = 64.0  # a levelled plane has a standard deviation of at most 1
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
-_LARGEST_OF_BORDERS = 1e9  # far from what single precision overflows at when such numbers are multiplied
-_LONGEST_HALO = 4096  # pixels; a filter of that reach takes a gigabyte
+_LARGEST_OF_BORDERS = 1e9  # products of such numbers stay far from overflow in single precision
+_LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte
 _ROUNDING = 1e-3
 _MOST_AXES = 32  # of an array
-_SMOOTHEST = 1e4  # nothing changes long before; far beyond, probabilities are no longer numbers
+_SMOOTHEST = 1e4  # results stop changing long before; far beyond, probabilities become NaN
 _LARGEST_IMAGE = 2**53  # pixels
 _WIDEST = 64.0  # cells, of a window
 _SMALLEST_SHARE = 1e-9  # of a texture in its segment
@@ -97,12 +97,12 @@ def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
         values |= _borders_to_plain_data(textures.borders)
     if textures.strokes is not None:
         values |= {f"stroke_{name}": array for name, array in textures.strokes._asdict().items()}
-    from_plain_data(values)  # what could not be read again is not written
+    from_plain_data(values)  # never write what could not be read again
     return values
 
 
 def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
-    """Textures from the mapping that :func:`to_plain_data` made.
+    """Textures from a mapping made by :func:`to_plain_data`.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
 
 
 def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextures:
-    """Merge what was merged when the file was written."""
+    """Restore the merged segments of the model."""
     P = len(textures.profiles)
     classes = _check("classes", values["classes"], _Numbers((P,), 0, P - 1, int))
     if len(np.unique(classes)) <= classes.max():
@@ -154,7 +154,7 @@ def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextur
 
 
 def _lacking_in_windows(background: NDArray[np.floating], n_textures: int) -> dict[str, Any]:
-    """Give what models of the plain preset did not hold in version 0.1."""
+    """Give the values that models of the plain preset lacked in version 0.1."""
     defaults = Settings()
     return {
         "background": background,
@@ -168,12 +168,12 @@ def _lacking_in_windows(background: NDArray[np.floating], n_textures: int) -> di
 
 
 def class_names_in(values: Mapping[str, Any]) -> list[str]:
-    """Names of the textures of a model file, empty for those without one.
+    """Names of the segments in a model file; empty strings for those without a name.
 
     Raises
     ------
     ModelFileError
-        It holds no textures, or other names than theirs.
+        It holds no textures, or the names do not fit them.
     """
     if "profiles" not in values:
         raise ModelFileError("holds no texture model: 'profiles' is missing")
@@ -188,7 +188,7 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the segmenter that a model file holds.
+    """Parameters of the segmenter in a model file.
 
     Raises
     ------
@@ -207,8 +207,8 @@ def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: parameters[name] for name in allowed if parameters.get(name) is not None}
     checked = {name: _check(name, value, allowed[name]) for name, value in given.items()}
     if values["kind"] == _WINDOWS:
-        checked["smoothness"] = 0.0  # which it ignored
-    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more of borders
+        checked["smoothness"] = 0.0  # these models ignored it
+    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more about borders
         checked["preset"] = "default"
     return {**parameters, **checked}
 
@@ -234,11 +234,11 @@ class _Numbers(NamedTuple):
     """What is allowed in one table or number of a model file."""
 
     shape: tuple[int | None, ...] = ()
-    """None: any length."""
+    """None stands for any length."""
     low: float = 0.0
     high: float = _LARGEST
     dtype: type = float
-    """What it becomes; only whole numbers become an int."""
+    """Type it is converted to; int allows only whole numbers."""
 
 
 _EVERY = {
@@ -255,11 +255,11 @@ _EVERY = {
     "high": _Numbers((None,), -_LARGEST),
     "axes": _Numbers((None, None), -1.001, 1.001),
 }
-"""Of the features; the others depend on these."""
+"""Limits of the features that do not depend on others."""
 
 
 def _check(name: str, value: Any, allowed: _Numbers) -> Any:
-    """Give a number or table as it is used, or say what is wrong with it."""
+    """Convert a number or table to its type, or raise an error that says what is wrong with it."""
     array = np.asarray(value)
     fits = len(array.shape) == len(allowed.shape) and all(
         expected in (None, side) for side, expected in zip(array.shape, allowed.shape, strict=True)
@@ -284,19 +284,19 @@ def _check(name: str, value: Any, allowed: _Numbers) -> Any:
 
 
 def _check_sums(name: str, table: NDArray[np.floating]) -> None:
-    """Refuse a table of shares whose last axis does not sum to one."""
+    """Raise an error if the last axis of a table of shares does not sum to one."""
     sums = table.sum(axis=-1, dtype=np.float64)
     if np.abs(sums - 1).max(initial=0) > _ROUNDING:
         raise ValueError(f"{name} must sum to one, got a sum of {sums.flat[np.abs(sums - 1).argmax()]:g}")
 
 
 def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Profile of flat ground, (C, n_bins), if the model knows it.
+    """Profile of flat ground, (C, n_bins), if the model has one.
 
     Raises
     ------
     ValueError
-        It is no such profile.
+        It is not such a profile.
     """
     if "ground" not in values:
         return None
@@ -305,11 +305,11 @@ def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
 
 
 def _features(values: Mapping[str, Any]) -> Features:
-    """Give the features of a model file, checked against each other before any filter is made."""
+    """Read the features of a model file, checked against each other before any filter is made."""
     v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}
     names = _names("channel_names", values["channel_names"])
     C, n_bands = len(names), len(v["low"])
-    has_filters = values.get("has_filters", True)  # files of version 0.1 and before do not say it
+    has_filters = values.get("has_filters", True)  # missing from files of version 0.1 and before
     if not isinstance(has_filters, bool):
         raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
     n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters else 0
@@ -360,7 +360,7 @@ def _features(values: Mapping[str, Any]) -> Features:
 
 
 def _check_channels(f: Features) -> None:
-    """Make sure that an image would yield the very channels that the model knows."""
+    """Make sure that an image would yield exactly the channels of the model."""
     image = Planes([np.zeros((1, 1), np.float32)] * f.n_bands, None)
     found = f.recipes(image)
     if tuple(channel.name for channel in found) != f.names:
@@ -384,7 +384,7 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
 def _shares(
     name: str, values: Mapping[str, Any], shape: tuple[int | None, ...], n_bins: int
 ) -> NDArray[np.float32]:
-    """Check histograms whose every channel sums to one."""
+    """Check histograms in which every channel must sum to one."""
     table = _check(name, values[name], _Numbers(shape, 0, 1 + _ROUNDING, np.float32))
     _check_sums(name, table.reshape(*table.shape[:-1], table.shape[-1] // n_bins, n_bins))
     return table

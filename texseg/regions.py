@@ -1,4 +1,4 @@
-"""What a label image holds: its segments and connected regions as tables."""
+"""The contents of a label image: tables of its segments and connected regions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PIXELS = PixelSize()
 class SegmentRow(NamedTuple):
     """One label: its pixels, its share of all labelled pixels, and the box [top, bottom) x [left, right).
 
-    The colour is that of overlays. The area (in squares of the unit) and the perimeter have the unit of the
-    pixel size, "px" where that is not known. The perimeter is None where it was not measured: in images that
-    are seen block by block, and where pixels are not square.
+    The colour is that of overlays. The area (in squares of the unit) and the perimeter are in the unit of the
+    pixel size, "px" if that is not known. The perimeter is None if it was not measured: in images processed
+    block by block, and if pixels are not square.
     """
 
     label: int
@@ -53,9 +53,9 @@ class RegionRow(NamedTuple):
     """One connected region of a label, and its shape as :func:`skimage.measure.regionprops` measures it.
 
     The fields from `label` to `unit` are those of `SegmentRow`. The centroid is in pixels. The axes are those
-    of the ellipse with the same second moments, in the unit; the orientation is the angle from the direction
-    of rows (downwards) to the longer axis, counter-clockwise, in radians from -pi/2 to pi/2. The shape is
-    None where it was not measured: in images that are seen block by block.
+    of the ellipse with the same second moments, in the unit; the orientation is the angle from the row axis
+    (downwards) to the longer axis, counter-clockwise, in radians from -pi/2 to pi/2. The shape is None if it
+    was not measured: in images processed block by block.
     """
 
     region: int
@@ -82,7 +82,7 @@ class RegionRow(NamedTuple):
 
 
 _SHAPE = ("centroid", "axis_major_length", "axis_minor_length", "eccentricity", "orientation", "solidity")
-"""What skimage calls the last fields of `RegionRow`; the centroid is two of them."""
+"""skimage's names for the last fields of `RegionRow`; the centroid is two of them."""
 
 
 def segment_table(
@@ -102,9 +102,9 @@ def segment_table(
     confidence : ndarray of float, shape (H, W), optional
         Confidence of each pixel's label, 0 to 1.
     names : sequence of str, optional
-        Name of label 1, label 2 and so on.
+        Names of label 1, label 2 and so on.
     pixel_size : (float, float, str), optional
-        Height, width and unit of a pixel, as ``read_image(path).pixel_size`` gives them; by default
+        Height, width and unit of a pixel, as in ``read_image(path).pixel_size``; by default
         ``(1, 1, "px")``.
     shapes : bool, default=True
         Measure perimeters.
@@ -137,16 +137,16 @@ def region_table(
     Parameters
     ----------
     labels, confidence, names, pixel_size
-        Those of :func:`segment_table`.
+        As for :func:`segment_table`.
     regions : ndarray of int, shape (H, W), optional
         Numbers of the regions; by default those of :func:`connected_regions`.
     shapes : bool, default=True
-        Measure perimeters and shapes, about half a millisecond a region.
+        Measure perimeters and shapes, which takes about half a millisecond per region.
 
     Returns
     -------
     list of RegionRow
-        Ascending by the number of the region; label 0 has none.
+        Ascending by the number of the region; label 0 is left out.
 
     Examples
     --------
@@ -175,14 +175,14 @@ def region_table(
 
 
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Give the 4-connected regions of equal label numbers from 1, row by row; 0 stays 0."""
+    """Give the 4-connected regions of equal labels numbers from 1, row by row; 0 stays 0."""
     from skimage.measure import label
 
     return label(labels, background=0, connectivity=1)
 
 
 class SegmentTally:
-    """The table of :func:`segment_table` for an image that is seen block by block.
+    """The table of :func:`segment_table` for an image processed block by block.
 
     Examples
     --------
@@ -236,9 +236,9 @@ class RegionTally:
     def add(
         self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None = None
     ) -> NDArray[np.int64]:
-        """Add the next rows (h, W); give the part of each pixel, from 1 (0 without a label).
+        """Add the next rows (h, W); return the part of each pixel, from 1 (0 without a label).
 
-        Parts of one region in several bands have different numbers.
+        Parts of one region in different bands of rows have different numbers.
         """
         own = connected_regions(labels).astype(np.int64)
         first = len(self._labels)
@@ -255,7 +255,7 @@ class RegionTally:
         return numbers
 
     def region_of_parts(self) -> NDArray[np.intp]:
-        """Give the number of the region, from 1, of every part from 0 on; part 0 is in none."""
+        """Give the number of each part's region, from 1; part 0 belongs to none and gets 0."""
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -280,7 +280,7 @@ class RegionTally:
 
 
 def harmless_cell(value: Any) -> Any:
-    """Give a text that spreadsheets would take for a formula an apostrophe in front.
+    """Put an apostrophe before a text that spreadsheets would take for a formula.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def harmless_cell(value: Any) -> Any:
 
 
 def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
-    """Comma-separated table with a header line; confidences that are not known stay empty."""
+    """Comma-separated table with a header line; values that are None stay empty."""
     buffer = StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(fields)
@@ -299,11 +299,11 @@ def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[
     return buffer.getvalue()
 
 
-_DIGITS = 6  # of mean confidences: beyond, they depend on how many threads added them up
+_DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
 class _Measured(NamedTuple):
-    """Pixels of a label or region, its box, and the sum of their confidence."""
+    """Number of pixels of a label or region, its box, and the sum of the pixels' confidence."""
 
     pixels: int
     top: int
@@ -333,7 +333,7 @@ class _Measured(NamedTuple):
 def _measure(
     numbers: NDArray[np.integer], confidence: NDArray[np.floating] | None
 ) -> Iterator[tuple[int, _Measured]]:
-    """Yield each number above 0 with what is measured of its pixels."""
+    """Yield each number above 0 that occurs, with measurements of its pixels."""
     from scipy.ndimage import find_objects
 
     counts = np.bincount(numbers.ravel())
@@ -397,5 +397,5 @@ def _perimeters(numbers: NDArray[np.integer], size: PixelSize) -> list[float | N
 
 
 def _tidy(values: NDArray[np.floating]) -> list[float | None]:
-    """Numbers as tables show them, without the noise of the last bits."""
+    """Round numbers for tables, to remove the noise of the last bits."""
     return [float(f"{value:.9g}") for value in values.tolist()]

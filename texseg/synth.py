@@ -1,8 +1,8 @@
 """Data with known truth: texture mosaics, and counts drawn from a co-occurrence model.
 
-A mosaic puts several textures into one image, each in a region of its own, and knows which pixel
+A mosaic puts several textures into one image, each in its own region, and records which pixel
 belongs to which. Inside each region the grey values are replaced by their ranks, so that every
-region has the same uniform histogram: brightness and contrast give nothing away, only texture does.
+region has the same uniform histogram: the regions differ in texture only, not in brightness or contrast.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LUMA = np.array([0.2125, 0.7154, 0.0721])
 """Weights of red, green and blue in the grey value, those of `skimage.color.rgb2gray`."""
 
 SMALLEST_SHARE = 0.35
-"""No texture covers less than this part of its fair share of the area, 1 / K."""
+"""No texture covers less than this fraction of its fair share of the area, 1 / K."""
 
 MAX_TRIES = 1000
 
 
 class Mosaic(NamedTuple):
-    """An image made of textures, with its truth; unpacks as ``image, truth``."""
+    """An image made of textures, with its truth; unpack it as ``image, truth``."""
 
     image: NDArray[np.uint8]
     """uint8, (H, W) or (H, W, 3)."""
@@ -44,32 +44,32 @@ def mosaic(
 ) -> Mosaic:
     """Compose a mosaic of textures with known truth.
 
-    `n_segments` textures are drawn without replacement, a random crop of each fills its region, and
+    `n_segments` textures are drawn without replacement, a random crop of each fills its region(s), and
     the grey values inside each region are equalised by rank (`equalize_ranks`).
 
     Parameters
     ----------
     textures : sequence of array-like, each (h, w) or each (h, w, 3)
         The textures to draw from, of any real dtype, all grey or all colour. One that is smaller
-        than the mosaic is continued by its mirror image. Colour is scaled by the largest value its
-        dtype can hold (floating point: must lie in 0 ... 1).
+        than the mosaic is continued by its mirror image. Colour values are divided by the largest value
+        of their dtype (floating-point ones must lie in 0 ... 1).
     n_segments : int
         The number K of textures in the mosaic, 1 ... ``len(textures)``.
     size : int or (int, int), default=512
         Side of the square, or (height, width), in pixels.
     layout : {'voronoi', 'scattered', 'grid'}, default='voronoi'
-        'voronoi': K cells of relaxed sites, their borders bent by smooth noise, one connected blob
-        a texture, each at least .35 / K of the area. 'scattered': 3 K cells of unrelaxed sites with
-        straight borders, each texture in three of them, as few neighbours alike as possible.
-        'grid': K rectangles of equal area.
+        'voronoi': K cells of relaxed sites, with borders bent by smooth noise, one connected blob
+        per texture. 'scattered': 3 K cells of unrelaxed sites with straight borders, three for each
+        texture, with as few equal neighbours as can be found. 'grid': K rectangles of equal area. In
+        all of them, each texture covers at least .35 / K of the area.
     random_state : int, Generator or None, default=0
-        The same number gives the same mosaic.
+        The same seed gives the same mosaic.
 
     Returns
     -------
     Mosaic
-        ``(image, truth)``: uint8 (H, W) or (H, W, 3), and int32 (H, W) with labels 1 ... K in the
-        order in which the textures that were drawn stand in `textures`.
+        ``(image, truth)``: uint8 (H, W) or (H, W, 3), and int32 (H, W) with labels 1 ... K, which
+        number the drawn textures in their order in `textures`.
 
     Raises
     ------
@@ -79,9 +79,9 @@ def mosaic(
 
     Notes
     -----
-    In colour the grey value (`skimage.color.rgb2gray`) is equalised and the difference of the
-    colour from grey is kept, shrunk only where it would leave the range of the display: brightness
-    gives nothing away, colour may.
+    In colour images the grey value (`skimage.color.rgb2gray`) is equalised and the difference of the
+    colour from grey is kept, reduced only where it would leave the displayable range: regions do not
+    differ in brightness, but may differ in colour.
 
     Examples
     --------
@@ -118,18 +118,17 @@ def equalize_ranks(
 ) -> NDArray[np.float64]:
     """Replace grey values by their ranks, which spread evenly over 0 ... 1.
 
-    Equal values are put in order by the mean of their 3x3 neighbourhood, and what is equal still,
-    at random; so every region of n pixels gets exactly the values (i + .5) / n, whatever its
-    histogram was.
+    Equal values are ordered by the mean of their 3x3 neighbourhood, and remaining ties at random. So
+    every region of n pixels gets exactly the values (i + .5) / n, whatever its histogram was.
 
     Parameters
     ----------
     values : array-like, (H, W)
         Grey values of any real dtype.
     region : array-like of bool, (H, W), optional
-        The pixels to equalise; all when left out.
+        The pixels to equalise; all by default.
     random_state : int, Generator or None, default=0
-        Orders what nothing else does.
+        Breaks the remaining ties.
 
     Returns
     -------
@@ -176,7 +175,7 @@ def _check_textures(textures: Sequence[ArrayLike]) -> list[NDArray]:
 
 
 def _crop(texture: NDArray, shape: tuple[int, int], rng: np.random.Generator) -> NDArray:
-    """Cut a random piece of the shape asked for, mirrored onwards where the texture is smaller."""
+    """Cut out a random piece of the given shape; a smaller texture is continued by its mirror image."""
     missing = [max(0, side - have) for side, have in zip(shape, texture.shape, strict=False)]
     if any(missing):
         pad = [(0, more) for more in missing] + [(0, 0)] * (texture.ndim - 2)
@@ -186,7 +185,7 @@ def _crop(texture: NDArray, shape: tuple[int, int], rng: np.random.Generator) ->
 
 
 def _fill(crop: NDArray, region: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Give the uint8 values, (n,) or (n, 3), of the n pixels of a region filled with this crop."""
+    """Give the uint8 values, (n,) or (n, 3), of the n pixels of a region filled with a crop."""
     if crop.ndim == 2:
         return _to_uint8(equalize_ranks(crop, region, rng))
     colour = crop / (1.0 if crop.dtype.kind in "bf" else np.iinfo(crop.dtype).max)
@@ -235,7 +234,7 @@ def _draw_voronoi(n_segments: int, shape: tuple[int, int], rng: np.random.Genera
 
 
 def _smooth_displacement(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw a random displacement of every pixel, (2, H, W), smooth enough to tear nothing apart."""
+    """Draw a random displacement of every pixel, (2, H, W), smooth enough not to tear regions apart."""
     side = min(shape)
     noise = ndimage.gaussian_filter(rng.normal(size=(2, *shape)), (0, side / 20, side / 20))
     return 0.025 * side * noise / noise.std(axis=(1, 2), keepdims=True)
@@ -286,7 +285,7 @@ _LAYOUTS: dict[str, tuple[Callable, Callable]] = {
 
 
 class DrawnCounts(NamedTuple):
-    """Counts drawn from a model, with the hidden variables."""
+    """Counts drawn from a model, with its hidden variables."""
 
     counts: NDArray[np.int64]
     """int64 (N, M)."""
@@ -306,13 +305,13 @@ def draw_counts(
     Parameters
     ----------
     mixing : array-like of shape (N, R)
-        Probability of every component in every row; rows sum to one.
+        Probability of each component in each row; rows sum to one.
     profiles : array-like of shape (R, M)
-        Probability of every column in every component; rows sum to one.
+        Probability of each column in each component; rows sum to one.
     occurrences : int or array-like of shape (N,)
-        Occurrences of each row.
+        Number of occurrences in each row.
     whole_rows : bool, default=False
-        False: every occurrence draws a component of its own (SMM, PMM, HACM with its nodes). True: all
+        False: each occurrence draws its own component (SMM, PMM, HACM with its nodes). True: all
         occurrences of a row come from one component (the clustering models ACM and SCM).
     random_state : int, Generator or None, default=0
 
@@ -323,7 +322,7 @@ def draw_counts(
     Raises
     ------
     ValueError
-        Shapes that do not fit, or rows that are no probabilities.
+        Shapes that do not fit, or rows that are not probabilities.
 
     Examples
     --------
