@@ -8,7 +8,7 @@ one texture, and those of all merges from K down were two, so that::
 
     log P(K) = sum of f over the merges that lead from K segments to one + constant
 
-The table of ``f`` was fitted so as to maximise P of the true number on images where it is known
+The table of ``f`` was fitted by maximum likelihood of the number, on images where it is known
 (``benchmarks/learn_number.py``), so P is calibrated for images like those. A share of the probability, the
 doubt, is spread evenly over all numbers that may be answered, so that the answer is never certain for images
 of other kinds.

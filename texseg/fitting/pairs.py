@@ -10,8 +10,8 @@ inside both::
 ``L`` is the log-likelihood ratio of the two clusters, averaged over those cells of a window that belong to
 its own cluster, with profiles from the other half of a checkerboard of cells (held out). It is the sum over
 the channels, each divided by the root of its standard deviation within the two clusters: a channel that
-varies inside textures counts for less. Parts of one texture differ little compared with their own spread,
-however much the likelihood gains by separating them. ``windows`` is how many windows the smaller cluster
+varies inside textures counts for less than its nats. Parts of one texture differ little compared with their
+own spread, however much the likelihood gains by separating them. ``windows`` is how many the smaller cluster
 would fill: a difference that holds over a large area counts for more, up to the size of the images that were
 learned from; in larger ones the least change inside one texture would seem as sure as a difference between
 two. And parts of one texture lie side by side, along a long common border, while two textures need not touch
@@ -311,7 +311,7 @@ class PairTable:
     """(knots + 1, E), the first slope and its changes."""
     constant: float
     doubt: float
-    """Share of the probability spread evenly over all numbers."""
+    """Share of the probability spread evenly over all numbers that may be answered."""
 
     def columns(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give what the (flattened) slopes multiply, shape (n, (knots + 1) * E)."""
