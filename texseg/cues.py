@@ -4,7 +4,7 @@ Grains, pores and stained cells differ only in brightness or colour, and are sma
 could capture a texture. Textures and values are two resolutions of one model, so that its own objective can
 compare two maps: the information that labels carry about the bins of *all* channels, weighted as in the
 likelihood. A map of values at the scale of pixels is chosen where the labels by texture are unsure, carry no
-more information about all channels together, and leave most of the values unexplained.
+more information about all channels together than it does, and explain far less of the values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["VALUE_OBSERVATIONS", "Told", "is_unsure", "speaks_for_values", "told
 VALUE_OBSERVATIONS = 0.5
 """Independent observations in a window of plain values; 1 and 2 were slightly worse on all fields."""
 
-_SURE = 0.9  # mean confidence of labels by texture above which values are not tried: there they always lost
+_SURE = 0.9  # mean confidence of labels by texture above which values are not tried: there they lost
 _MORE = 0.29  # by how much `Told.values` must be larger for a map by values; .28 to .31 choose the same
 _MORE_PAINTED = 0.02  # the same for classes painted on an image that would be divided by values
 _LEAST_PAINTED = 0.99  # share of the information by texture that such a map by values must reach

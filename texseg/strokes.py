@@ -62,10 +62,10 @@ _RIDGE = 0.1  # added to the correlation matrix within clusters; .1 to .3 work
 _DEPENDENCE = 0.1  # factor on the discriminant's log-odds, since windows overlap; .03 to .3 work
 _LEAST = -6.0  # least log-probability of a class on a cell
 _ROUNDS = 3  # of training on the cells whose class is sure by then
-_SURE = 0.8  # probability above which it is
+_SURE = 0.8  # probability above which a cell's class is sure
 _OWN_WORD = 3.0  # weight of a class's sure cells relative to its strokes
 _MOST_CELLS = 150  # most sure cells per class, and most cells that serve as strokes of an unpainted one
-_MOST_STEPS = 200  # of the regression, enough to converge: stopping early costs up to .2 of the index
+_MOST_STEPS = 200  # of the regression, run to its end: stopping early costs up to .2 of the index on an image
 _LEAST_SCALE = 1e-6  # of the numbers that describe cells, which are all 0 if the image has a single value
 _MOST_CLASSES = 255
 

@@ -126,7 +126,7 @@ class _Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Textures:
-    """Textures as profiles, with what labels cells and then pixels by them, under Potts priors."""
+    """Textures as profiles, and how they label cells and then pixels, under Potts priors."""
 
     kind: ClassVar[str] = "cells"
     features: Features
@@ -232,7 +232,7 @@ class Textures:
         return Reading(posteriors, sure, scores)
 
     def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[PixelPlanes, NDArray[np.intp]]:
-        """Log-likelihoods, and the pixels (flat indices) whose come from learned borders.
+        """Log-likelihoods, and the pixels (flat indices) for which they come from learned borders.
 
         Those of a pixel's cell; near borders, from learned borders if possible, else from small windows.
         """

@@ -1,8 +1,8 @@
 """Images larger than memory: read, labelled and joined block by block, with the labels of the whole.
 
-Blocks begin at multiples of the cells, and each is read with a margin as wide as the farthest reach of
-anything, so that its pixels are treated exactly as in the whole image. Only the labels of small parts depend
-on more: they are settled by one pass over the parts of all blocks (:mod:`texseg.pixels.joining`).
+Blocks begin at multiples of the cells, and each is read with a margin wide enough for filters and windows, so
+that its pixels are treated exactly as in the whole image. Only the labels of small parts depend on more: they
+are settled by one pass over the parts of all blocks (:mod:`texseg.pixels.joining`).
 
 Textures are learned from crops spread evenly over the image, each placed at random in its field of a grid.
 """
@@ -220,7 +220,7 @@ def read_block(
     Raises
     ------
     ValueError
-        The number of bands is not the one the textures were learned from, or the pixels are no image.
+        The number of bands differs from that of the training images, or the shape is not an image's.
     """
     inside = blocks.inside(place)
     preview = _reduced(pixels, inside, asked.preview, channel_axis) if asked.preview else None

@@ -149,7 +149,7 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
 
 
 def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[np.floating]:
-    """Blocks of the mean band without holes, float (n, side, side), evenly spread; bands clipped first."""
+    """Blocks of the mean band without holes, float (n, side, side), evenly spread; ``fences`` clip bands."""
     H, W = planes.bands[0].shape
     rows, columns = H // _BLOCK, W // _BLOCK
     step = max(1, int(np.ceil(np.sqrt(rows * columns / _MOST_BLOCKS))))

@@ -90,7 +90,7 @@ class Sites(CountOperator):
 
     def _product(self, A: Floats) -> Floats:
         weighted = A * self.weights[:, None].astype(A.dtype)
-        # sites become contiguous in memory: what follows is faster in this layout, copy included
+        # sites are contiguous in the result; multiplying in the other layout and copying is faster
         parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
