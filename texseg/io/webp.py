@@ -1,11 +1,12 @@
 """WebP files, still and animated.
 
-Pillow's plugin would consult the process-wide limit ``MAX_IMAGE_PIXELS``, which belongs to the user.
+Frames of an animation are drawn over each other by Pillow, all up to the one that is asked for.
 """
 
 from __future__ import annotations
 
 import struct
+from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from texseg.io.header import Decoded, Header, split_alpha
 
 _RIFF_HEADER = 12
 _FEW_CHUNKS, _CHUNK_BYTES = 4096, 64  # beyond so many, chunks hold so many bytes on average
+_SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels, beyond which so many times the largest frame
+_FEW_PIXELS, _PIXELS_PER_BYTE = 2**28, 256  # drawn up to a frame: a second; more need so many bytes
 _ALPHA_FLAG = 0x10  # of the VP8X chunk
 _VP8_START_CODE, _VP8L_SIGNATURE = b"\x9d\x01\x2a", 0x2F
 
@@ -28,7 +31,8 @@ def _chunks(data: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
     while position + 8 <= min(end, len(data)):
         kind, length = struct.unpack_from("<4sI", data, position)
         start = position + 8
-        found.append((kind, data[start : start + (length if kind == b"EXIF" else min(length, 10))]))
+        n_kept = {b"EXIF": length, b"ANMF": 12}.get(kind, 10)
+        found.append((kind, data[start : start + min(length, n_kept)]))
         position = start + length + length % 2
         if len(found) > _FEW_CHUNKS + len(data) // _CHUNK_BYTES:
             raise MalformedFileError("WebP of chunks without content, file is corrupt")
@@ -59,7 +63,15 @@ class WebpSource:
             raise MalformedFileError("file is truncated")
         chunks, self._is_cut = _chunks(data)
         width, height, has_alpha = _canvas(dict(reversed(chunks)))
-        n_frames = max(1, sum(kind == b"ANMF" for kind, _ in chunks))
+        frames = [start for kind, start in chunks if kind == b"ANMF"]
+        n_frames = max(1, len(frames))
+        if n_frames > 1:
+            sides = [[int.from_bytes(f[i : i + 3], "little") + 1 for i in (6, 9)] for f in frames]
+            largest = max(across * down for across, down in sides)
+            if width * height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
+                raise MalformedFileError(
+                    f"WebP of {width} x {height} pixels whose largest frame has {largest}, file is corrupt"
+                )
         self.header = Header(
             format="WebP",
             shape=((n_frames,) if n_frames > 1 else ()) + (height, width, 3),
@@ -77,9 +89,20 @@ class WebpSource:
             raise MalformedFileError("file is truncated")
         if self.header.n_pages == 1:
             return split_alpha(imagecodecs.webp_decode(self._data), self.header)
-        return split_alpha(
-            imagecodecs.webp_decode(self._data, index=page, hasalpha=self.header.has_alpha), self.header
-        )
+        return split_alpha(self._frame(page), self.header)
+
+    def _frame(self, page: int) -> NDArray:
+        """Draw the frames of an animation up to one of them."""
+        from PIL.WebPImagePlugin import WebPImageFile
+
+        drawn = (page + 1) * self.header.height * self.header.width
+        if drawn > _FEW_PIXELS + _PIXELS_PER_BYTE * len(self._data):
+            raise MalformedFileError(
+                f"WebP of {drawn / 1e6:.0f} Mpx up to frame {page}, more than its data hold, file is corrupt"
+            )
+        with WebPImageFile(BytesIO(self._data)) as image:
+            image.seek(page)
+            return np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB"))
 
     def decode_indices(self) -> NDArray | None:
         """WebP has no palettes to look at."""
