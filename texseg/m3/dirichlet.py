@@ -1,4 +1,4 @@
-"""What the topic models need of the Dirichlet distribution, and Eq. 10 of [1].
+"""Functions of the Dirichlet distribution that the topic models need, and Eq. 10 of [1].
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -38,10 +38,10 @@ def divergence(parameters: Array, prior: Array | float) -> Array:
 
 
 def fit_concentration(parameters: Array, start: float, max_steps: int = 100) -> float:
-    """Find the symmetric concentration that maximises Eq. 10, by Newton in its logarithm.
+    """Find the symmetric concentration that maximises Eq. 10, by Newton's method in its logarithm.
 
     Eq. 10 is concave in the concentration (the Dirichlet is an exponential family in it), so the only
-    stationary point is the maximum; a step that would lower it, far away, is halved.
+    stationary point is the maximum; a step that would lower the objective, far from it, is halved.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ def fit_concentration(parameters: Array, start: float, max_steps: int = 100) -> 
 
 
 def fit_concentrations(parameters: Array, start: Array, max_steps: int = 50) -> Array:
-    """Find the concentrations, one for each component, that maximise Eq. 10 written for them; by Newton.
+    """Find the concentrations, one per component, that maximise Eq. 10 (generalised), by Newton's method.
 
-    The objective is concave, and its Hessian diagonal but for a constant, so that a step costs O(K)
+    The objective is concave, and its Hessian is diagonal plus a constant, so that a step costs O(K)
     (appendix A.4.2 of Blei, Ng and Jordan, 2003). A step that would lower it is halved; a concentration
     stays at the end of its range while the gradient points outwards.
 

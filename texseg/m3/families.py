@@ -1,10 +1,10 @@
 """What a component is: the interface to the samplers, and two Gaussian families (Section 5.1 of [1]).
 
 A family says how a point is distributed given one component of each side, and how the parameters are drawn
-from their priors and posteriors. The samplers know nothing else of it.
+from their priors and posteriors. The samplers know nothing else about it.
 
 Parameters of several components are a tuple of arrays (`Params`) whose first axis counts the components.
-For `log_density` two leading axes are used, (points or 1, components), so that every point may bring
+For `log_density` there are two leading axes, (points or 1, components), so that every point may have
 components of its own.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
@@ -40,7 +40,7 @@ Params = tuple[Array, ...]
 
 
 class Components(Protocol):
-    """What a sweep over memberships needs of a family."""
+    """What a sweep over memberships needs from a family."""
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Draw `size` components of the first side from the prior."""
@@ -70,7 +70,7 @@ class Family(Components, Protocol):
         """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
 
     def invariant(self, X: Array) -> Array:
-        """Give what the second side cannot change in the data, (N, any); the first side starts there."""
+        """Return what the second side cannot change in the data, (N, any); the first side starts from it."""
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
@@ -80,19 +80,19 @@ class Family(Components, Protocol):
     def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
-        """Draw the second side given memberships and first side; `second` is where it stood."""
+        """Draw the second side given memberships and first side; `second` holds its current parameters."""
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Fit the second side given the first and all memberships, for the finite side of HybridM3."""
+        """Fit the second side given the first side and all memberships, for the finite side of HybridM3."""
 
 
 def take(params: Params, index: Any) -> Params:
-    """Index every array of some parameters alike."""
+    """Apply the same index to every parameter array."""
     return tuple(array[index] for array in params)
 
 
 def concatenate(*groups: Params) -> Params:
-    """Put components of several groups one after the other."""
+    """Concatenate the components of several groups."""
     return tuple(np.concatenate(arrays) for arrays in zip(*groups, strict=True))
 
 
@@ -119,8 +119,8 @@ class SharedGaussians:
 
     Notes
     -----
-    A covariance is kept as the upper triangular W with ``W.T @ W = inv(Sigma)``, which is what densities
-    need and what draws give without an inversion (Bartlett).
+    A covariance is stored as the upper triangular W with ``W.T @ W = inv(Sigma)``, which is what densities
+    need and what draws yield without an inversion (Bartlett).
     """
 
     mean: ArrayLike | None = None
@@ -142,7 +142,7 @@ class SharedGaussians:
         )
 
     def invariant(self, X: Array) -> Array:
-        """Give the points themselves, whose centres do not depend on covariances."""
+        """Return the points themselves, whose centres do not depend on covariances."""
         return X
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
@@ -177,9 +177,10 @@ class SharedGaussians:
 
 @dataclass(frozen=True)
 class OffsetGaussians:
-    """A place on the first side, an offset with its spread on the second: ``x ~ N(t_z1 + B g_z2, Sigma_z2)``.
+    """Places on the first side, offsets with a spread on the second: ``x ~ N(t_z1 + B g_z2, Sigma_z2)``.
 
-    The same use round another human pose, or the same contrast of another texture, shifts a point alike.
+    The same use of an object for another human pose, or the same contrast in another texture, shifts a point
+    in the same way.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ class OffsetGaussians:
         Gaussian prior of the places; by default the mean and the covariance of the data.
     offset_covariance : float or array-like of shape (R, R), default=1.0
         Covariance of the Gaussian prior of the offsets, whose mean is zero; a number stands for that
-        multiple of the data's covariance, seen along B.
+        multiple of the data's covariance along B.
     degrees, scale
         Inverse Wishart prior of the covariances, as for `SharedGaussians`.
 
@@ -233,7 +234,7 @@ class OffsetGaussians:
         )
 
     def invariant(self, X: Array) -> Array:
-        """Give the points without their part along B, or as they are where B spans everything."""
+        """Return the points without their part along B, or unchanged if B spans the whole space."""
         B = np.asarray(self.directions)
         return X if B.shape[1] == B.shape[0] else X - X @ np.linalg.pinv(B).T @ B.T
 
@@ -273,7 +274,7 @@ class OffsetGaussians:
         return offsets, draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Take the modes of offsets, then of covariances; neither lowers the posterior; see `Family`."""
+        """Take the modes of offsets, then of covariances; neither step lowers the posterior; see `Family`."""
         B, K2 = np.asarray(self.directions), len(second[1])
         remaining = X - first[0][z1]
         posterior, pull = self._offset_normal(remaining, z2, precisions_of(second[1]))
@@ -314,7 +315,7 @@ def _vector(given: ArrayLike | None, default: Array, name: str, owner: str) -> A
 
 
 def _matrix(given: ArrayLike | None, default: Array, name: str, owner: str) -> Array:
-    """Resolve a covariance: left out, a multiple of the data's, or a matrix."""
+    """Resolve a covariance given as None, as a multiple of the data's covariance, or as a matrix."""
     value = np.asarray(1.0 if given is None else given, dtype=float)
     if value.ndim == 0:
         value = value * default

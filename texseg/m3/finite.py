@@ -48,35 +48,36 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     Parameters
     ----------
     n_components : sequence of two or more ints, or int, default=(10, 2)
-        K1, K2 and so on; a single number is K1, with one topic common to all as second space. The paper
-        found a small second space of common topics best.
+        K1, K2 and so on; a single number is K1, with a second space of one topic common to all documents. The
+        paper found a small second space of common topics best.
     omega : float in 0 ... 1, or sequence of L floats, optional
-        Of two spaces, how far the first outweighs the second; or the shares of all spaces, with sum one.
-        Estimated when left out.
+        For two spaces, how far the first outweighs the second; or the shares of all spaces, summing to one.
+        Estimated by default.
     alpha : {"asymmetric", "symmetric"}, float or sequence of L floats, default="asymmetric"
         Concentration of the memberships. Estimated by Newton's method, from 1 / K1 in the first space and
-        1 in the others: one for each topic, or one for each space, as the paper has it (Eq. 10). Numbers
-        are taken as given, for all spaces or for each. Topics that all documents use a little and topics
-        that few documents use a lot need different ones: with "symmetric" the bound is lower, and the
-        perplexity of new documents was higher on all that were tried.
+        1 in the others: one per topic ("asymmetric"), or one per space as in the paper (Eq. 10). Numbers
+        are used as given, one for all spaces or one for each. Topics that all documents use a little and
+        topics that few documents use a lot need different ones: with "symmetric" the bound is lower, and the
+        perplexity of new documents was higher on all data sets tried.
     topic_prior : float, default=0.3
         Symmetric Dirichlet prior of the topics. 0 is maximum likelihood, the paper's choice, under which
         words that the training documents lack have probability zero. With ``algorithm="switch"`` the
-        topics are integrated out under Dirichlet(topic_prior), with the others it is their mode under
+        topics are integrated out under Dirichlet(topic_prior); the other algorithms find their mode under
         Dirichlet(1 + topic_prior).
     algorithm : {"switch", "pairs", "penalty"}, default="switch"
-        "switch" treats the two parts of Eq. 7 as a latent choice: closed updates, and the tightest bound.
+        "switch" treats the two parts of Eq. 7 as a latent choice: closed-form updates and the tightest bound.
         "pairs" is the paper's mean field with an exact M-step by EM, "penalty" the same with the penalties
-        and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work, and join two spaces only.
+        and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work and work for two spaces only.
     warm_up : int, default=10
-        First iterations, which estimate the topics alone; omega and alpha wait at their starts.
+        Number of first iterations in which only the topics are estimated; omega and alpha keep their initial
+        values.
     max_iter : int, default=200
-        Iterations in all.
+        Maximum number of iterations, warm-up included.
     tol : float, default=1e-5
-        After the warm-up, stop when the bound rises by less than this share of itself.
+        After the warm-up, stop when the bound rises by less than this fraction of itself.
     max_doc_iter : int, default=15
-        Steps of an E-step. Each starts from flat memberships, as for new documents, and is taken where
-        it leads higher than the memberships of the iteration before.
+        Maximum number of steps of an E-step. Each starts from flat memberships, as for new documents; a
+        document keeps the memberships of the previous iteration if these give a higher bound.
     random_state : int, RandomState or None
         Draws the first topics.
 
@@ -85,10 +86,11 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     components_ : ndarray of shape (K1 + ... + KL, M)
         The topics, first space first; rows sum to one.
     weights_ : ndarray of shape (L,)
-        Shares of the spaces; of two, ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
+        Shares of the spaces; for two, ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
     omega_ : float
-        Of two spaces only.
+        Only for two spaces.
     alpha_ : ndarray of shape (K1 + ... + KL,)
+        Concentrations of the memberships.
     lower_bound_ : float
         Bound on the log-likelihood of the training documents, in nats (with the topics' prior).
     history_ : ndarray of shape (n_iter_,)
@@ -201,7 +203,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         return len(self.components_)
 
     def _infer(self, X: Any) -> Iterator[Expectation]:
-        """E-step with the fitted topics as they are, for each block of documents."""
+        """E-step with the fitted topics fixed, for each block of documents."""
         check_is_fitted(self)
         spaces = np.split(self.components_, np.cumsum(self.n_components_)[:-1])
         topics = Topics(tuple(spaces), self.weights_, self.alpha_)
@@ -234,7 +236,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
                 topics = topics._replace(alpha=self._fit_alpha(gamma, topics))
 
     def _expect(self, n: sp.csr_array, memory: Any, topics: Topics, inference: Inference) -> Expectation:
-        """E-step that takes each document where it stands or from flat memberships, whichever is higher."""
+        """E-step from flat memberships; a document keeps its last ones if these give a higher bound."""
         kept = inference.expect(n, memory, topics, max_steps=0)
         fresh = inference.expect(n, inference.flat(n, topics.sizes), topics, self.max_doc_iter)
         better = fresh.bounds > kept.bounds
@@ -323,7 +325,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
 
 
 def _first_shares(n_spaces: int) -> Array:
-    """Begin with omega .5 where there are two spaces, and with equal shares of more."""
+    """Start with omega .5 for two spaces, and with equal shares for more."""
     return shares_of(_FIRST_OMEGA) if n_spaces == 2 else np.full(n_spaces, 1.0 / n_spaces)
 
 

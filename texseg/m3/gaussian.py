@@ -29,7 +29,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def gaussian_logs(X: Array, centres: Array, whiteners: Array, shifts: Array | None = None) -> Array:
-    """Log-density of X (N, D) round centres (., K1, D) plus shifts (., K2, D), shape (N, K1, K2)."""
+    """Log-density of X (N, D) around centres (., K1, D) plus shifts (., K2, D), shape (N, K1, K2)."""
     D = X.shape[-1]
     white = _whiten(whiteners, X[:, None, :])
     if shifts is not None:
@@ -80,7 +80,7 @@ def draw_places(
     mean: ArrayLike | None,
     covariance: ArrayLike | None,
 ) -> Array:
-    """Draw the Gaussian means of the first side, whose points have covariances of the second, (K1, D)."""
+    """Draw the Gaussian means of the first side, given the covariances of the second side, (K1, D)."""
     precisions = precisions_of(whiteners)
     counts, sums = pair_sums(X, z1, z2, K1, len(whiteners))
     prior = inverse(covariance)
@@ -120,7 +120,7 @@ def inverse_root(matrix: ArrayLike | None) -> Array:
 
 
 def inverse(matrix: ArrayLike | None) -> Array:
-    """Invert a matrix that has been resolved, and so is not None."""
+    """Invert a matrix that has been resolved and so is not None."""
     return np.asarray(np.linalg.inv(np.asarray(matrix, dtype=float)), dtype=float)
 
 

@@ -1,9 +1,9 @@
 """Gibbs sampling with auxiliary parameters (Section 4.1 of [1]; Neal 2000, algorithm 8).
 
-A sweep updates the pair of memberships of one point after the other. Every point brings its own unborn
-components, drawn from the prior, and, where it is the only point of a component, keeps that one's parameters
-as the first of them. The densities of a block of points under all pairs are computed at once, so that an
-update is a handful of operations on one K1 x K2 array.
+A sweep updates the pair of memberships of one point after the other. Every point has its own unborn (still
+empty) components, drawn from the prior; if it is the only point of a component, it keeps that component's
+parameters as the first of them. The densities of a block of points under all pairs are computed at once, so
+an update is a handful of operations on one K1 x K2 array.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -35,7 +35,7 @@ _BLOCK = 2**17  # densities held at once
 
 
 class Chain(NamedTuple):
-    """Where the sampler stands; components are numbered without gaps."""
+    """State of the sampler; components are numbered without gaps."""
 
     z1: Labels
     """(N,)."""
@@ -142,7 +142,7 @@ class _Block:
         )
 
     def _exponentials(self, start: int) -> Array:
-        """Densities from row `start` on, scaled by the largest of each point; earlier rows are done with."""
+        """Densities from row `start` on, each point's scaled by its largest; earlier rows are finished."""
         density = np.zeros_like(self.logs)
         logs = self.logs[start:]
         density[start:] = np.exp(logs - logs.max(axis=(1, 2), keepdims=True))
@@ -181,7 +181,7 @@ def _sweep_block(
 
 
 def _own_first(logs: Array, c: int, d: int) -> Array:
-    """Log-densities of a lonely point, whose own components c, d stand for the first unborn ones."""
+    """Log-densities of a point alone in its components c, d, which replace the first unborn ones."""
     rows, columns = np.arange(logs.shape[0]), np.arange(logs.shape[1])
     rows[0], columns[0] = c, d
     return logs[np.ix_(rows, columns)]
@@ -206,7 +206,7 @@ def _second_birth(
 
 
 def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
-    """Choose where the densities of all pairs with weight have underflowed."""
+    """Choose a pair when the densities of all pairs with weight have underflowed."""
     with np.errstate(divide="ignore"):
         scores = np.log(weights) + logs
     cumulative = np.exp(scores - scores.max()).cumsum()
@@ -258,7 +258,7 @@ def first_state(
     sharing: Sharing,
     exchangeable: bool,
 ) -> Chain:
-    """Begin with given memberships, and parameters drawn from their posterior."""
+    """Start from given memberships, with parameters drawn from their posterior."""
     z1, z2 = memberships
     K1, K2 = int(z1.max()) + 1, int(z2.max()) + 1
     second = family.draw_second(rng, K2)

@@ -32,33 +32,33 @@ Labels = NDArray[np.intp]
 class HybridM3(SampledM3):
     """Mixture with one membership of a Dirichlet process and one of a finite mixture ([1]_ section 4.3).
 
-    With `OffsetGaussians`, the places that things are at (infinitely many) and the ways in which they are
-    shifted from there (a given number) are independent.
+    With `OffsetGaussians`, the places of things (infinitely many) and their shifts away from these places (a
+    given number) are independent.
 
     Parameters
     ----------
     n_components : int, default=2
-        Components K2 of the second, finite side.
+        Number K2 of components of the second, finite side.
     family : Family, optional
-        What the components are; `SharedGaussians()` when left out.
+        What the components are; `SharedGaussians()` by default.
     alpha : float, default=1.0
         Concentration of the Dirichlet process of the first side.
     n_sweeps : int, default=200
-        Sweeps over the first memberships, burn-in included.
+        Number of sweeps over the first memberships, burn-in included.
     burn_in : int, default=100
-        Sweeps that are not kept.
+        Number of first sweeps that are not kept.
     thin : int, default=5
-        Every how many sweeps one is kept afterwards.
+        After burn-in, keep one sweep out of this many.
     n_draws : int, default=5
-        The second side is fitted after that many sweeps, to the mean log-likelihood under all of them.
+        The second side is fitted after this many sweeps, to the mean log-likelihood under all of them.
     n_auxiliary : int, default=2
-        Unborn components of the first side that every point is offered.
+        Number of new, empty components of the first side that every point is offered.
     n_start : int, default=10
-        Number of k-means clusters that the first side begins with.
+        Number of k-means clusters that the first side starts with.
     n_init : int, default=1
-        Runs, of which the one with the highest mean of `history_` over the kept sweeps stays; they begin
-        with `n_start` clusters and fewer, evenly down to one. The alternation finds it hard to move a
-        whole component and its offsets at once, so that several runs are worth their time.
+        Number of runs; the one with the highest mean of `history_` over the kept sweeps is kept. They start
+        with `n_start` clusters and fewer, evenly down to one. The alternation rarely moves a whole component
+        and its offsets at once, so several runs are worth their time.
     random_state : int, RandomState or None
 
     Attributes
@@ -68,7 +68,7 @@ class HybridM3(SampledM3):
     history_ : ndarray of shape (n_sweeps,)
         Log-density of data and memberships given the parameters after each sweep, in nats.
     n_first_ : int ndarray of shape (n_sweeps,)
-        Components of the first side after each sweep.
+        Number of components of the first side after each sweep.
 
     References
     ----------
@@ -113,7 +113,7 @@ class HybridM3(SampledM3):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
-        """Sample the first side and fit the second, in turn.
+        """Alternately sample the first side and fit the second.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class HybridM3(SampledM3):
 
 
 class _Hybrid(NamedTuple):
-    """Where the alternation stands."""
+    """State of the alternation."""
 
     z1: Labels
     z2: Labels
@@ -232,9 +232,9 @@ def _sample_first(
 
 
 def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
-    """Maximise the log-likelihood, averaged over the draws of the first side, in the second side.
+    """Fit the second side to the log-likelihood averaged over the draws of the first side.
 
-    First the memberships and shares given the parameters, then the parameters; neither lowers it.
+    First the memberships and shares given the parameters, then the parameters; neither step lowers it.
     """
     last = drawn[-1]
     K2 = len(last.shares)

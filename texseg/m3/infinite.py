@@ -27,7 +27,7 @@ _FIRST_OMEGA = 0.5
 
 
 class Trace(NamedTuple):
-    """One number a sweep, burn-in included."""
+    """One number per sweep, burn-in included."""
 
     log_likelihood: Array
     """Log-density of the data given memberships and parameters, in nats, (n_sweeps,)."""
@@ -47,7 +47,7 @@ class _Run(NamedTuple):
 
 
 class InfiniteM3(SampledM3):
-    """Mixture with two memberships a point, each of a Dirichlet process ([1]_ section 4.1).
+    """Mixture with two memberships per point, each from a Dirichlet process ([1]_ section 4.1).
 
     With the default family, means belong to one membership and covariances to the other, so that five means
     and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture.
@@ -55,66 +55,66 @@ class InfiniteM3(SampledM3):
     Parameters
     ----------
     family : Family, optional
-        What the components are; `SharedGaussians()` when left out.
+        What the components are; `SharedGaussians()` by default.
     alpha : float, default=1.0
         Concentration.
     omega : float in 0 ... 1, optional
-        Sharing parameter: how far a pair of components counts as one. Left out, it is sampled with the
-        rest under the exchangeable prior (0.5 at the start), and 0.5 under Eq. 6, which has no likelihood
-        for it.
+        Sharing parameter: how far a pair of components counts as one. By default it is sampled with the
+        rest under the exchangeable prior (starting at 0.5), and fixed at 0.5 under Eq. 6, which gives it no
+        likelihood.
     omega1, omega2 : float, optional
         Shares of the concentration that open a component of the first or second side alone;
-        ``omega + omega1 + omega2 = 1``. Left out, they halve what remains.
+        ``omega + omega1 + omega2 = 1``. By default each gets half of what remains.
     prior : {"exchangeable", "eq6"}, default="exchangeable"
         A prior with the uses and limits of Eq. 6, whose posterior the sampler targets exactly; or the
-        paper's conditionals, which belong to no one prior unless ``omega = 1`` (see Notes).
+        paper's conditionals, which belong to no single prior unless ``omega = 1`` (see Notes).
     n_sweeps : int, default=200
-        Sweeps over all points, burn-in included.
+        Number of sweeps over all points, burn-in included.
     burn_in : int, default=100
-        Sweeps that are not kept.
+        Number of first sweeps that are not kept.
     thin : int, default=5
-        Every how many sweeps one is kept afterwards.
+        After burn-in, keep one sweep out of this many.
     n_auxiliary : int, default=2
-        Unborn components of each side that every point is offered.
+        Number of new, empty components of each side that every point is offered.
     n_start : int, default=10
-        Number of k-means clusters to begin with, as components of the first side.
+        Number of k-means clusters to start with, as components of the first side.
     n_init : int, default=2
-        Runs, of which the one with the best estimate of the density of new points (Watanabe's criterion)
-        stays. On the second side, the first begins with one component, the second with the clusters of the
-        first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely finds
-        its way from many means with one covariance to fewer means with several, or back.
+        Number of runs; the one with the best estimated density of new points (Watanabe's criterion) is kept.
+        On the second side, the first run starts with one component, the second with the clusters of the
+        first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely gets from
+        many means with one covariance to fewer means with several, or back.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     labels_ : int ndarray of shape (N,)
-        A label for each pair of memberships in the most representative sample, the one with the least
+        A label for each pair of memberships in the most representative sample, the one with the smallest
         expected Binder loss.
     memberships_ : int ndarray of shape (N, 2)
         The pairs themselves.
     n_components_ : tuple of two ints
-        Components of both sides in that sample.
+        Number of components of each side in that sample.
     components_ : tuple of two parameter tuples
-        Their parameters, as the family lays them out.
+        Their parameters, in the layout of the family.
     weights_ : ndarray of shape n_components_
         Probability of every pair for a further point.
     samples_ : list of Sample
         All kept samples.
     history_ : Trace
-        Of the run that stays, burn-in included.
+        Trace of the run that was kept, burn-in included.
     family_ : Family
-        With all prior settings resolved.
+        The family with all prior settings resolved.
     n_iter_ : int
-        Sweeps of a run.
+        Number of sweeps of a run.
     n_features_in_ : int
 
     Notes
     -----
     Eq. 6 sums to one but is exchangeable only for ``omega = 1``; for other values its Gibbs sampler has a
-    stationary law that is no posterior of any prior (and 0 / 0 for a single point, which opens a new pair
-    here). ``prior="exchangeable"`` puts ``P ~ DP(alpha / omega, P1 x P2)``,
-    ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)`` in its place: one Dirichlet process at ``omega = 1``, two
-    independent ones at 0, and a posterior that the sampler targets exactly.
+    stationary distribution that is not the posterior of any prior (and 0 / 0 for a single point, which here
+    opens a new pair). ``prior="exchangeable"`` replaces it by ``P ~ DP(alpha / omega, P1 x P2)``,
+    ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one Dirichlet process at ``omega = 1``, two independent
+    ones at 0, and a posterior that the sampler targets exactly.
 
     References
     ----------
@@ -189,7 +189,7 @@ class InfiniteM3(SampledM3):
     def _run(
         self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
     ) -> _Run:
-        """Sample once, from the start that belongs to the number of the run."""
+        """Sample once, from the start that belongs to this run's number."""
         start = start_labels(family.invariant(X), self.n_start, rng)
         second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
         state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")

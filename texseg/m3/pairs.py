@@ -1,9 +1,9 @@
 """FiniteM3 as printed: mean field over pairs of memberships (Section 4.2 and Eq. 9-12 of [1]).
 
 Each word has q(z1) q(z2); the topics and omega maximise Eq. 11, which depends on the documents only through
-S_xij = sum_dn phi1_dni phi2_dnj [w_dn = x]. Two ways to do it are here: the quadratic penalties with
-L-BFGS of Eq. 12 (the "- 2" in its second penalty is a printing error for "- 1", rows being probabilities),
-and EM on the two-part mixture inside the logarithm, which keeps the constraints by itself.
+S_xij = sum_dn phi1_dni phi2_dnj [w_dn = x]. Two ways to maximise it are implemented: the quadratic penalties
+with L-BFGS of Eq. 12 (the "- 2" in its second penalty is a misprint for "- 1", as rows are probabilities),
+and EM on the two-part mixture inside the logarithm, which satisfies the constraints by itself.
 
 A topic prior t > 0 adds t log theta to the objective: the posterior mode under Dirichlet(1 + t).
 
@@ -34,7 +34,7 @@ from texseg.m3.topics import (
 
 __all__ = ["Pairs", "PairMemory", "pair_objective", "penalised_objective"]
 
-_FLOOR = 1e-100  # a probability of zero counts as this in logarithms
+_FLOOR = 1e-100  # replaces a probability of zero in logarithms
 _EM_STEPS = 20
 _ROUNDS, _GROWTH, _VIOLATION = 6, 10.0, 1e-4  # of the penalties
 _CHUNK = 2**21  # numbers a chunk of words may need
@@ -157,7 +157,7 @@ def penalised_objective(
 
 
 def _maximise_by_penalties(S: Array, topics: Topics, omega: float | None, topic_prior: float) -> Topics:
-    """Eq. 12: small penalties first, ten times larger where a row still misses its constraint."""
+    """Eq. 12: small penalties first, then ten times larger where a row still violates its constraint."""
     M, K1, K2 = S.shape
     total = S.sum()
     vector = np.append(np.vstack(topics.spaces).ravel(), topics.omega)

@@ -37,7 +37,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     def predict(self, X: Any) -> Labels:
         """Label each point by its most probable pair in the representative sample, (N,).
 
-        Pairs that no training point has get labels from ``labels_.max() + 1`` on.
+        Pairs without training points get labels from ``labels_.max() + 1`` on.
         """
         best = self._best_pairs(X)
         return self._pair_labels.ravel()[best]
@@ -50,8 +50,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> Array:
         """Compute the log-density of each point, averaged over the samples (Section 5.1), in nats, (N,).
 
-        The mass that every sample leaves to new components is included, by one draw from the prior each, so
-        that the density has integral one.
+        The probability that every sample leaves to new components is included, by one draw from the prior
+        each, so that the density integrates to one.
         """
         check_is_fitted(self)
         return density(validate_data(self, X, reset=False, dtype=np.float64), self.samples_, self.family_)
@@ -66,7 +66,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         Parameters
         ----------
         side : {0, 1}, optional
-            Of which membership; both must agree when left out.
+            The membership to compare; by default both must agree.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         return scores.reshape(len(scores), -1).argmax(axis=1)
 
     def _describe(self) -> None:
-        """Write down the most representative of the kept samples."""
+        """Set the attributes from the most representative of the kept samples."""
         best = self.samples_[representative([sample.pairs for sample in self.samples_])]
         K1, K2 = self.n_components_ = best.sizes
         self.memberships_ = np.stack([best.z1, best.z2], axis=1)

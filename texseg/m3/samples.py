@@ -1,4 +1,4 @@
-"""What is kept of a Gibbs run, and what it says about memberships and densities.
+"""The kept samples of a Gibbs run, and what they say about memberships and densities.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -82,9 +82,9 @@ def density(X: Array, samples: Sequence[Sample], family: Family) -> Array:
 
 
 def waic(X: Array, samples: Sequence[Sample], family: Family) -> float:
-    """Estimate the log-density of as many new points by Watanabe's criterion (2010), in nats.
+    """Estimate the log-density of equally many new points by Watanabe's criterion (2010), in nats.
 
-    From the log of the mean density of every training point its variance over the samples is taken away.
+    For every training point: the log of its mean density, less the variance of its log-density over samples.
     """
     logs = _log_densities(X, samples, family)
     means = logsumexp(logs, axis=0) - np.log(len(samples))

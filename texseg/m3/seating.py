@@ -5,13 +5,13 @@ first `n_new` rows and columns are the unborn components, whose weight is divide
 ones follow.
 
 Eq. 6. Its cases sum to one for every omega, omega1, omega2 with sum one, except for the first point
-(N - 1 = 0), where the two middle cases read 0 / 0 and only omega remains: here the first point opens a new
-pair for certain. Eq. 6 is not a set of conditionals of any one prior: a pair (c, d) met for the first time
+(N - 1 = 0), where the two middle cases read 0 / 0 and only omega remains: here the first point always opens
+a new pair. Eq. 6 is not a set of conditionals of any single prior: a pair (c, d) met for the first time
 by independence (1 - omega) is rewarded by omega n_cd only later, and so the product of sequential
 probabilities depends on the order of the points unless omega = 1, where Eq. 6 is the Chinese restaurant
-process of one Dirichlet process. For omega < 1 the sampler targets the stationary law of its scans,
-which is a pseudo-posterior; and at omega = 0 no new pair of two new components can be opened, other than
-by the first point, so that it is not two independent Dirichlet processes either, contrary to [1].
+process of one Dirichlet process. For omega < 1 the sampler targets the stationary distribution of its
+scans, which is a pseudo-posterior; and at omega = 0 no pair of two new components can be opened except by
+the first point, so it is not two independent Dirichlet processes either, contrary to [1].
 
 Exchangeable. P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
 
@@ -68,12 +68,12 @@ class Sticks(NamedTuple):
 
     @classmethod
     def even(cls, K1: int, K2: int) -> Sticks:
-        """Start with all sticks alike."""
+        """Start with all sticks of equal length."""
         return cls(np.full(K1 + 1, 1.0 / (K1 + 1)), np.full(K2 + 1, 1.0 / (K2 + 1)))
 
 
 class Seats:
-    """Who sits where; seat numbers count the unborn components, which come first.
+    """Which points sit where; seat numbers include the unborn components, which come first.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Seats:
     n_new : int
         Number of unborn components on each side.
     reward : float
-        Weight of every point that a pair holds already.
+        Weight of every point that a pair already holds.
     """
 
     def __init__(self, z1: Labels, z2: Labels, n_new: int, reward: float) -> None:
@@ -237,7 +237,7 @@ def draw_omega(
 
 
 def _log_prior(sharing: Sharing, counts: Labels, base: Array, sticks: Sticks) -> float:
-    """Log of p(z, beta | omega), up to a constant; see the head of the file."""
+    """Log of p(z, beta | omega), up to a constant; see the top of this file."""
     kappa = sharing.alpha / sharing.omega
     rising = gammaln(kappa * base + counts) - gammaln(kappa * base)
     value = rising.sum() + gammaln(kappa) - gammaln(kappa + counts.sum())
@@ -274,5 +274,5 @@ def _pair_counts(z1: Labels, z2: Labels) -> Labels:
 
 
 def _empty_seat(counts: list[int], n_new: int) -> int:
-    """Find a seat that somebody left, or else the next one."""
+    """Find a seat that has become empty, or else the next one."""
     return next((seat for seat in range(n_new, len(counts)) if counts[seat] == 0), len(counts))

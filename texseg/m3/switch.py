@@ -4,8 +4,9 @@ With both memberships summed out, Eq. 7 gives a word the probability ::
 
     p(x | pi1, pi2) = a sum_i pi1_i theta1_ix + b sum_j pi2_j theta2_jx,   a = (1+w)/2,  b = (1-w)/2,
 
-which is also the law of: throw a switch s (first space with probability a), draw one topic of the chosen
-space, draw the word from it. With q(pi1) q(pi2) q(s, z) every update is closed, and the bound ::
+which is also the result of this procedure: throw a switch s (first space with probability a), draw a topic of
+the chosen space, draw the word from it. With q(pi1) q(pi2) q(s, z) every update has closed form, and the
+bound ::
 
     sum_dx n_dx log( sum_i e1_di a theta1_ix + sum_j e2_dj b theta2_jx ) - KL(q(pi1)) - KL(q(pi2)),
     e = exp E[log pi],
@@ -13,8 +14,8 @@ space, draw the word from it. With q(pi1) q(pi2) q(s, z) every update is closed,
 is never below that of the pairs q(z1) q(z2) of Section 4.2 at the same q(pi1), q(pi2): with pairs, each
 part is multiplied by the other side's sum of e, which is at most one, and the factors lose more.
 
-More spaces are more positions of the switch: with shares a_l, sum_l a_l sum_i e_l,di theta_l,ix inside the
-logarithm, and a divergence for each space.
+More spaces are more positions of the switch: with shares a_l, sum_l a_l sum_i e_l,di theta_l,ix stands inside
+the logarithm, and there is a divergence for each space.
 
 Topics with a Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[log theta].
 
@@ -103,7 +104,7 @@ class Switch(NamedTuple):
 
 
 def _mix(words: Words, gamma: Array, table: Array, sizes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Geometric memberships (D, K1 + ... + KL) and what they make of each occurring word (nnz,)."""
+    """Geometric memberships (D, K1 + ... + KL) and the mixture they give each occurring word (nnz,)."""
     memberships = np.exp(expected_log_memberships(gamma, sizes))
     return memberships, words.mixed(memberships, table)
 

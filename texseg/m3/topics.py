@@ -89,10 +89,10 @@ class Inference(Protocol):
         """M-step for the topics, and for the shares of the spaces unless they are given."""
 
     def topic_bound(self, topics: Topics) -> float:
-        """Compute what the prior of the topics adds to the bound."""
+        """Compute the contribution of the topics' prior to the bound."""
 
     def means(self, topics: Topics) -> Topics:
-        """Give the same with topics as probabilities."""
+        """Return the same with the topics as probabilities."""
 
 
 class Words(NamedTuple):
@@ -113,7 +113,7 @@ class Words(NamedTuple):
     def mixed(self, memberships: Array, table: Array) -> Array:
         """Inner product of a document's row (D, K) and a word's row (M, K) for each entry, (nnz,).
 
-        In pieces that stay in the cache, which is five times faster than at once.
+        Computed in pieces that fit the cache, which is five times faster than all at once.
         """
         out = np.empty(len(self.rows))
         for start in range(0, len(out), _PIECE):
@@ -128,7 +128,7 @@ class Words(NamedTuple):
 
 
 def split(values: Array, sizes: tuple[int, ...]) -> list[Array]:
-    """Take the last axis, (K1 + ... + KL,), apart into the spaces."""
+    """Split the last axis, (K1 + ... + KL,), into the spaces."""
     return np.split(values, np.cumsum(sizes)[:-1], axis=-1)
 
 
@@ -144,7 +144,7 @@ def membership_divergence(gamma: Array, sizes: tuple[int, ...], alpha: Array) ->
 
 
 def normalise_rows(expected: Array, fallback: Array) -> Array:
-    """Scale rows to sum one; rows without any count are taken from `fallback`."""
+    """Scale rows to sum to one; rows without any count are taken from `fallback`."""
     totals = expected.sum(axis=1, keepdims=True)
     return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
 
@@ -155,9 +155,9 @@ def shares_of(omega: float) -> Array:
 
 
 def shares_from(occurrences: Array) -> Array:
-    """Find the shares that fit the occurrences (L,) explained by each space; exact, being concave.
+    """Find the shares that fit the occurrences (L,) explained by each space; exact (the problem is concave).
 
-    Of two spaces the first has at least half, omega being in 0 ... 1.
+    Of two spaces the first has at least half, since omega lies in 0 ... 1.
     """
     if len(occurrences) == 2:
         first, second = occurrences

@@ -1,8 +1,8 @@
 """Figures: each function draws on the axes that it is given, or on a new figure, and returns the axes.
 
-Nothing else of matplotlib's state is touched: no style is set, nothing is drawn on "current" axes, nothing
-is shown or saved. Images are given with their bands last; label 0, no data, stays without colour; label
-``k`` has the same colour everywhere, that of the palette of the written files.
+No other matplotlib state is touched: no style is set, nothing is drawn on "current" axes, nothing is shown
+or saved. Images are given with their bands last; label 0, no data, stays without colour; label ``k`` has the
+same colour everywhere, the one it has in written files.
 
 Examples
 --------

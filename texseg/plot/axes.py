@@ -23,9 +23,9 @@ def one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 def grid_of_axes(
     axes: Any, n_rows: int, n_columns: int, width: float, height: float, **options: Any
 ) -> NDArray[Any]:
-    """Return the axes given as an array (n_rows, n_columns), or those of a new figure.
+    """Return the given axes as an array (n_rows, n_columns), or those of a new figure.
 
-    ``width`` and ``height`` are those of one panel in inches; ``options`` go to ``subplots``.
+    ``width`` and ``height`` are those of one panel in inches; ``options`` are passed to ``subplots``.
     """
     if axes is None:
         import matplotlib.pyplot as plt
@@ -42,7 +42,7 @@ def grid_of_axes(
 
 
 def bare(ax: Axes, title: str = "") -> Axes:
-    """Take ticks and frame away, as pictures need none; set the title."""
+    """Remove ticks and frame, which pictures do not need; set the title."""
     ax.set_xticks([])
     ax.set_yticks([])
     for spine in ax.spines.values():

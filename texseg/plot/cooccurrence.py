@@ -1,4 +1,4 @@
-"""Figures of models of any co-occurrence data: which clusters go together, and what they are about."""
+"""Figures for models of any co-occurrence data: which clusters go together, and what they are about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["association", "tree_shares", "tree_words", "words"]
 
 _LEAST = 2.0**-6  # smaller associations have the same colour
 _LARGEST_DISC = 300  # points squared
-_MOST_NUMBERS = 150  # cells of a table that are still written out
+_MOST_NUMBERS = 150  # cells; in larger tables the numbers are not written out
 
 
 def association(
@@ -40,7 +40,7 @@ def association(
     Returns
     -------
     Axes
-        Red: more often, blue: less often than by chance.
+        Red: more often than by chance; blue: less often.
 
     References
     ----------
@@ -90,7 +90,7 @@ def words(
     Returns
     -------
     array of Axes, shape (rows, n_columns)
-        Bars as long as the probabilities, the same scale everywhere; panels not needed are hidden.
+        Bar lengths are the probabilities, on the same scale everywhere; unused panels are hidden.
     """
     table = np.asarray(profiles, dtype=float)
     top = _top_words(table, vocabulary, n_words)
@@ -126,7 +126,7 @@ def tree_words(
     Returns
     -------
     Axes
-        The root on top; general words stand near it, special ones at the leaves.
+        The root is at the top; general words appear near it, special ones at the leaves.
     """
     table = np.asarray(nodes, dtype=float)
     if len(table) != len(tree.parents):
@@ -160,7 +160,7 @@ def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes
     ----------
     tree : texseg.models.hacm.Tree
     shares : float array of shape (V,)
-        For example of `Retrieval.responsibility`.
+        For example from `Retrieval.responsibility`.
     ax : Axes, optional
 
     Returns

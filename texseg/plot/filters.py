@@ -1,4 +1,4 @@
-"""Figures of the channels: the filters, what they answer, and the histograms of the segments."""
+"""Figures of the channels: the filters, their responses, and the histograms of the segments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
 
 
 def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
-    """Show the filters in the frequency plane: where each passes half its peak.
+    """Show the filters in the frequency plane: the contour at half of each filter's peak.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        One contour a filter, one colour a wavelength; cycles per pixel.
+        One contour per filter, one colour per wavelength; in cycles per pixel.
     """
     ax = one_axes(ax, 4.6, 4.4)
     frequencies = scipy.fft.fftshift(scipy.fft.fftfreq(_GRID * 2))
@@ -81,7 +81,7 @@ def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
 def responses(
     responses: ArrayLike, *, names: Sequence[str] = (), n_columns: int = 4, axes: Any = None
 ) -> NDArray[Any]:
-    """Responses of the filters, each from black (zero) to white (its percentile 99.5).
+    """Responses of the filters, each from black (zero) to white (its 99.5th percentile).
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def channel_histograms(
     segment : int
         Label, 1 ... K.
     shares : float array of shape (K,), optional
-        Areas of the segments, by which the others are averaged; alike by default.
+        Areas of the segments, the weights in the average over the others; equal by default.
     names : sequence of C strings, optional
         ``model.channel_names_``.
     n_columns : int, default=4
@@ -137,8 +137,8 @@ def channel_histograms(
     Returns
     -------
     array of Axes, shape (rows, n_columns)
-        The panels that are not needed are hidden. The titles tell how much the two histograms differ: total
-        variation, 0 (alike) to 1 (disjoint).
+        Unused panels are hidden. The titles tell how much the two histograms differ: total variation, 0
+        (equal) to 1 (disjoint).
     """
     table = np.asarray(profiles, dtype=float)
     if table.ndim != 3:

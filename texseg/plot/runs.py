@@ -20,7 +20,7 @@ from texseg.plot.trees import across
 __all__ = ["annealing", "hierarchy", "selection"]
 
 _THUMBNAIL_SIDE = 96  # pixels of the array; shown at half that size
-_FADED = 0.12  # how much of the image is left outside of a thumbnail's segment
+_FADED = 0.12  # opacity of the image outside of a thumbnail's segment
 
 
 def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
@@ -36,9 +36,9 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     Returns
     -------
     array of Axes, shape (2, 1)
-        Above ``T F`` in nats (the free energy of physics, which falls while the system cools), below the
-        number of clusters, both at the end of each temperature; the temperature falls to the right. Vertical
-        lines stand where the number rises.
+        Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the
+        number of clusters; both at the end of each temperature. The temperature falls to the right. Vertical
+        lines mark where the number rises.
     """
     ends = {(record.level, record.beta): record for record in history}
     cooling = [record for (level, _), record in ends.items() if level == 0]
@@ -106,7 +106,7 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
 
 
 class _Node(NamedTuple):
-    """A segment of the tree; its children are born where it falls apart."""
+    """A segment of the tree; its children begin where it splits."""
 
     n_segments: int
     """Of the label image in which it first appears."""
@@ -137,7 +137,7 @@ def hierarchy(
     Returns
     -------
     Axes
-        One thumbnail a segment, at the number of segments at which it appears; a segment of a finer image
+        One thumbnail per segment, at the number of segments at which it appears; a segment of a finer level
         belongs to the segment of the coarser one with which it shares most pixels.
     """
     numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]

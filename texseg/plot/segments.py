@@ -40,7 +40,7 @@ def overlay(
     labels : int array of shape (H, W)
         Pixels of label 0 are shown as they are.
     opacity : float, default=0.4
-        Of the tint, 0 to 1.
+        Opacity of the tint, 0 to 1.
     boundaries : bool, default=True
         Draw lines along the edges of the pixels where the label changes.
     legend : bool, default=True
@@ -59,7 +59,7 @@ def overlay(
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
     tint, patches = _tint(label_image, opacity), _patches(label_image, names) if legend else None
-    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)  # what can be refused has been: no empty figure is left
+    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)  # after all checks, so that errors leave no empty figure
     ax.imshow(picture, interpolation="nearest")
     ax.imshow(tint, interpolation="nearest")
     if boundaries:
@@ -127,7 +127,7 @@ def confidence(
 
 
 def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
-    """Part of the pixels that is right against what was said about them.
+    """Fraction of pixels that are right, against the confidence stated for them.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        One point a bin of confidence, the larger the more pixels it stands for; calibrated ones lie on the
-        diagonal.
+        One point per bin of confidence, larger if it stands for more pixels; calibrated confidences lie on
+        the diagonal.
     """
     ax = one_axes(ax, 4.0, 3.8)
     used = reliability.n > 0
@@ -165,7 +165,7 @@ def comparison(
     image : real array of shape (H, W) or (H, W, C)
     labellings : mapping from a name to an int array of shape (H, W)
     truth : int array of shape (H, W), optional
-        Shown beside the image; the titles then tell the part of the pixels that is right. Without it colours
+        Shown beside the image; the titles then tell the fraction of pixels that are right. Without it colours
         follow the first labelling.
     n_columns : int, default=4
     axes : array of as many Axes as there are panels in full rows, optional
@@ -220,7 +220,7 @@ def worst_cases(cases: Sequence[Case], n: int = 5, *, axes: Any = None) -> NDArr
     Returns
     -------
     array of Axes, shape (rows, 4)
-        Worst first; labels have the colours of the truth that they match; label 0 is not counted.
+        Worst first; labels have the colours of the true segments that they match; label 0 is not counted.
     """
     if not cases or n < 1:
         raise ValueError(f"worst_cases needs at least one case and one row, got {len(cases)} and n={n}")
@@ -260,7 +260,7 @@ def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
 
 
 def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
-    """Lines along the edges of the pixels between two labels, white on dark so that both backgrounds work."""
+    """Lines along the pixel edges between labels, white on dark so as to be visible on any background."""
     segments = []
     rows, columns = np.nonzero(labels[:, 1:] != labels[:, :-1])
     segments.append(np.stack([columns + 0.5, rows - 0.5, columns + 0.5, rows + 0.5], axis=1))
@@ -272,7 +272,7 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
 
 
 def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
-    """Give a patch of colour for each label, with its name and share."""
+    """Return a patch of colour for each label, with its name and share."""
     rows = segment_table(labels, names=names, shapes=False)
     colours = palette(max((row.label for row in rows), default=0)) / 255
     return [

@@ -1,4 +1,4 @@
-"""Where the nodes of a drawn tree stand."""
+"""Positions of the nodes in a drawing of a tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["across"]
 
 
 def across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
-    """Horizontal place of each node: leaves side by side at 0, 1, 2, ..., parents amid their children.
+    """Horizontal position of each node: leaves side by side at 0, 1, 2, ..., parents centred above children.
 
     Parameters
     ----------

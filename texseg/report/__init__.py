@@ -1,7 +1,7 @@
-"""Reports: one self-contained HTML file about a segmentation or a tree, to be clicked through in any browser.
+"""Reports: one self-contained HTML file about a segmentation or a tree, to explore in any browser.
 
-Everything is inside the file, pictures included; it opens from a mail attachment, and it asks the network for
-nothing, which its content security policy enforces.
+Everything is inside the file, pictures included; it can be opened from a mail attachment, and requests
+nothing from the network, which its content security policy enforces.
 """
 
 from texseg.report.pages import ReportEntry, write_index, write_report

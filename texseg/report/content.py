@@ -18,8 +18,8 @@ from texseg.report.words import Look, describe
 
 __all__ = ["level_content", "palette_of", "steady_levels"]
 
-_MOST_REGIONS = 12  # listed for each segment, the largest ones
-_SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, and only counted
+_MOST_REGIONS = 12  # the largest regions of each segment are listed, at most this many
+_SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, which are only counted
 
 
 def steady_levels(
@@ -27,8 +27,8 @@ def steady_levels(
 ) -> Iterator[tuple[int, NDArray[np.integer]]]:
     """Label images with other numbers of segments, numbered so that colours stay while the number changes.
 
-    A segment of a finer or coarser segmentation has the number of the segment of ``labels`` that it shares
-    most pixels with, seen from there step by step.
+    Starting from ``labels``, a segment of the next finer or coarser segmentation takes the number of the
+    segment with which it shares most pixels.
 
     Yields
     ------
@@ -60,9 +60,9 @@ def level_content(
 ) -> dict[str, Any]:
     """Describe one label image: its picture, and of every segment words, areas, parts and histograms.
 
-    The image has the size ``shape``; ``labels`` and ``bins`` may have been sampled, then numbers of pixels
-    are estimates. In place of ``bins`` (C, H, W) of whole numbers, ``bins`` may hold the profiles
-    (K, C, n_bins) of the labels from 1, which sum to one.
+    The image has the size ``shape``; ``labels`` and ``bins`` may have been subsampled, and numbers of pixels
+    are then estimates. Instead of whole numbers (C, H, W), ``bins`` may hold the profiles (K, C, n_bins) of
+    the labels from 1, which sum to one.
     """
     down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
     regions: dict[int, list[Any]] = {}
@@ -72,7 +72,7 @@ def level_content(
     rows = segment_table(labels, confidence, names, shapes=False)
     numbers = [row.label for row in rows]
     if bins.dtype.kind == "f":
-        known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last for unknown textures
+        known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last is for unknown textures
         shares = known[np.minimum(numbers, len(bins) + 1) - 1]
     else:
         shares = _histograms(labels, numbers, bins, features.n_bins)
@@ -116,7 +116,7 @@ def palette_of(largest: int) -> list[list[int]]:
 
 
 def _samples(labels: NDArray[np.integer], row: Any, down: float, across: float) -> list[list[int]]:
-    """Middles (row, column) of sample squares of a segment, in pixels of the image."""
+    """Centres (row, column) of sample squares of a segment, in pixels of the image."""
     box = slice(row.top, row.bottom), slice(row.left, row.right)
     places = sample_places(labels, row.label, box)
     return [[round((y + 0.5) * down), round((x + 0.5) * across)] for y, x in places]
@@ -125,7 +125,7 @@ def _samples(labels: NDArray[np.integer], row: Any, down: float, across: float) 
 def _histograms(
     labels: NDArray[np.integer], numbers: Sequence[int], bins: NDArray[np.uint8], n_bins: int
 ) -> NDArray[np.floating]:
-    """Histograms (segments, C, n_bins), each with sum one."""
+    """Histograms (segments, C, n_bins), each summing to one."""
     place = np.zeros(int(labels.max(initial=0)) + 1, np.int32)
     place[numbers] = np.arange(1, len(numbers) + 1)
     first = place[labels] * n_bins

@@ -45,7 +45,7 @@ _PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
 
 
 class ReportEntry(NamedTuple):
-    """What the index tells of a report."""
+    """What the index says about a report."""
 
     path: Path
     title: str
@@ -71,39 +71,39 @@ def write_report(
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
-    It shows the image, fitted to the window, to be zoomed and moved, under an overlay with a slider for its
-    opacity, a slider over the numbers of segments where the model has a hierarchy, the confidence under the
-    pointer, and for each segment words, sample squares, its area, its parts and its channel histograms.
-    Segments can be merged and named on the page, which then gives the command and the file of edits that do
-    the same to the results; label images can be saved from it at any number.
+    It shows the image, which can be zoomed and moved, under an overlay with a slider for its opacity, a
+    slider for the number of segments if the model has a hierarchy, the confidence under the pointer, and for
+    each segment a description, sample squares, its area, its parts and its channel histograms. Segments can
+    be merged and named on the page, which then gives the command and the file of edits that do the same to
+    the results; label images can be saved from it with any of these numbers of segments.
 
     Parameters
     ----------
     model : TextureSegmenter
         Fitted.
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
-        What the model was fitted to, unless ``labels`` are given. Larger ones than 1024 pixels are shown
-        reduced; the numbers of the segmentation are those of the full size, those of finer and coarser
-        ones then estimates from the pixels shown.
+        What the model was fitted to, unless ``labels`` are given. Images larger than 1024 pixels are shown
+        reduced; the figures for the segmentation itself are then still those of the full size, those for
+        finer and coarser ones estimates from the pixels shown.
     path : str or path-like
         File to write; it appears whole or not at all.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     labels : int array of shape (H, W), optional
-        Those that the model gave another image than that it was fitted to, up to 255.
+        The model's labels for an image other than the one it was fitted to, up to 255.
     confidence : float array of shape (H, W), optional
-        Of these labels.
+        Confidence in these labels.
     names : sequence of strings, optional
         Name of label 1, label 2 and so on; by default those of the model.
     title : str, optional
         Heading; by default the name of the file without its suffix.
     source : str or path-like, optional
-        File of the image, as the page shall name it.
+        File of the image, as it should be named on the page.
     command : sequence of strings, optional
         Words of the command that made the report, "texseg" first.
     overview_of : (int, int), optional
-        Rows and columns of a larger image of which all these are a reduced picture: areas are estimates from
-        it, and the histograms of segments those that were learned.
+        Rows and columns of a larger image, if all of the above are reduced from it: areas are then estimates,
+        and the histograms of the segments are those that were learned.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def write_report(
     picture = to_rgb(pixels, planes.mask)
     features = model.textures_.features
     shape = (own.shape[0], own.shape[1]) if overview_of is None else overview_of
-    # the texture of a reduced picture is another
+    # a reduced picture has a different texture
     bins = encode(planes, features) if overview_of is None else None
     settings = {"shape": shape, "shown": shown, "features": features, "look": Look.of(picture)}
     levels = [
@@ -153,7 +153,7 @@ def write_report(
     ]
     if (
         shown != own.shape and overview_of is None
-    ):  # the picture shown has lost its finest texture, and labels their size
+    ):  # the picture shown has lost its finest texture, and the labels have another size
         levels[0]["full"] = labels_uri(own)
         for segment in levels[0]["segments"]:
             segment["crops"] = [crop_uri(picture, place) for place in segment["samples"]]
@@ -204,7 +204,7 @@ def write_report(
 def write_index(
     path: str | os.PathLike[str], entries: Sequence[ReportEntry], *, title: str = "texseg"
 ) -> None:
-    """Write a page with a picture of every report, each a link to it.
+    """Write a page with a picture for every report, each a link to it.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def _segmentation(
 
 
 def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Give the labels of the fit that each label of the page was merged from."""
+    """Return the labels of the fit that each label of the page was merged from."""
     textures = model.textures_
     if not isinstance(textures, MergedTextures):
         return {str(segment["label"]): [segment["label"]] for segment in segments}
@@ -265,7 +265,7 @@ def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, lis
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
-    """Probabilities of the numbers of segments, also in words, where the number was chosen."""
+    """Probabilities of the numbers of segments, also in words, if the number was chosen automatically."""
     selection = getattr(model, "selection_", None)
     if selection is None or hierarchy is None:
         return None

@@ -1,4 +1,4 @@
-"""Pictures as data URIs, small enough to be sent by mail."""
+"""Pictures as data URIs, small enough to send by mail."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def reduced_labels(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArr
 
 
 def sample_places(labels: NDArray[np.integer], number: int, box: tuple[slice, slice]) -> list[list[int]]:
-    """Middles (row, column) of the places that show most of a segment: deep inside, and apart.
+    """Centres (row, column) of the places that show most of a segment: deep inside it, and far apart.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def sample_places(labels: NDArray[np.integer], number: int, box: tuple[slice, sl
 
 
 def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
-    """Square about a place of a picture (H, W, 3), as JPEG."""
+    """Square around a place in a picture (H, W, 3), as JPEG."""
     top, left = (
         max(0, min(n - CROP_SIDE, middle - CROP_SIDE // 2))
         for middle, n in zip(place, picture.shape[:2], strict=True)
@@ -89,7 +89,7 @@ def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
 
 
 def picture_uri(picture: NDArray[np.uint8]) -> str:
-    """Picture (H, W, 3) without loss if that is small, else as JPEG."""
+    """Picture (H, W, 3), lossless if that is small enough, else as JPEG."""
     grey = bool((picture == picture[..., :1]).all())
     image = Image.fromarray(picture[..., 0] if grey else picture)
     content = _encoded(image, "PNG", optimize=True)

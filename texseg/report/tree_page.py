@@ -1,4 +1,4 @@
-"""A page to walk down the tree of a hierarchical clustering, and to find its rows by words."""
+"""A page for walking down the tree of a hierarchical clustering and finding its rows by words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from texseg.report.template import filled
 
 __all__ = ["write_tree_page"]
 
-_WORDS, _PROTOTYPES, _MATCHES = 12, 8, 20  # listed of a node, of a node, and for a query
+_WORDS, _PROTOTYPES, _MATCHES = 12, 8, 20  # numbers listed: per node, per node, and per query
 
 
 def write_tree_page(
@@ -28,13 +28,13 @@ def write_tree_page(
 ) -> None:
     """Write one self-contained HTML file with the tree of a `HACM`, its words and its rows.
 
-    Each node is shown with the words special to it, the words most frequent below it, its prototypes, and the
-    ways further down; words that are typed find rows, and show where in the tree they are used.
+    Each node is shown with the words special to it, the words most frequent below it, its prototypes, and its
+    children; typing words finds rows, and shows where in the tree the words are used.
 
     Parameters
     ----------
     retrieval : Retrieval
-        Of a model with a tree.
+        Made from a model with a tree.
     path : str or path-like
         File to write; it appears whole or not at all. It holds about 5 bytes for each of (N + M) x V numbers
         and 11 for each entry of the counts: 2.7 MB for 1400 rows, 1664 words and 63 nodes.

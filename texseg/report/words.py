@@ -17,11 +17,11 @@ __all__ = ["Look", "describe"]
 
 _LIGHT_SIGMA = 13.0  # pixels; slower changes are light and shadow, faster ones texture
 _FLAT = 1.0  # of 100 steps of lightness; texture below it cannot be seen
-_MORE = 1.3  # times as much contrast catches the eye
-_GRAIN = 1.15  # times as large a share of an octave's energy
+_MORE = 1.3  # ratio of contrasts that catches the eye
+_GRAIN = 1.15  # ratio of the shares of energy in an octave
 _LIGHTER = 6.0  # of 100 steps of lightness
-_COLOURED = 6.0  # distance in the plane of colours of CIELAB; 2 can just be seen side by side
-_LINES, _STRIPES = 0.7, 1.2  # largest less smallest energy over the directions, in units of their mean;
+_COLOURED = 6.0  # distance in the a, b plane of CIELAB; 2 can just be seen side by side
+_LINES, _STRIPES = 0.7, 1.2  # largest minus smallest energy over the directions, in units of their mean;
 # gravel and grass have up to .1, photographs up to .6, a weave .9, lamellae 1.4, a grating 3.3
 _DIRECTIONS = ("vertical {}", "{} running down to the left", "horizontal {}", "{} running down to the right")
 _HUES = {
@@ -48,7 +48,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, picture: NDArray[np.uint8]) -> Self:
-        """Look at a picture (H, W, 3)."""
+        """Compute the planes from a picture (H, W, 3)."""
         lab = cv2.cvtColor(picture.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
         lightness, red_green, blue_yellow = np.ascontiguousarray(np.moveaxis(lab, -1, 0))
         variance = (lightness - cv2.GaussianBlur(lightness, (0, 0), _LIGHT_SIGMA)) ** 2
@@ -66,7 +66,7 @@ def describe(
     features: Features,
     look: Look,
 ) -> list[str]:
-    """Say of every segment how it differs from the rest of the image.
+    """Say for every segment how it differs from the rest of the image.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def describe(
     numbers : sequence of int
         The labels that occur, S of them.
     shares : float array of shape (S, C, n_bins)
-        Histograms of the channels, each with sum one; those of the filters come first.
+        Histograms of the channels, each summing to one; those of the filters come first.
     features : Features
     look : Look
-        Of the size of the labels.
+        Of the same size as the labels.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBan
 
 
 def _stripes(own: NDArray[np.floating], bank: GaborBank) -> list[str]:
-    """Tell the direction of stripes, which run across the wave vector of the filters that answer most."""
+    """Tell the direction of stripes, perpendicular to the wave vector of the filters that respond most."""
     if bank.n_orientations < 2:
         return []
     directions = own.sum(axis=0)
