@@ -1,7 +1,7 @@
 """Plain data in a ZIP archive, readable without this library and never unpickled.
 
 An archive holds ``header.json`` (what it is, its version, a checksum of all values, the small values) and one
-``.npy`` member an array. Members carry a fixed date, so the same values always give the same bytes.
+``.npy`` member per array. Members carry a fixed date, so the same values always give the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ModelFileError(OSError):
 
 
 def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write a flat mapping as a model file; an interrupted call leaves no half file.
+    """Write a flat mapping as a model file; an interrupted call leaves no partial file.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     ModelFileError
-        The file is missing, broken, no model file, changed after it was written, or written by a newer
+        The file is missing, broken, not a model file, changed after it was written, or written by a newer
         version of the library.
     """
     name = Path(path).name
@@ -137,7 +137,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _check_file(path: str | os.PathLike[str]) -> None:
-    """Refuse pipes, which would wait for ever, and what is too large before it is opened."""
+    """Refuse pipes, which would block for ever, and files that are too large, before opening them."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise ModelFileError("is a directory, not a model file")
@@ -181,7 +181,7 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Unpack no more of a member than it announces; reading it to the end would unpack what is there."""
+    """Unpack no more of a member than its announced size; reading to its end would unpack all there is."""
     with archive.open(name) as member:
         return member.read(archive.getinfo(name).file_size + 1)
 
@@ -194,7 +194,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _array(content: bytes) -> np.ndarray:
-    """Read an array whose announced size is that of its data."""
+    """Read an array, whose announced size must be that of its data."""
     file = BytesIO(content)
     major = np.lib.format.read_magic(file)[0]
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, also where several processes write the same one."""
+"""Files that appear whole or not at all, even if several processes write the same one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SUFFIX = ".part"
 def atomic_write(path: Path, content: bytes) -> None:
     """Write a file in full before it gets its name, replacing an older one.
 
-    What an earlier run left behind when it was killed in the middle of the same file is removed; what another
-    run is writing at this moment is not.
+    Leftovers of an earlier run that was killed while writing the same file are removed; what another run is
+    writing at this moment is not.
     """
     try:
         for slot in itertools.count():
@@ -33,18 +33,18 @@ def atomic_write(path: Path, content: bytes) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # the file that was meant
+        raise OSError(error.errno, error.strerror, str(path)) from error  # name the intended file
 
 
 def unfinished(path: Path, slot: int = 0) -> Path:
-    """Name of a file until it is whole; short, since its own name may be as long as is allowed."""
+    """Name of a file until it is complete; short, since its final name may have the maximum length."""
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
     return path.with_name(f".{digest}.{slot}{_SUFFIX}")
 
 
 def _finish(descriptor: int, temporary: Path, path: Path, content: bytes) -> None:
     try:
-        with open(descriptor, "wb", closefd=fcntl is None) as file:  # Windows renames no open file
+        with open(descriptor, "wb", closefd=fcntl is None) as file:  # Windows cannot rename an open file
             file.truncate()
             file.write(content)
             file.flush()
@@ -55,7 +55,7 @@ def _finish(descriptor: int, temporary: Path, path: Path, content: bytes) -> Non
             temporary.unlink()
         raise
     finally:
-        if fcntl is not None:  # the name is free now, and so may be the lock
+        if fcntl is not None:  # the name is free now, so the lock may be released
             os.close(descriptor)
 
 
@@ -82,7 +82,7 @@ def _claimed(temporary: Path) -> int | None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what several runs left behind that were killed at once."""
+    """Remove what several runs left behind that were killed at the same time."""
     for slot in itertools.count(1):
         temporary = unfinished(path, slot)
         if fcntl is None or not temporary.exists():

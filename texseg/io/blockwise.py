@@ -23,7 +23,7 @@ TILE = 512
 
 _REDUCED = 1  # NewSubfileType of overviews
 _STEP = 4  # each overview has a side this many times smaller
-_SMALL = 1024  # an image with no longer side needs no overview
+_SMALL = 1024  # an image whose sides are no longer needs no overview
 _CLASSIC = 2**32 - 2**25  # bytes; a TIFF that may be larger needs 64-bit offsets
 _TIFF_ASCII = 2
 
@@ -37,20 +37,20 @@ def write_label_rows(
 ) -> None:
     """Write a label image from bands of full width, top to bottom, holding one of them at a time.
 
-    The file is a tiled, deflated TIFF (BigTIFF where it may pass 4 GB) with overviews, which have every
-    fourth row and column of the level before; it appears whole or not at all. With a georeference, and where
-    rasterio is installed, it is a cloud-optimised GeoTIFF, whose overviews halve.
+    The file is a tiled, deflated TIFF (BigTIFF if it may exceed 4 GB) with overviews, which hold every fourth
+    row and column of the level before; it appears whole or not at all. With a georeference, and if rasterio
+    is installed, it is a cloud-optimised GeoTIFF, each overview having half the side of the level before.
 
     Parameters
     ----------
     path : Path
         Target, ``.tif``.
     bands : iterable of int arrays of shape (h, W)
-        Of any heights.
+        Their heights may differ.
     shape : (int, int)
         H and W of the image.
     largest : int
-        Largest label that may occur: up to 255 it has 8 bits and a palette, up to 65535 16 bits.
+        Largest label that may occur: up to 255 the file has 8 bits and a palette, up to 65535 16 bits.
     geo : Georeference, optional
         Its tags are written, with 0 as the no-data value.
 
@@ -98,7 +98,7 @@ def write_label_rows(
 
 
 def _optimise_for_clouds(path: Path) -> None:
-    """Put a GeoTIFF in the order in which it is read over a network: tables first, overviews before tiles."""
+    """Rewrite a GeoTIFF in the order for reading over a network: tables first, overviews before tiles."""
     import rasterio
     from rasterio.shutil import copy
 
@@ -115,7 +115,7 @@ def _optimise_for_clouds(path: Path) -> None:
 def _keeping(
     bands: Iterable[NDArray[np.integer]], reduced: list[NDArray], dtype: np.dtype
 ) -> Iterator[NDArray]:
-    """Pass bands on, as high as tiles, and keep every fourth row and column of them."""
+    """Pass bands on, each as high as a tile, and keep every fourth row and column of them."""
     waiting: list[NDArray] = []
     for band in bands:
         waiting.append(band.astype(dtype))
@@ -132,7 +132,7 @@ def _keeping(
 
 
 def _tiles(bands: Iterable[NDArray], dtype: np.dtype) -> Iterator[NDArray]:
-    """Cut bands into the tiles of a TIFF file, the last ones filled up with zeros."""
+    """Cut bands into the tiles of a TIFF file, the last ones padded with zeros."""
     for band in bands:
         for top in range(0, band.shape[0], TILE):
             for left in range(0, band.shape[1], TILE):

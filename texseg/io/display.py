@@ -1,4 +1,4 @@
-"""Images of any type as pictures that can be looked at."""
+"""Images of any type as viewable pictures."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]
 
 
 def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None) -> NDArray[np.uint8]:
-    """Picture of an image, stretched between its percentiles 0.5 and 99.5.
+    """Picture of an image, stretched between its 0.5th and 99.5th percentiles.
 
     Parameters
     ----------
     image : real array of shape (H, W) or (H, W, C)
-        Of more than three bands the first three are shown.
+        If there are more than three bands, the first three are shown.
     mask : bool array of shape (H, W), optional
-        Valid pixels, those that the range is taken from.
+        Valid pixels, from which the range is taken.
 
     Returns
     -------

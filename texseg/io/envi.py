@@ -1,4 +1,4 @@
-"""ENVI images: bare values in one file, their header as text in another beside it."""
+"""ENVI images: raw values in one file, their header as text in another beside it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from texseg.io.geo import Affine, Georeference, georeference_of
 from texseg.io.header import Decoded, Header
 from texseg.io.sidecar import parse_nodata, side_text
 
-_HEADER_BYTES = 2**22  # wavelengths and names of many bands
+_HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = (6, 9)
 _AXES = {"bsq": "CYX", "bil": "YCX", "bip": "YXC"}
 
 
 def find_header(image: Path) -> str | None:
-    """Text of the ENVI header that belongs to a file of bare values, None where there is none."""
+    """Text of the ENVI header that belongs to a file of raw values, None if there is none."""
     for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
         text = side_text(path, _HEADER_BYTES) if path != image else None
         if text is not None and text.lstrip().startswith("ENVI"):
@@ -72,12 +72,12 @@ class EnviSource:
         return Decoded(np.array(values, dtype=self.header.dtype, order="C"))
 
     def decode_indices(self) -> NDArray | None:
-        """Values are indices already."""
+        """The values themselves, which are already indices."""
         return None
 
 
 def _entries(text: str) -> dict[str, str]:
-    r"""Names in lower case, and values; one in braces goes on to the line that closes them.
+    r"""Names in lower case, and values; a value in braces may span several lines.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _whole(entries: dict[str, str], key: str, default: int | None = None) -> int
 
 
 def _place(entries: dict[str, str]) -> Georeference | None:
-    """Georeference of the entry 'map info': projection, tie point (pixel from 1, map), pixel size, zone."""
+    """Georeference from the entry 'map info': projection, tie point (pixel from 1, map), pixel size, zone."""
     words = [word.strip() for word in entries.get("map info", "").strip("{}").split(",")]
     try:
         column, row, x, y, width, height = (float(word) for word in words[1:7])

@@ -2,15 +2,15 @@
 
 
 class ImageReadError(OSError):
-    """A file that is missing, broken, or no image; the message names the file and the reason."""
+    """A file that is missing, broken, or not an image; the message names the file and the reason."""
 
 
 class ImageTooLargeError(ValueError):
-    """An image that its header announces to be larger than the limit; nothing was decoded."""
+    """An image larger than the limit according to its header; nothing was decoded."""
 
 
 class UnsuitableImageError(ValueError):
-    """A sound file whose content is no single real image as it stands: shape, type, or several pages."""
+    """A valid file that does not hold a single real image: wrong shape or type, or several pages."""
 
 
 class MalformedFileError(Exception):

@@ -11,7 +11,7 @@ _BYTE_ORDERS = {b"II": "<", b"MM": ">"}
 
 
 def orientation_of(exif: bytes | None) -> int:
-    """EXIF orientation, 1 to 8, from the bytes of an EXIF block; 1 (upright) where it says nothing valid.
+    """EXIF orientation, 1 to 8, from the bytes of an EXIF block; 1 (upright) if it holds no valid one.
 
     Only the entries of the first directory are looked at. (Pillow parses the whole block, and warns or raises
     about whatever else is wrong in it.)
@@ -33,7 +33,7 @@ def orientation_of(exif: bytes | None) -> int:
 
 
 def upright(pixels: NDArray, orientation: int) -> NDArray:
-    """Turn an image (H, W, ...) from its stored orientation to the one it is meant to be seen in.
+    """Turn an image (H, W, ...) from its stored orientation to the one for viewing.
 
     Examples
     --------

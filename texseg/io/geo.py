@@ -1,8 +1,8 @@
 """Where the pixels lie on the earth: GeoTIFF tags and world files, carried from input to output.
 
-The tags are copied as they are, not interpreted and written anew: whatever coordinate system a file
-names, the label image names the same. That is why no GIS library is needed; the affine map is worked out
-only where an output (a world file, GeoJSON) has to state coordinates itself.
+The tags are copied as they are, not interpreted and rewritten: the label image names the same coordinate
+system as the input, whatever that is. That is why no GIS library is needed; the affine map is computed only
+if an output (a world file, GeoJSON) has to state coordinates itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UTM = (range(32601, 32661), range(32701, 32761), range(25828, 25839))  # EPSG c
 _WEB_MERCATOR = 3857  # its metres are those of the ground at the equator only
 _PIXEL_IS_POINT = 2
 _USER_DEFINED = 32767
-_LARGEST = 1e12  # of a coordinate; the earth measures 4e10 mm, and products with pixel numbers stay finite
+_LARGEST = 1e12  # largest coordinate; the earth measures 4e10 mm, and products with pixel numbers stay finite
 _EPSG_AT_END = re.compile(r"""(?:AUTHORITY|ID)\[\s*"EPSG"\s*,\s*"?(\d+)"?\s*\]\s*\]\s*$|^\s*EPSG:(\d+)\s*$""")
 _TIFF_SHORT, _TIFF_DOUBLE = 3, 12
 
@@ -72,7 +72,7 @@ class Affine(NamedTuple):
 
 
 class Georeference(NamedTuple):
-    """GeoTIFF tags or the text of a world file, as found; `tags` wins where both are there."""
+    """GeoTIFF tags or the text of a world file, as found; if there are both, `tags` takes precedence."""
 
     tags: tuple[TiffTag, ...] = ()
     world: str | None = None
@@ -99,7 +99,7 @@ class Georeference(NamedTuple):
 
     @property
     def pixel_size(self) -> PixelSize | None:
-        """Height and width of a pixel on the ground, None where the system is not one of lengths."""
+        """Height and width of a pixel on the ground, None if the system's units are not lengths."""
         keys, affine = _geo_keys({tag.code: tag.value for tag in self.tags}), self.transform
         unit = _UNITS.get(keys.get(_LINEAR_UNITS, 0))
         if unit is None and any(self.epsg in codes for codes in _UTM):
@@ -140,7 +140,7 @@ def georeference_of_tags(tags: Sequence[TiffTag]) -> Georeference | None:
 
 
 def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
-    """Georeference of an image from its own and the one beside it; each may lack the map or the system."""
+    """Combine an image's own georeference and the one beside it; each may lack the map or the system."""
     if own is None or beside is None:
         return own if beside is None else beside
     if own.transform is not None and (beside.transform is None or beside.world is not None):
@@ -152,7 +152,7 @@ def combined(own: Georeference | None, beside: Georeference | None) -> Georefere
         return beside
     keys = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
     directory = _geo_keys({tag.code: tag.value for tag in own.tags})
-    if directory.get(_RASTER_TYPE) == _PIXEL_IS_POINT:  # the map beside speaks of corners
+    if directory.get(_RASTER_TYPE) == _PIXEL_IS_POINT:  # the map beside refers to corners
         return beside
     return Georeference(tags=(*placed.tags, *(tag for tag in own.tags if tag.code in keys)))
 
@@ -169,7 +169,7 @@ def world_file_suffix(suffix: str) -> str:
 
 
 def parse_world_file(text: str) -> Affine | None:
-    """Affine map of a world file, whose six lines speak of the centre of the first pixel.
+    """Affine map of a world file, whose six lines refer to the centre of the first pixel.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def parse_world_file(text: str) -> Affine | None:
 
 
 def _is_usable(affine: Affine) -> bool:
-    """Tell whether a map has finite coordinates and does not fold the image to a line."""
+    """Tell whether a map has finite coordinates and does not collapse the image to a line."""
     sound = all(math.isfinite(value) and abs(value) < _LARGEST for value in affine)
     return sound and affine.a * affine.e != affine.b * affine.d
 
@@ -215,7 +215,7 @@ def georeference_of(affine: Affine | None, system: str | None) -> Georeference |
 
 
 def epsg_of(system: str | None) -> int | None:
-    """EPSG code that the text of a coordinate system (WKT, or ``EPSG:n``) gives itself, None without one."""
+    """EPSG code stated in the text of a coordinate system (WKT, or ``EPSG:n``), None if there is none."""
     found = _EPSG_AT_END.search(system or "")
     code = int(found[1] or found[2]) if found else None
     return code if code is not None and 0 < code < _USER_DEFINED else None

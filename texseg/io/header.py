@@ -21,16 +21,16 @@ class Header:
     Attributes
     ----------
     format : str
-        Format found in the content, whatever the name of the file says.
+        Format according to the content, whatever the file is called.
     shape : tuple of int
         Extent of each axis of the stored image, palette expanded and alpha left out.
     axes : str
-        One letter an axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes),
-        ``?`` where the file does not say.
+        One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes),
+        ``?`` if the file does not say.
     dtype : numpy.dtype
         Type of the pixel values.
     has_alpha : bool
-        The file holds an alpha channel beside those counted in `shape`.
+        Whether the file holds an alpha channel in addition to those counted in `shape`.
     orientation : int
         EXIF orientation, 1 to 8; 1 is upright.
     nodata : float or None
@@ -40,11 +40,11 @@ class Header:
     notes : tuple of str
         What a user should know about how the file is read.
     band_nodata : tuple of (float or None)
-        Values that mean "no data" where they differ from band to band; otherwise empty.
+        Values that mean "no data" if they differ from band to band; otherwise empty.
     mask_file : Path or None
         Mask that lies beside the image, as GDAL writes it.
     measured : PixelSize or None
-        Size of a pixel that the file states beside the georeference.
+        Size of a pixel that the file states independently of the georeference.
     """
 
     format: str
@@ -108,7 +108,7 @@ class ImageSource(Protocol):
         ...
 
     def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one page, the axes of the stored image named by `axes`."""
+        """Decode one page; `axes` names the axes of the stored image."""
         ...
 
     def decode_indices(self) -> NDArray | None:
@@ -117,7 +117,7 @@ class ImageSource(Protocol):
 
 
 def split_alpha(pixels: NDArray, header: Header) -> Decoded:
-    """Separate the last channel as alpha where the header says there is one; alpha 0 is no data."""
+    """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
     if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
         opaque = pixels[..., -1] != 0
         return Decoded(pixels[..., 0] if header.n_channels == 1 else pixels[..., :-1], opaque)

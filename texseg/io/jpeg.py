@@ -1,4 +1,4 @@
-"""JPEG files; a picture whose data end too early is refused, not filled with grey."""
+"""JPEG files; a picture whose data end too early is refused, not padded with grey."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _EXTRANEOUS = re.compile(r"(\d+) extraneous bytes before marker")
 
 _MOST_SEGMENTS = 4096  # a colour profile has up to 255
 _MOST_SCANS = 24  # encoders that search for the best division into scans write up to 16
-_MOST_FILLS = 8  # times that fill bytes are taken out; the decoder tells those behind its own buffer first
-_MANY_SCANS_PIXELS = 2**20  # a smaller picture may have as many scans as it likes
+_MOST_FILLS = 8  # times that fill bytes are removed; the decoder reports those behind its own buffer first
+_MANY_SCANS_PIXELS = 2**20  # a smaller picture may have any number of scans
 
 _PADDING = bytes((37 * i + 11) % 251 for i in range(64))
 _PADDED_INTERVALS = b"".join(bytes((0xFF, 0xD0 + i)) + _PADDING for i in range(8))
@@ -44,7 +44,7 @@ class _Segment(NamedTuple):
 
 
 def _segments(data: bytes) -> Iterator[_Segment]:
-    """Yield the marker segments up to the end mark, or to where the file is cut."""
+    """Yield the marker segments up to the end mark, or to where the file is truncated."""
     position = 2
     for _ in range(_MOST_SEGMENTS):
         found = _MARKER.search(data, position)
@@ -68,7 +68,7 @@ def _segments(data: bytes) -> Iterator[_Segment]:
 
 
 class JpegLayout:
-    """Frame, scans and metadata of a JPEG stream, found without decoding; bounds what decoding may cost."""
+    """Frame, scans and metadata of a JPEG stream, found without decoding; limits the cost of decoding."""
 
     def __init__(self, data: bytes):
         self.scans: list[_Segment] = []
@@ -137,7 +137,7 @@ class JpegLayout:
 
 
 def _with_padded_scans(data: bytes, layout: JpegLayout) -> bytes:
-    """Return the same file with meaningless bytes behind the coded data of each scan and restart interval."""
+    """Return the same file with meaningless bytes after the coded data of each scan and restart interval."""
     parts, position = [], 0
     for scan in layout.scans:
         parts.append(data[position : scan.content.stop])
@@ -182,7 +182,7 @@ class JpegSource:
 
 
 def _strictly_decoded(data: bytes, layout: JpegLayout) -> NDArray:
-    """Decode 8 bits, every warning of the decoder an error, except for fill bytes behind the coded data."""
+    """Decode 8 bits; every decoder warning is an error, except for fill bytes after the coded data."""
     import simplejpeg
 
     space = {1: "GRAY", 3: "RGB", 4: "CMYK"}[layout.n_components]
@@ -202,7 +202,7 @@ def _strictly_decoded(data: bytes, layout: JpegLayout) -> NDArray:
 
 
 def _without_fill(data: bytes, n_bytes: int) -> bytes:
-    """Take out the equal bytes that some cameras write between the coded data and the next marker."""
+    """Remove the fill bytes that some cameras write between the coded data and the next marker."""
     for scan in JpegLayout(data).scans:
         fill = data[scan.end - n_bytes : scan.end]
         if scan.end - n_bytes >= scan.content.stop and len(set(fill)) == 1:
@@ -213,8 +213,8 @@ def _without_fill(data: bytes, n_bytes: int) -> bytes:
 def _compared_with_padded(data: bytes, layout: JpegLayout) -> NDArray:
     """Decode 12 bits or a lossless picture, for which there is no strict decoder.
 
-    The decoder fills missing data with grey and says nothing. A complete picture, however, does not change
-    when meaningless bytes are added behind its coded data, an incomplete one does.
+    The decoder silently fills missing data with grey. However, a complete picture does not change when
+    meaningless bytes are appended to its coded data, while an incomplete one does.
     """
     import imagecodecs
 

@@ -13,7 +13,7 @@ from texseg.io.geo import Georeference
 def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
     """Reproject map coordinates (n, 2) from the system that a file describes by its GeoTIFF keys or in words.
 
-    None where that cannot be done: rasterio is not installed, or does not understand them.
+    None if that is impossible: rasterio is not installed, or does not understand the description.
     """
     try:
         from rasterio.crs import CRS

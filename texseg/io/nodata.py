@@ -15,7 +15,7 @@ _LARGE_FLOAT = 3.3e38  # no-data values near the largest float32 are written wit
 def data_pixels(
     pixels: NDArray, values: Sequence[float | None], notes: list[str], numbers: Sequence[int] | None = None
 ) -> NDArray[np.bool_] | None:
-    """Pixels that hold data in every band, or, where the value for "no data" is 0, in any.
+    """Pixels that hold data in every band, or, if the value for "no data" is 0, in any band.
 
     Parameters
     ----------
@@ -23,20 +23,20 @@ def data_pixels(
     values : sequence of (float or None)
         The value of each band, or one for all.
     notes : list of str
-        What only some bands lack is noted here.
+        Gets a note about data missing from some bands only.
     numbers : sequence of int, optional
-        Those that the bands have in their file; counted from 0 by default.
+        Numbers of the bands in their file; counted from 0 by default.
 
     Returns
     -------
     ndarray of bool, shape (H, W), or None
-        None where all pixels hold data. Values that are not finite count as no data only beside bands that
-        are; where an image has one band, they are left to whoever uses it.
+        None if all pixels hold data. Non-finite values count as no data only in images of several bands; in
+        an image of one band they are left to the caller.
 
     Raises
     ------
     UnsuitableImageError
-        A band holds no data at all, others do.
+        A band holds no data at all while others do.
     """
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
     each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]
@@ -63,7 +63,7 @@ def data_pixels(
 
 
 def check_bands(bands: Sequence[int], n_bands: int) -> None:
-    """Refuse a choice of bands, counted from 0, that an image does not have, or that is none."""
+    """Refuse a choice of bands, counted from 0, that is empty or names bands the image does not have."""
     if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
         raise UnsuitableImageError(
             f"bands={tuple(bands)} (--channels) must name different bands of the image, "
@@ -82,7 +82,7 @@ def chosen_bands(
 
 
 def holds_nodata(pixels: NDArray, values: Sequence[float | None]) -> NDArray[np.bool_] | None:
-    """Pixels (H, W) any of whose bands holds its value for "no data"; for 0, all of whose bands do.
+    """Pixels (H, W) where any band holds its value for "no data"; if that is 0, where all bands do.
 
     The values are those of :func:`data_pixels`; None where no pixel does.
     """
@@ -98,7 +98,7 @@ def holds_nodata(pixels: NDArray, values: Sequence[float | None]) -> NDArray[np.
 
 
 def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:
-    """Pixels without data by a value other than 0, or, beside other bands, by not being finite."""
+    """Pixels that hold a no-data value other than 0 or, if there are other bands, are not finite."""
     hidden = equals(band, value) if value else None
     if has_others and band.dtype.kind == "f":
         infinite = ~np.isfinite(band)

@@ -42,7 +42,7 @@ def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
 
 
 class NpySource:
-    """A NumPy array in a file; of three axes the file does not say which are channels or pages."""
+    """A NumPy array in a file; with three axes, the file does not say which are channels or pages."""
 
     def __init__(self, path: Path):
         self._path = path

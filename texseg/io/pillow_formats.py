@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
-_FEW_BLOCKS, _BLOCK_BYTES = 4096, 64  # beyond so many, blocks of a GIF hold so many bytes on average
+_FEW_BLOCKS, _BLOCK_BYTES = 4096, 64  # beyond 4096, blocks of a GIF must hold 64 bytes on average
 _SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels of a GIF, beyond which so many times its largest frame
 
 
@@ -35,7 +35,7 @@ def _open_with_plugin(format: str, stream: BinaryIO) -> ImageFile:
 
 
 def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int, bool]:
-    """Count the frames and the pixels of the largest without decoding one, and look for the end mark.
+    """Count the frames and the pixels of the largest one without decoding, and look for the end mark.
 
     Pillow takes much longer.
     """
@@ -59,7 +59,7 @@ def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int, bool]:
             width, height = struct.unpack_from("<HH", start, 5)
             most_pixels = max(most_pixels, width * height)
             position += 11 + table_bytes(start[9])
-        else:  # the end mark, or a file that ends before it, which decoding will tell
+        else:  # the end mark, or a file that ends before it, which decoding will report
             return n_frames, most_pixels, start != b""
         while True:
             n_blocks += 1

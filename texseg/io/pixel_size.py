@@ -1,4 +1,4 @@
-"""How large a pixel is, where a TIFF file says it: OME-XML, ImageJ's description, resolution tags."""
+"""The size of a pixel, if a TIFF file states it: OME-XML, ImageJ's description, resolution tags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["pixel_size_of_tiff"]
 
 _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 282, 283, 296
 _MICROMETRES = {2: 25_400.0, 3: 10_000.0}  # in an inch, a centimetre, by ResolutionUnit
-_PRINTED = 20.0  # micrometres; coarser resolutions are those of prints, and of programs that had to write one
+_PRINTED = 20.0  # micrometres; coarser ones are for printing, or from programs that had to write something
 _LARGEST = 1e9  # of sizes in any unit, and of their inverse
 _OME_SIZE = re.compile(r"""\bPhysicalSize([XY])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
@@ -21,9 +21,9 @@ _MICRO = ("µm", "μm", "um", "micron", "microns", "micrometer", "micrometers", 
 
 
 def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
-    """Size of a pixel from the tags of a page and the description of the file; None where they do not say.
+    """Size of a pixel from the tags of a page and the description of the file; None if they do not say.
 
-    A resolution in inches or centimetres is taken where it is finer than any print.
+    A resolution in inches or centimetres is used only if it is finer than any print.
     """
     if "<Pixels" in description:
         start = description.index("<Pixels")
@@ -53,7 +53,7 @@ def _ratio(page: Any, code: int) -> float:
 
 
 def _size(height: Any, width: Any, unit: str) -> PixelSize | None:
-    """Size in a unit; None for pixels, and for what is no size."""
+    """Size in a unit; None for pixels, and for invalid sizes."""
     unit = "um" if unit.lower() in _MICRO else unit
     try:
         size = PixelSize(float(height), float(width), unit)

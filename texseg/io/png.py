@@ -1,6 +1,6 @@
-"""PNG files: the chunks that make the picture are checked, then decoded without the others.
+"""PNG files: the chunks that make up the picture are checked, then decoded without the others.
 
-What the others hold (texts, colour profiles) cannot stop the decoder, make it talk, or grow without end.
+So whatever the others hold (texts, colour profiles) cannot stop the decoder, make it warn, or use up memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST_RATIO = 1032  # of deflate: 258 bytes from two bits
 
 
 class PngSource:
-    """A PNG file, opened from a stream; animated ones have their frames as pages."""
+    """A PNG file, opened from a stream; the frames of an animation are pages."""
 
     def __init__(self, stream: BinaryIO, file_size: int):
         self._stream, self._size = stream, file_size
@@ -73,7 +73,7 @@ class PngSource:
             if count > _FEW_CHUNKS + self._size // _CHUNK_BYTES:
                 raise MalformedFileError("PNG of chunks without content, file is corrupt")
             if kind == b"IDAT" and self._size - position < len(_END):
-                self._is_ended = False  # whether the picture is, the decoder tells
+                self._is_ended = False  # whether the picture is complete, the decoder tells
                 return
             self._stream.seek(position)
             start = self._stream.read(8)
@@ -86,7 +86,7 @@ class PngSource:
             position += 12 + length
 
     def _side_chunks(self) -> dict[bytes, bytes]:
-        """Small chunks that say how to read the pixels; a file cut behind its header has fewer."""
+        """Small chunks that say how to read the pixels; a file truncated after its header has fewer."""
         chunks: dict[bytes, bytes] = {}
         try:
             for kind, place, length in self._chunk_headers():
@@ -94,11 +94,11 @@ class PngSource:
                     self._stream.seek(place)
                     chunks[kind] = self._stream.read(length)
         except MalformedFileError:
-            pass  # said when decoding, after the guard against too large images
+            pass  # reported when decoding, after the check against too large images
         return chunks
 
     def _picture(self) -> bytes:
-        """Return the file with nothing but the chunks of the picture, all checksums right."""
+        """Return the file with only the chunks of the picture, all checksums verified."""
         most = (
             2**26 + 9 * self.header.height * self.header.width * self._n_frames
         )  # 8 bytes, hardly compressed
@@ -149,7 +149,7 @@ class PngSource:
         return split_alpha(pixels, self.header)
 
     def _with_transparent_grey(self, grey: NDArray) -> Decoded:
-        """Mask the one grey value that the file names; it counts in the bits of the file."""
+        """Mask the one grey value that the file names, which is given in the bit depth of the file."""
         assert self._transparent is not None
         if len(self._transparent) < 2:
             return Decoded(grey)

@@ -29,7 +29,7 @@ def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ri
         Number of the region, ascending.
     rings : list of ndarray of int, shape (n, 2)
         Corners (column, row), the first one not repeated at the end. The outer ring comes first, clockwise as
-        seen on the screen; holes follow, the other way round. Rings meet in points at most.
+        seen on the screen; holes follow, counter-clockwise. Rings touch in points at most.
 
     Examples
     --------
@@ -43,10 +43,10 @@ def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ri
 
 
 class Outlines:
-    """Outlines of regions of an image that comes in bands of rows; only edges of regions are kept.
+    """Outlines of regions of an image that arrives in bands of rows; only edges of regions are kept.
 
-    Where two pixels of a region touch in a corner only, the outline turns left: it stays with the pixel
-    outside, so that a hole that touches the outer ring remains a ring of its own.
+    If two pixels of a region touch only at a corner, the outline turns left: it stays with the pixel
+    outside, so that a hole that touches the outer ring remains a separate ring.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Outlines:
         self._owners: list[NDArray[np.int64]] = []
 
     def add(self, labels: NDArray[np.integer], numbers: NDArray[np.integer]) -> None:
-        """Add the next rows: what differs where regions meet, and the number of each pixel's part.
+        """Add the next rows: values that differ where regions meet, and the number of each pixel's part.
 
         Parts with different numbers may turn out to be one region; 0 is no region.
         """
@@ -98,7 +98,7 @@ class Outlines:
         return (side * height + rows).astype(np.int64) * width + columns
 
     def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
-        """Yield every region's rings, as :func:`region_outlines`; ``region_of`` names that of each part."""
+        """Yield rings as :func:`region_outlines` does; ``region_of`` gives the region of each part."""
         width = self._corners[1] - 1
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]

@@ -1,4 +1,4 @@
-"""Images from files: the content decides, and what cannot be read whole is refused.
+"""Images from files: the content decides on the format, and incomplete files are refused.
 
 The values are those of the file: no rescaling, no change of type. Palettes are expanded to colours, CMYK
 becomes RGB, an alpha channel becomes part of the mask, and photographs are turned upright.
@@ -45,7 +45,7 @@ MAX_PIXELS = 178_956_970
 
 _InMemory = type[JpegSource] | type[Jpeg2000Source] | type[WebpSource]
 _IN_MEMORY: dict[str, _InMemory] = {"JPEG": JpegSource, "JPEG 2000": Jpeg2000Source, "WebP": WebpSource}
-_LAST_UPRIGHT = 4  # EXIF orientation; from 5 on rows and columns change places
+_LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
 _SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
 
 
@@ -57,7 +57,7 @@ class Image(NamedTuple):
     pixels : ndarray of shape (H, W) or (H, W, C)
         Values as stored, in the type they are stored in.
     mask : ndarray of bool, shape (H, W), or None
-        True where a pixel is valid; None where all are.
+        True where a pixel is valid; None if all are.
     channel_axis : int or None
         -1 for an image with channels, None for one without.
     nodata : float or None
@@ -80,7 +80,7 @@ class Image(NamedTuple):
 
     @property
     def pixel_size(self) -> PixelSize | None:
-        """Height, width and unit of a pixel, where the file says them: for :func:`texseg.segment_table`."""
+        """Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`."""
         size = self.header.pixel_size
         is_turned = self.header.orientation > _LAST_UPRIGHT and self.geo is None
         return size._replace(height=size.width, width=size.height) if size and is_turned else size
@@ -98,23 +98,23 @@ def read_image(
 ) -> Image:
     """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI or NumPy ``.npy`` file.
 
-    The format is found in the content, whatever the name says. World files, GDAL's ``.aux.xml`` and ``.msk``
-    beside the image are read with it. A pixel holds no data if any of its bands does; where the value for
-    that is 0, if all of them do.
+    The format is recognised from the content, whatever the file is called. World files, GDAL's ``.aux.xml``
+    and ``.msk`` beside the image are read with it. A pixel holds no data if any of its bands holds the value
+    for "no data"; if that value is 0, only if all of them do.
 
     Parameters
     ----------
     path : str or path-like
         The file.
     page : int, optional
-        Which page of a file with several, counted from 0. Without it such a file is refused.
+        Which page of a file with several, counted from 0. By default such a file is refused.
     channel_axis : int, optional
         Axis of the stored array that holds the channels, for ``.npy`` arrays of three axes and for files
-        whose pages are meant as channels. Files that say themselves where their channels are need none, and
-        images of two axes have none.
+        whose pages are meant as channels. Not needed for files that say where their channels are, nor for
+        images of two axes.
     max_pixels : int or None, default=178956970
-        Largest image that is decoded; the header is asked before anything else. None for no limit.
-        A pixel of more than four channels counts for more, a quarter for each channel.
+        Largest image that is decoded; the header is checked before anything else. None for no limit.
+        A pixel of more than four channels counts as a quarter for each channel.
     ignore_alpha : bool, default=False
         Treat transparent pixels as valid.
     nodata : float, optional
@@ -130,12 +130,12 @@ def read_image(
     Raises
     ------
     ImageReadError
-        The file is missing, truncated, corrupt, or no image.
+        The file is missing, truncated, corrupt, or not an image.
     ImageTooLargeError
         The image is larger than `max_pixels`.
     ValueError
-        The file is sound but holds several pages, complex numbers, a band without any data, or an array
-        that is no image.
+        The file is valid but holds several pages, complex numbers, a band without any data, or an array
+        that is not an image.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def read_pages(
 ) -> list[Image]:
     """Read all pages of a file, in order; the parameters are those of `read_image`.
 
-    The limit `max_pixels` is for all pages together.
+    The limit `max_pixels` applies to all pages together.
     """
     with _opened(path) as (source, header):
         header = _with_settled_axes(header, 0, channel_axis)
@@ -212,9 +212,9 @@ def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PI
 
 @contextmanager
 def _opened(path: str | os.PathLike[str], *, alone: bool = False) -> Iterator[tuple[ImageSource, Header]]:
-    """Open a file as the format its content announces; every failure names the file and says why.
+    """Open a file in the format that its content announces; every failure names the file and says why.
 
-    What lies beside it is looked at unless it is opened `alone`.
+    Files beside it are read too unless it is opened `alone`.
     """
     name = Path(path).name or os.fspath(path)
     try:
@@ -242,7 +242,7 @@ def _open_regular_file(path: Path) -> BinaryIO:
 
 
 def _source(path: Path, stream: BinaryIO) -> ImageSource:
-    """Parse the header in the way of the format."""
+    """Parse the header according to the format."""
     start = stream.read(SNIFF_BYTES)
     envi = None if image_format(start) else find_header(path)
     if envi is not None:
@@ -287,7 +287,7 @@ def _source_in_memory(kind: _InMemory, stream: BinaryIO, size: int) -> ImageSour
 
 
 def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
-    """Settle which axis is which from the file's own word and the caller's."""
+    """Settle which axis is which from what the file and the caller say."""
     if channel_axis is not None:
         header = replace(header, axes=_with_channel_axis(header, channel_axis))
     elif "?" in header.axes:
@@ -329,7 +329,7 @@ def _remedy(max_pixels: int) -> str:
 
 
 def _megapixels(n_pixels: float) -> str:
-    """Give a number of pixels in digits that say something.
+    """Format a number of pixels with a sensible number of digits.
 
     Examples
     --------
@@ -358,7 +358,7 @@ def _check_size(header: Header, n_pages: int, max_pixels: int | None) -> None:
 
 
 class _Wanted(NamedTuple):
-    """What the caller of a reader asks for."""
+    """What the caller of a reader requests."""
 
     ignore_alpha: bool
     nodata: float | None
@@ -367,7 +367,7 @@ class _Wanted(NamedTuple):
 
 
 def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:
-    """Add what lies beside an image to what it says itself; GDAL's metadata have the last word."""
+    """Add what the files beside an image say to its own header; GDAL's metadata take precedence."""
     geo = combined(header.geo, sidecar.geo)
     own = set(sidecar.nodata)
     return replace(
@@ -381,7 +381,7 @@ def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:
 
 
 def _read_page(source: ImageSource, header: Header, page: int, wanted: _Wanted) -> Image:
-    """Decode one page and put everything known about it together."""
+    """Decode one page and combine it with everything known about it."""
     pixels, opaque, valid = source.decode(header.axes, page)
     if pixels.shape != (header.height, header.width) + ((header.n_channels,) if "C" in header.axes else ()):
         raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
@@ -395,7 +395,7 @@ def _read_page(source: ImageSource, header: Header, page: int, wanted: _Wanted) 
     if wanted.bands is not None:
         pixels, values = chosen_bands(pixels, values, wanted.bands)
     valid = both(valid, data_pixels(pixels, values or (nodata,), notes, wanted.bands))
-    if header.orientation != 1 and header.geo is None:  # a georeference speaks of the pixels as stored
+    if header.orientation != 1 and header.geo is None:  # a georeference refers to the pixels as stored
         pixels = np.ascontiguousarray(upright(pixels, header.orientation))
         valid = None if valid is None else upright(valid, header.orientation)
         notes.append(f"turned upright (EXIF orientation {header.orientation})")
@@ -411,7 +411,7 @@ def _read_page(source: ImageSource, header: Header, page: int, wanted: _Wanted) 
 def _mask_beside(
     header: Header, shape: tuple[int, ...], max_pixels: int | None, notes: list[str]
 ) -> NDArray[np.bool_] | None:
-    """Mask (H, W) from GDAL's ``.msk`` file; one that does not fit is said and left aside."""
+    """Mask (H, W) from GDAL's ``.msk`` file; one that does not fit is reported and ignored."""
     assert header.mask_file is not None
     try:
         with _opened(header.mask_file, alone=True) as (source, said):

@@ -1,6 +1,6 @@
 """What other programs keep beside an image: world files, GDAL's metadata, masks.
 
-A sidecar is looked at only if it is a regular file of a size that makes sense: a pipe would wait for ever.
+A sidecar is read only if it is a regular file of plausible size: a pipe would block for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 from texseg.io.geo import Affine, Georeference, georeference_of, parse_world_file, world_file_suffix
 
 _WORLD_BYTES = 4096
-_METADATA_BYTES = 2**22  # histograms and statistics of many bands
-_MOST_MARKS = 2**16  # the elements of as many cost 20 MB
+_METADATA_BYTES = 2**22  # enough for histograms and statistics of many bands
+_MOST_MARKS = 2**16  # so many elements take 20 MB
 _NUMBER = re.compile(r"[^\s,]+")
 
 
@@ -57,7 +57,7 @@ def is_regular(path: Path) -> bool:
 
 
 def side_text(path: Path, largest: int) -> str | None:
-    """Text of a small regular file; None where there is none, or one that is none."""
+    """Text of a small regular file; None if there is no such file, or it is not text."""
     try:
         if not is_regular(path) or os.path.getsize(path) > largest:
             return None
@@ -67,7 +67,7 @@ def side_text(path: Path, largest: int) -> str | None:
 
 
 def _read_world_file(image: Path) -> Georeference | None:
-    """Georeference from the world file beside an image, None where there is none that makes sense."""
+    """Georeference from the world file beside an image, None if there is no valid one."""
     suffix = image.suffix
     names = [suffix + "w", ".wld"] + ([world_file_suffix(suffix)] if len(suffix) > 2 else [])
     for name in names:
@@ -110,7 +110,7 @@ def _geo_transform(root: ElementTree.Element) -> Affine | None:
 
 
 def parse_nodata(text: str) -> float | None:
-    """Value of a no-data entry, with a point or a comma; None for what is no number.
+    """Value of a no-data entry, with a decimal point or comma; None if it is not a number.
 
     Examples
     --------

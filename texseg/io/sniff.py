@@ -1,4 +1,4 @@
-"""Which format a file is in, by its first bytes; its name does not matter."""
+"""The format of a file, recognised from its first bytes; its name does not matter."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
 _PROPERTIES = ("class", "label")
 _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon")
-_FAR = 2.0**20  # pixels outside of the image that lines are drawn from, at most
+_FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
 def read_strokes(
@@ -39,9 +39,9 @@ def read_strokes(
         ``class`` or ``label``, in the coordinates of the image where it has a georeference, else in pixels
         (column, row) from its upper left corner.
     shape : (H, W)
-        Of the image.
+        Shape of the image.
     geo : Georeference, optional
-        Of the image.
+        Georeference of the image.
 
     Raises
     ------

@@ -27,11 +27,11 @@ _ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated a
 _REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
 _MOST_AXES = 32
 _LARGEST_SEGMENT = 2**28
-logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what matters is said by errors and notes
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # errors and notes report what matters
 
 
 def _axis_letters(axes: str) -> str:
-    """Translate tifffile's axes: samples, or else declared channels, are channels; the rest are pages."""
+    """Translate tifffile's axes: samples, otherwise declared channels, are channels; the rest are pages."""
     channel = "S" if "S" in axes else "C"
     return "".join(axis if axis in "YX" else "C" if axis == channel else "P" for axis in axes)
 
@@ -222,7 +222,7 @@ class TiffSource:
         return self._in_light(pixels)._replace(stored=stored)
 
     def _in_light(self, pixels: NDArray) -> Decoded:
-        """Take alpha away from stored samples, channels last, and expand the colours."""
+        """Split alpha off stored samples, channels last, and expand the colours."""
         opaque = None
         if self._alpha is not None:
             opaque = pixels[..., self._alpha] != 0
@@ -239,7 +239,7 @@ class TiffSource:
         return [(shape[axes.index("Y")], shape[axes.index("X")]) for shape in shapes]
 
     def window_reader(self, path: Path, page: int, level: int) -> Callable[[tuple[slice, slice]], Decoded]:
-        """Give a function that decodes windows of one page, as :meth:`decode` does the whole."""
+        """Return a function that decodes windows of one page, as :meth:`decode` does the whole page."""
         series = self._series.levels[level]
         stack = _lazy_stack(series, path)
         rows, columns = series.axes.index("Y"), series.axes.index("X")
@@ -284,7 +284,7 @@ class TiffSource:
         return planes
 
     def _guard(self, plane: Any) -> Callable[[tuple[slice, slice]], None]:
-        """Give a function that checks the strips or tiles of a window, each once, before they are decoded."""
+        """Return a function that checks the strips or tiles of a window, each once, before decoding."""
         key = plane.keyframe
         rows, columns, down, across = _segment_grid(key)
         unchecked = np.ones((key.samplesperpixel if key.planarconfig == 2 else 1, down, across), bool)
@@ -301,7 +301,7 @@ class TiffSource:
         return check
 
     def _stored_grid(self, planes: list[Any]) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
-        """Give a function that tells where a sparse file holds pixels of a page; None if everywhere."""
+        """Return a function that tells where a sparse file holds pixels of a page; None if everywhere."""
         if self._series.dataoffset is not None or not planes:
             return None
         missing = [_missing_segments(plane, self._file_size) for plane in planes]
@@ -349,7 +349,7 @@ class TiffSource:
         return (stack if page is None else _take_page(stack, self._stored_axes, page)), None
 
     def _to_light(self, pixels: NDArray) -> NDArray:
-        """Expand palettes, turn inks into RGB and inverted grey values round."""
+        """Expand palettes, turn inks into RGB, and invert inverted grey values back."""
         photometric = int(self._keyframe.photometric)
         if photometric == _PALETTE:
             palette = self._palette()
@@ -375,7 +375,7 @@ def _numbers_of_entries(series: Any) -> NDArray[np.intp] | None:
 
 
 def _lazy_stack(series: Any, path: Path) -> Any:
-    """Give an array that reads what is sliced from it: memory-mapped where stored as it is, else by tiles."""
+    """Return an array that reads on slicing: memory-mapped if stored uncompressed, else by tiles."""
     if series.dataoffset is not None:
         dtype = series.dtype.newbyteorder(series.parent.byteorder)
         return np.memmap(path, dtype, "r", series.dataoffset, series.shape)

@@ -1,7 +1,7 @@
-"""What reading a TIFF file may cost, found from its tables and from the headers of pictures inside it.
+"""Limits on the cost of reading a TIFF file, checked from its tables and the headers of pictures inside it.
 
-tifffile believes what a file says: so many pages, strips, bytes of text; and a JPEG, PNG, WebP or JPEG 2000
-picture in a strip is decoded in the size that it announces itself, whatever the TIFF around it says.
+tifffile trusts what a file announces (numbers of pages, strips, bytes of text); and a JPEG, PNG, WebP or JPEG
+2000 picture in a strip is decoded at the size that it announces itself, whatever the TIFF around it says.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PageChain(NamedTuple):
 
 
 def check_page_chain(stream: BinaryIO, file_size: int) -> PageChain:
-    """Follow the chain of page entries to its end; tifffile would leave out what lies behind a break."""
+    """Follow the chain of page entries to its end; tifffile would omit what comes after a break."""
     stream.seek(0)
     start = stream.read(16)
     order = "<" if start[:2] == b"II" else ">"
@@ -105,7 +105,7 @@ def check_page_chain(stream: BinaryIO, file_size: int) -> PageChain:
 
 
 def _bytes_on_disk(stream: BinaryIO) -> int:
-    """Bytes that a file takes, where the system tells: what was never written takes none."""
+    """Bytes that a file takes on disk, if the system tells; parts never written take none."""
     status = os.fstat(stream.fileno())
     blocks: int | None = getattr(status, "st_blocks", None)
     return status.st_size if blocks is None else 512 * blocks
@@ -118,7 +118,7 @@ def _number(content: bytes, n_bytes: int, order: str) -> int:
 
 
 def _sides(entries: list[tuple[int, int, int, bytes]], order: str) -> dict[int, int]:
-    """Width, height and samples of a page, 1 where they are not said."""
+    """Width, height and samples of a page, 1 if not stated."""
     sides = {_WIDTH: 1, _LENGTH: 1, _SAMPLES: 1}
     for code, kind, count, value in entries:
         if code in sides and count == 1:
@@ -127,9 +127,9 @@ def _sides(entries: list[tuple[int, int, int, bytes]], order: str) -> dict[int, 
 
 
 def check_description(page: Any, chain: PageChain) -> None:
-    """Refuse a description of the first page that is costly to read, or announces planes without measure.
+    """Refuse a description of the first page that is costly to read, or announces excessively many planes.
 
-    tifffile makes room at once for every plane that is announced, and reads a description to its end.
+    tifffile allocates room at once for every plane that is announced, and reads a description to its end.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _announced(root: ElementTree.Element, n_pages: int) -> tuple[int, float]:
 
 
 def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_size: int) -> None:
-    """Refuse values behind the end of the file, and tables and tags without measure that are read at once."""
+    """Refuse values beyond the end of the file, and oversized tables and tags that are read at once."""
     n_segments = 0
     for code, kind, count, value in entries:
         if code in _UNREAD_TAGS:
@@ -222,7 +222,7 @@ def check_embedded(
     read : callable
         ``read(offset, count)`` gives bytes of the file.
     segments : iterable of int, optional
-        The strips or tiles that are looked at; all by default.
+        The strips or tiles to check; all by default.
     """
     from tifffile import TIFF
 

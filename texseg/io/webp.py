@@ -55,7 +55,7 @@ def _canvas(chunks: dict[bytes, bytes]) -> tuple[int, int, bool]:
 
 
 class WebpSource:
-    """A WebP file in memory; animations have their frames as pages."""
+    """A WebP file in memory; the frames of an animation are pages."""
 
     def __init__(self, data: bytes):
         self._data = data

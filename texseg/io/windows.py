@@ -35,7 +35,7 @@ Window = tuple[slice, slice]
 
 
 class _Opened(NamedTuple):
-    """What a format hands over: sides, and a function from windows to what they hold, channels last."""
+    """What a format provides: the shape, and a function from windows to their content, channels last."""
 
     shape: tuple[int, int]
     n_channels: int
@@ -52,7 +52,7 @@ class _Opened(NamedTuple):
 class FileWindows:
     """An image file that is read window by window; several threads may read.
 
-    Made by :func:`open_windows`; a context, which closes the file.
+    Made by :func:`open_windows`; a context manager, which closes the file.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class FileWindows:
         -1 for windows with channels.
     dtype : numpy.dtype
     nodata : float or None
-        Value that stands for "no data", where it is the same in all bands; already part of the masks.
+        Value that stands for "no data", if it is the same in all bands; already part of the masks.
     geo : Georeference or None
     pixel_size : PixelSize or None
     levels : tuple of (int, int)
@@ -130,14 +130,15 @@ def open_windows(
     path : Path
         A file, or the folder of a zarr array or OME-Zarr image.
     page : int, optional
-        Of a file with several.
+        Which page of a file with several.
     level : int, default=0
-        Of a pyramid; 0 is the largest.
+        Which level of a pyramid; 0 is the largest.
     channel_axis : int, optional
-        Of ``.npy`` and zarr arrays with three axes that do not say where their channels are.
+        For ``.npy`` and zarr arrays with three axes that do not say where their channels are.
     nodata : float, optional
-        The default is what the file declares.
+        Value that stands for "no data"; the default is what the file declares.
     ignore_alpha : bool, default=False
+        Treat transparent pixels as valid.
     bands : sequence of int, optional
         The bands to keep, counted from 0; all by default.
 
@@ -176,7 +177,7 @@ def open_windows(
 
 @contextmanager
 def _failures_named(path: Path) -> Iterator[None]:
-    """Let every failure name the file and say why."""
+    """Make every failure name the file and say why."""
     try:
         yield
     except UnsuitableImageError as error:
@@ -186,7 +187,7 @@ def _failures_named(path: Path) -> Iterator[None]:
 
 
 def _with_sidecar(opened: _Opened, sidecar: Sidecar) -> _Opened:
-    """Add what lies beside an image, as :func:`texseg.io.read.read_image` does."""
+    """Add what the files beside an image say, as :func:`texseg.io.read.read_image` does."""
     nodata = opened.nodata if set(sidecar.nodata) <= {None} else sidecar.nodata
     if len(set(nodata)) == 1:
         nodata = nodata[:1]
@@ -195,7 +196,7 @@ def _with_sidecar(opened: _Opened, sidecar: Sidecar) -> _Opened:
 
 
 def _with_mask(opened: _Opened, path: Path | None, files: ExitStack) -> tuple[_Opened, FileWindows | None]:
-    """Open the mask that GDAL wrote beside an image; one that does not fit is said and left aside."""
+    """Open the mask that GDAL wrote beside an image; one that does not fit is reported and ignored."""
     if path is None:
         return opened, None
     try:
@@ -291,7 +292,7 @@ def _open_zarr(path: Path, level: int, channel_axis: int | None) -> _Opened:
 def _of_array(
     array: Any, channel_axis: int | None, axes: str | None, levels: tuple[tuple[int, int], ...]
 ) -> _Opened:
-    """Take an array that is read by slices, with axes of length one left aside."""
+    """Use an array that is read by slices, ignoring axes of length one."""
     dtype = np.dtype(array.dtype)
     if dtype.kind not in "buif":
         raise UnsuitableImageError(f"array of dtype {dtype} is no image; expected real numbers or booleans")

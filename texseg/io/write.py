@@ -1,4 +1,4 @@
-"""Label images, overlays, confidence maps and outlines to files, each written whole or not at all.
+"""Write label images, overlays, confidence maps and outlines to files, each whole or not at all.
 
 Labels are written as they are: the value of a pixel in the file is its label, whatever the format.
 """
@@ -33,7 +33,7 @@ _TIFF_ASCII = 2
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
 _DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 1024  # pixels, up to that side of the picture; more in proportion
-_LONGITUDE_LATITUDE = 4326  # what GeoJSON means without a word
+_LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
 
 
 def write_labels(
@@ -41,8 +41,9 @@ def write_labels(
 ) -> None:
     """Write a label image; the value of each pixel is its label.
 
-    PNG files are grey, of 8 bits (up to label 255) or 16 (up to 65535), TIFF files of 8, 16 or 32 bits: what
-    every library reads as numbers. (With a palette, most read colours.) The file appears whole or not at all.
+    PNG files are grey, with 8 bits (up to label 255) or 16 (up to 65535), TIFF files have 8, 16 or 32 bits:
+    every library reads these as numbers. (With a palette, most read colours.) The file appears whole or not
+    at all.
 
     Parameters
     ----------
@@ -51,12 +52,12 @@ def write_labels(
     labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
         Labels, 0 for no data.
     geo : Georeference, optional
-        Written as tags into a TIFF file, with 0 as the no-data value, or as a world file beside another.
+        Written as tags into a TIFF file, with 0 as the no-data value, or as a world file beside other files.
 
     Raises
     ------
     TypeError, ValueError
-        The array is no label image, or its labels do not fit into the format.
+        The array is not a label image, or its labels do not fit into the format.
 
     Examples
     --------
@@ -104,11 +105,11 @@ def write_overlay(
     path : str or path-like
         Target, a PNG file.
     pixels : ndarray of real numbers, shape (H, W) or (H, W, C)
-        The image; of more than three channels the first three are shown.
+        The image; if it has more than three channels, the first three are shown.
     labels : ndarray of int, shape (H, W)
         Labels, 0 for no data.
     mask : ndarray of bool, shape (H, W), optional
-        Valid pixels, those from which the range of grey is taken.
+        Valid pixels, from which the range of grey is taken.
     geo : Georeference, optional
         Written as a world file beside the PNG.
     """
@@ -129,7 +130,7 @@ def write_overlay(
         shown = labels[rows] > 0
         light[shown] += tint_share * (tint[shown] - light[shown])
         picture[rows] = light
-    picture[inside], picture[outside] = 255, 0  # one of the two is seen on any image
+    picture[inside], picture[outside] = 255, 0  # one of the two is visible on any image
     _write_numbers(picture, labels)
     buffer = BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
@@ -176,7 +177,7 @@ def write_probabilities(
     path : str or path-like
         Target; its suffix decides: ``.zarr`` for a zarr array (K, H, W) in chunks of one plane, else TIFF.
     probabilities : ndarray of float, shape (K, H, W)
-        Of each segment, in the order of the labels.
+        Probabilities of each segment, in the order of the labels.
     geo : Georeference, optional
         Carried as in `write_labels`.
     """
@@ -226,8 +227,8 @@ def polygons(
 ) -> dict[str, Any]:
     """Outline the connected regions as GeoJSON polygons, exact along the edges of pixels.
 
-    Coordinates are map coordinates where the image has them, with the EPSG code of their system; of a
-    system without a code they become longitude and latitude where rasterio is installed. Else they are
+    Coordinates are map coordinates if the image has them, with the EPSG code of their system; in a system
+    without a code they are converted to longitude and latitude if rasterio is installed. Otherwise they are
     pixels from the upper left corner, x to the right and y down, as QuPath expects.
 
     Parameters
@@ -244,13 +245,13 @@ def polygons(
     Returns
     -------
     dict
-        A GeoJSON FeatureCollection, one feature a region: ``geometry`` with the outer ring first and its
+        A GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first and its
         holes after it, ``properties`` with label, name, pixels, mean_confidence and colour.
 
     Raises
     ------
     TypeError, ValueError
-        The array is no label image.
+        The array is not a label image.
 
     Examples
     --------
@@ -274,7 +275,7 @@ def write_outlines(
     outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
     geo: Georeference | None = None,
 ) -> None:
-    """Write regions that are outlined already, each with its row of the table, as GeoJSON."""
+    """Write regions whose outlines are known, each with its row of the table, as GeoJSON."""
     collection = _collection(rows, outlines, geo)
     if geo is not None:
         _settle_system(collection, geo)
@@ -408,7 +409,7 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
 
 
 def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Pixels on both sides of borders: with another label to the right or below, and opposite of these."""
+    """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
     inside, outside = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
     below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
     inside[:-1] |= below
@@ -434,7 +435,7 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
         left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
         lowest = max(height + 1, len(labels) - 2)
         bottom = int(np.clip(row - 1 + box[0].start + height // 2, height + 1, lowest))
-        top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are a guide only
+        top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
         patch = picture[top : bottom + height, first : left + width + height]
         ink = np.zeros(patch.shape[:2], np.uint8)
         cv2.putText(ink, str(number), (left - first, bottom - top), _FONT, scale, 255, 2)

@@ -1,4 +1,4 @@
-"""Label images and probabilities as zarr arrays, written as rows of blocks come."""
+"""Label images and probabilities as zarr arrays, written as rows of blocks arrive."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["ZarrRows"]
 
 
 class ZarrRows:
-    """A zarr array that grows along its first axis; a context, which leaves it whole or not at all.
+    """A zarr array that grows along its first axis; a context manager, which leaves it whole or not at all.
 
     Parameters
     ----------
     path : Path
         Folder of the array; an array that is there already is replaced, anything else is not.
     shape : (int, int) or (int, int, int)
-        Rows and columns, behind the number of planes if there are several.
+        Rows and columns, preceded by the number of planes if there are several.
     dtype : dtype
     """
 
