@@ -1,7 +1,7 @@
 """Many images, one after the other or side by side.
 
-A failure costs the image it belongs to and nothing else. Results are written as soon as they are there, each
-file whole or not at all, so that an interrupted run can be continued with the images that are missing.
+A failure affects only the image it belongs to. Results are written as soon as they are available, each file
+whole or not at all, so that an interrupted run can be continued with the missing images.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _PENDING_PER_JOB = 2
 def run(
     items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
 ) -> Generator[Outcome, None, None]:
-    """Process inputs and yield what became of each, as soon as it is known.
+    """Process inputs and yield the outcome of each as soon as it is known.
 
     Parameters
     ----------
     items : sequence of Input
-        In the order in which they are begun.
+        In the order in which they are started.
     work : Work
         What is done with each.
     n_jobs : int, optional
-        Processors to use, by as many processes at most; where there are fewer images, each has several
+        Processors to use, by at most as many processes; if there are fewer images, each gets several
         threads. None: one image after the other, with as many threads as there are processors.
     callback : callable, optional
-        Told of the progress within an image, when there is one process only.
+        Called with the progress within an image, only if there is a single process.
     """
     if n_jobs is None or n_jobs == 1 or len(items) < 2:
         return (_process_with(n_jobs, item, work, callback) for item in items)
@@ -84,7 +84,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
                     del begun[future]
         except (
             BrokenProcessPool
-        ):  # one of those begun brought its process down: each gets a process of its own
+        ):  # one of those running crashed its process: each gets a process of its own
             for future, item in begun.items():
                 finished_well = future.done() and future.exception() is None
                 yield future.result() if finished_well else _process_apart(item, work, n_threads)
@@ -110,12 +110,12 @@ def _process_apart(item: Input, work: Work, n_threads: int) -> Outcome:
 
 
 def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
-    """Return fresh processes, not forks: forking a process with threads may never return."""
+    """Return fresh processes, not forks: a fork of a process with threads may hang."""
     return ProcessPoolExecutor(n_processes, get_context("spawn"), begin_worker, (n_threads,))
 
 
 def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
-    """Hand an input over; the first time this begins the workers, which inherit that they hear no Ctrl-C."""
+    """Submit an input; the first time, this starts the workers, which inherit that Ctrl-C is ignored."""
     with unheard_by_workers():
         return pool.submit(in_worker, process, item, work)
 
@@ -138,8 +138,8 @@ def fit_shared(
 def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
     """Read images spread evenly over the inputs; one that cannot be read is replaced by the next.
 
-    At most 16 files are read, and no further one when 16 million pixels are reached. Images with another
-    number of channels than the first are left out.
+    At most 16 files are read, and no more once 16 million pixels are reached. Images whose number of channels
+    differs from the first are left out.
     """
     sample: list[Image] = []
     reason = "there are none"
@@ -166,7 +166,7 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
 
 
 def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write one record an input, as CSV or JSON by the suffix of `path`."""
+    """Write one record per input, as CSV or JSON according to the suffix of `path`."""
     records = [_record(outcome) for outcome in outcomes]
     if path.suffix.lower() == ".json":
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"

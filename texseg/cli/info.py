@@ -21,9 +21,9 @@ def describe(
     path : str or path-like
         Image file of any size.
     n_segments : int, optional
-        Number of segments for the forecast; None: to be chosen.
+        Number of segments for the forecast; None if it is to be chosen automatically.
     preset : {"default", "plain"}, default="default"
-        For the forecast.
+        Preset for the forecast.
 
     Returns
     -------

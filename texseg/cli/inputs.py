@@ -58,24 +58,24 @@ def collect_inputs(
 ) -> Collection:
     """Expand files, folders and patterns into a list of files in natural order, each once.
 
-    What exists is taken literally, before it is looked at as a pattern. In folders, hidden files, files of
-    the operating system, earlier outputs and the folder `output` are passed over, and so is what neither is
-    named like an image nor holds one; files that are named explicitly are always taken.
+    An argument that exists is taken literally rather than as a pattern. In folders, hidden files, files of
+    the operating system, earlier outputs and the folder `output` are skipped, and so are files that neither
+    are named like an image nor hold one; files that are named explicitly are always taken.
 
     Parameters
     ----------
     arguments : sequence of str
         Paths and patterns.
     recursive : bool, default=False
-        Look into the folders inside folders, too.
+        Search the folders inside folders, too.
     output : Path, optional
         Folder that is not searched.
 
     Returns
     -------
     Collection
-        Inputs, whose output names are unique even where case does not count, and the number of files
-        that were passed over because they look like outputs.
+        Inputs, whose output names are unique even if case does not count, and the number of files that were
+        skipped because they look like outputs.
     """
     found: dict[str, tuple[Path, Path]] = {}
     n_own_outputs = 0
@@ -138,7 +138,7 @@ def _looks_like_image(path: Path) -> bool:
 
 
 def _named(files: list[tuple[Path, Path]]) -> list[Input]:
-    """Give each file a name for its outputs: short where that is unique, longer where it is not.
+    """Give each file a name for its outputs: short if that is unique, otherwise longer.
 
     A name is the path below the folder that was given, without suffix. Equal names get, in this order, the
     folders in which they differ, their suffix, a number.

@@ -1,4 +1,4 @@
-"""One image that is larger than the memory a command may take: by windows and blocks, from file to file."""
+"""Images larger than the memory a command may take: processed by windows and blocks, from file to file."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
 
 
 def memory_budget(memory: int | None) -> int:
-    """Bytes that a command may take: what was said, or half of what is free."""
+    """Bytes that a command may take: the given number, or half of the free memory."""
     return free_memory() // 2 if memory is None else memory
 
 
 def needs_blocks(
     path: Path, reading: ReadOptions, n_segments: int | None = None, preset: str = "default"
 ) -> bool:
-    """Tell whether a file is read by windows: it is larger than the budget, a level was asked for, or zarr.
+    """Tell whether to read a file by windows: it exceeds the budget, a level is requested, or it is zarr.
 
     Raises
     ------
     ImageTooLargeError
-        It is larger than the budget, and can only be read whole.
+        It exceeds the budget and can only be read whole.
     """
     if path.is_dir() or reading.level is not None:
         return True
@@ -94,7 +94,7 @@ class Task(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is said about an image when its results have been written."""
+    """What is reported about an image when its results have been written."""
 
     shape: tuple[int, int]
     rows: tuple[SegmentRow, ...]
@@ -103,7 +103,7 @@ class Found(NamedTuple):
 
 
 def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: Task, callback: Any) -> Found:
-    """Label an image block by block and write the results; what was done before may be gone on with."""
+    """Label an image block by block and write the results; an interrupted run can be resumed."""
     unfit = sorted(set(writing.formats) - set(BY_BLOCKS))
     if unfit:
         raise ValueError(
@@ -158,7 +158,7 @@ def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: T
 
 
 class _MaskedWindows:
-    """The windows of a file with those of the user's mask."""
+    """The windows of a file together with those of the user's mask."""
 
     def __init__(self, path: Path, reading: ReadOptions) -> None:
         with ExitStack() as files:
@@ -211,7 +211,7 @@ def sample_of(path: Path, reading: ReadOptions, random_state: int = 0) -> list[I
 
 
 def _crop_count(memory: int | None, n_channels: int) -> int:
-    """Give the number of crops: fewer only where the memory that was said does not allow as many."""
+    """Return the number of crops: fewer only if the memory given does not allow the usual number."""
     n_crops = CROPS
     while memory is not None and n_crops > 1:
         if expected_memory(n_crops * CROP_SIDE**2, n_channels) <= memory:
@@ -264,7 +264,7 @@ def _fit(source: _MaskedWindows, reading: ReadOptions, task: Task, callback: Any
 
     edits = task.parameters.get("edits") or Edits()
     given = {name: value for name, value in task.parameters.items() if name != "edits"}
-    given["flat_ground"] = False  # a block does not see how much of it there is
+    given["flat_ground"] = False  # a single block does not show how much of it there is
     model = TextureSegmenter(**given, channel_axis=source.channel_axis, callback=show)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
@@ -277,7 +277,7 @@ def _progress(done: int, total: int) -> Progress:
 
 
 def _plan(item: Input, reading: ReadOptions, task: Task, folder: Path) -> dict[str, Any]:
-    """Give all that the blocks depend on, as plain data."""
+    """Return everything that the blocks depend on, as plain data."""
     read = {name: str(value) for name, value in asdict(reading).items()}
     plan = {"version": texseg.__version__, "input": stamp_of(item.path), "reading": read}
     if task.model is None:
@@ -288,9 +288,9 @@ def _plan(item: Input, reading: ReadOptions, task: Task, folder: Path) -> dict[s
 
 
 def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -> int:
-    """Give the side of the blocks: halved until one fits into the memory that was said.
+    """Return the side of the blocks: halved until one fits into the memory given.
 
-    What happens to be free has no say, so that a run that is gone on with has the same blocks.
+    The memory that happens to be free is ignored, so that a resumed run has the same blocks.
     """
     side = SIDE
     while memory is not None and side > _SMALLEST_SIDE and _memory(side, model, source) > memory:
@@ -299,7 +299,7 @@ def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -
 
 
 def _jobs(memory: int | None, model: TextureSegmenter, blocks: Blocks, source: _MaskedWindows) -> int:
-    """Give the number of blocks at once: as many as there are threads, and as fit into memory."""
+    """Return the number of blocks at once: at most one per thread, and as many as fit into memory."""
     fitting = int(memory_budget(memory) / _memory(blocks.side, model, source))
     return max(1, min(crew_size(), fitting))
 
@@ -311,7 +311,7 @@ def _memory(side: int, model: TextureSegmenter, source: _MaskedWindows) -> float
 
 
 def _reduction(shape: Sequence[int]) -> int:
-    """Give the power of two by which an image becomes small enough to look at."""
+    """Return the power of two by which to reduce an image so that it is small enough to view."""
     reduction = 1
     while max(shape) > _PREVIEW * reduction:
         reduction *= 2

@@ -31,7 +31,7 @@ def rename_classes(path: str | os.PathLike[str], names: Mapping[int, str]) -> li
     Returns
     -------
     list of (name, colour)
-        Of label 1, 2 and so on; the colour is of the form ``#0072b2``.
+        For label 1, 2 and so on; the colour has the form ``#0072b2``.
 
     Raises
     ------

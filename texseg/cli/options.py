@@ -94,7 +94,7 @@ class PixelSizeText(click.ParamType):
     name = "LENGTH"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PixelSize:
-        """Part the number from its unit."""
+        """Separate the number from its unit."""
         from texseg.regions import PixelSize
 
         found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([^\W\d_]+)\s*", str(value), re.IGNORECASE)

@@ -75,7 +75,7 @@ class Written(NamedTuple):
 def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: int) -> dict[str, list[Path]]:
     """Name the files that are written about an input, by kind.
 
-    Overlays, polygons and reports of several pages are one a page.
+    For several pages there is one overlay, polygon file and report per page.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
 
 
 def inputs_in_danger(items: Sequence[Input], folder: Path) -> list[Path]:
-    """Find the inputs that have the name of an output of some input, and would be written over."""
+    """Find the inputs that have the name of an output of some input and would be overwritten."""
     stems = {os.path.realpath(folder / item.name) for item in items}
     ending = re.compile(rf"(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.[^.]+$")
     return [item.path for item in items if _stems_behind(os.path.realpath(item.path), ending) & stems]
@@ -150,22 +150,22 @@ def write_outputs(
     made: Mapping[str, Any] | None = None,
     rescale: bool = False,
 ) -> Written:
-    """Write what is asked for about an input, the record last.
+    """Write the requested outputs of an input, the record last.
 
     Parameters
     ----------
     item : Input
     images, labelled : sequences of Image and Labelled
-        One an page.
+        One per page.
     writing : Writing
     model : TextureSegmenter, optional
-        The one that labelled the pages; without it there is no report.
+        The model that labelled the pages; without it there is no report.
     names : sequence of str, optional
         Names of the labels from 1.
     made : mapping, optional
         What the results are made from, for the record.
     rescale : bool
-        Whether the model brought the values of the images to the range it learned.
+        Whether the model rescaled the values of the images to the range it learned.
     """
     geo = images[0].geo
     has_tags = geo is not None and bool(geo.tags)
@@ -198,7 +198,7 @@ def write_outputs(
 
 
 def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str, Any]:
-    """Give what the record tells of the labels."""
+    """Return what the record says about the labels."""
     height, width = labelled[0].labels.shape
     result: dict[str, Any] = {
         "n_segments": count_segments(labelled),
@@ -211,7 +211,7 @@ def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str
 
 
 def count_segments(labelled: Sequence[Labelled]) -> int:
-    """Count the labels that occur on any of the pages: a model may find some of its textures only."""
+    """Count the labels that occur on any of the pages: a model may find only some of its textures."""
     n = max(int(page.labels.max()) for page in labelled) + 1
     counts = np.sum([np.bincount(page.labels.ravel(), minlength=n) for page in labelled], axis=0)
     return int(np.count_nonzero(counts[1:]))
@@ -229,7 +229,7 @@ def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> Report
 
 
 def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
-    """Words of a command that does this input again."""
+    """Words of a command that processes this input again."""
     inputs = writing.inputs or (str(item.path),)
     end = ("--",) if any(path.startswith("-") for path in inputs) else ()
     return tuple(map(shown, (*writing.command, *end, *inputs))) if writing.command else ()
@@ -289,7 +289,7 @@ def _stacked(pages: Sequence[Any]) -> NDArray:
 def _write_table(
     path: Path, kind: type[SegmentRow] | type[RegionRow], pages: Sequence[Sequence[Any]]
 ) -> None:
-    """Write a table; of several pages the first column says which."""
+    """Write a table; for several pages the first column is the page."""
     fields, rows = kind._fields, list(pages[0])
     if len(pages) > 1:
         fields = ("page", *fields)

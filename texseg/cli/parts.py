@@ -1,4 +1,4 @@
-"""Where a long run keeps what is done, so that it goes on where it was ended: a hidden folder of its own."""
+"""A hidden folder in which a long run keeps what is done, so that it can resume after an interruption."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _OPTIONAL = ("strange", "confidence", "preview")
 
 
 class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
-    """Blocks of an image that have been read, each in a file that is there whole or not at all.
+    """Blocks of an image that have been read, each in a file that exists whole or not at all.
 
     Parameters
     ----------
     folder : Path
-        Made if need be.
+        Created if needed.
     plan : dict
-        All that the blocks depend on, as plain data. What another plan left in the folder is removed.
+        Everything that the blocks depend on, as plain data. What another plan left in the folder is removed.
     resume : bool
-        Keep what the same plan left.
+        Keep what the same plan left there.
     """
 
     def __init__(self, folder: Path, plan: dict[str, Any], resume: bool) -> None:
@@ -46,18 +46,18 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
             atomic_write(saved, text.encode())
 
     def model(self) -> TextureSegmenter | None:
-        """Give the model that was fitted before, if there is one."""
+        """Return the model that was fitted before, if there is one."""
         path = self.folder / _MODEL
         return TextureSegmenter.load(path) if path.exists() else None
 
     def keep_model(self, model: TextureSegmenter) -> TextureSegmenter:
-        """Keep a model, and give it back as it will be read again."""
+        """Save a model, and return it as it will be read again."""
         path = self.folder / _MODEL
         model.save(path)
         return TextureSegmenter.load(path)
 
     def remove(self) -> None:
-        """Take the folder away when all is done."""
+        """Remove the folder when all is done."""
         self._clear()
         self.folder.rmdir()
 
@@ -103,13 +103,13 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
 
 
 def stamp_of(path: Path) -> dict[str, Any]:
-    """Tell one state of an input from another: its place, size and time."""
+    """Identify one state of an input: its path, size and time."""
     about = path.stat()
     return {"path": str(path.resolve()), "bytes": about.st_size, "time": about.st_mtime_ns}
 
 
 def digest_of(model: TextureSegmenter, folder: Path) -> str:
-    """Tell one model from another, by what would be saved of it."""
+    """Identify a model by what would be saved of it."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as place:
         path = Path(place, _MODEL)

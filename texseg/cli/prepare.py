@@ -39,7 +39,7 @@ _OVERRIDES = (
 
 _ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
-_FEW_LABELS = 16  # fewer may be a pattern on purpose
+_FEW_LABELS = 16  # fewer may be an intended pattern
 
 
 def fail(reason: str) -> NoReturn:
@@ -49,7 +49,7 @@ def fail(reason: str) -> NoReturn:
 
 
 def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
-    """Find the inputs of a command; none at all is a mistake in the command."""
+    """Find the inputs of a command; none at all is a usage error."""
     for path in paths:
         if path == "-":
             raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
@@ -86,7 +86,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def edits_of(options: dict[str, Any]) -> Edits:
-    """Pick what is changed about the segments."""
+    """Pick the edits of the segments."""
     return options["edits"] + options["merge"]
 
 
@@ -110,7 +110,7 @@ def reading_of(options: dict[str, Any]) -> ReadOptions:
 
 
 def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
-    """Settle what is written, and make sure that it can be without overwriting an input."""
+    """Settle what is written, and make sure that no input would be overwritten."""
     folder: Path = options["output"]
     page = None
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
@@ -151,13 +151,13 @@ def kinds_of(options: dict[str, Any]) -> frozenset[str]:
 
 
 def refuse_input(target: Path, items: Sequence[Input]) -> None:
-    """Refuse to write over one of the inputs."""
+    """Refuse to overwrite one of the inputs."""
     if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
         raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
-    """Refuse what is no label image: one in which most neighbours differ."""
+    """Refuse an image in which most neighbours differ, which is not a label image."""
     if labels.ndim == 2 and min(labels.shape) > 1:
         different = (labels[:, 1:] != labels[:, :-1]).mean()
         if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
@@ -169,7 +169,7 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
 
 
 def check_folder(folder: Path) -> None:
-    """Make a folder if need be and try to write in it."""
+    """Create a folder if needed and try to write in it."""
     if folder.is_file():
         fail(f"cannot write to the folder {folder}: it is a file")
     try:

@@ -1,4 +1,4 @@
-"""One image of a run: read, label, write, and say what became of it."""
+"""One image of a run: read it, label it, write the results, and report the outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Work:
 
 
 class Outcome(NamedTuple):
-    """What became of one input."""
+    """The outcome for one input."""
 
     input: Path
     status: Literal["done", "failed", "skipped"]
@@ -96,7 +96,7 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
 
 
 def read_scene(path: Path, reading: ReadOptions) -> list[Image]:
-    """Read the page or the pages of a file that are asked for, the user's mask applied."""
+    """Read the requested page or pages of a file, with the user's mask applied."""
     options: dict[str, Any] = {
         "channel_axis": reading.channel_axis,
         "nodata": reading.nodata,
@@ -117,7 +117,7 @@ def read_scene(path: Path, reading: ReadOptions) -> list[Image]:
 
 
 def _in_grey(image: Image) -> Image:
-    """Turn colour grey."""
+    """Convert a colour image to grey."""
     if image.channel_axis is None:
         return image
     pixels = turned_grey(np.moveaxis(image.pixels, image.channel_axis, -1))
@@ -160,7 +160,7 @@ def label_scene(
 ) -> Labelling:
     """Label the pages of a scene: by the model, or by one model fitted to all of them.
 
-    There are strokes on single pages only.
+    Strokes are possible only on single pages.
     """
     usable = [_has_valid_pixels(image) for image in images]
     if not any(usable):
@@ -205,7 +205,7 @@ def fit_model(
     callback: Any = None,
     seeds: NDArray[np.int32] | None = None,
 ) -> TextureSegmenter:
-    """Fit one model to an image, or to several in common, and edit its segments."""
+    """Fit one model to an image, or to several jointly, and edit its segments."""
     from texseg.segmenter import TextureSegmenter
 
     edits = parameters.get("edits")
@@ -219,7 +219,7 @@ def fit_model(
 
 
 def _planned(item: Input, work: Work) -> dict[str, list[Path]]:
-    """Name the outputs of each kind, as the header of the input tells."""
+    """Name the outputs of each kind, according to the header of the input."""
     header = read_header(item.path)
     n_pages = 1
     if work.reading.page == "all":
@@ -229,7 +229,7 @@ def _planned(item: Input, work: Work) -> dict[str, list[Path]]:
 
 
 def earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str, Any]) -> Outcome | None:
-    """Tell what became of an input in an earlier run, if that was the same and left all that is planned."""
+    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
     result = recorded_result(planned["run"][0], made) if "run" in planned else None
     outputs = tuple(path for paths in planned.values() for path in paths)
     if result is None or not all(path.exists() for path in outputs):
@@ -260,7 +260,7 @@ def _made_from(item: Input, work: Work) -> dict[str, Any]:
 
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:
-    """Read, label and write one input; whatever goes wrong becomes part of the outcome."""
+    """Read, label and write one input; any failure becomes part of the outcome."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -271,7 +271,7 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
     said = [
         str(warning.message)
         for warning in caught
-        # a file says itself which of its bands is transparency
+        # the file itself says which of its bands is transparency
         if not issubclass(warning.category, (DeprecationWarning, FourthBandWarning))
     ]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
@@ -328,7 +328,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
 
 
 def _in_words(selection: Selection) -> str:
-    """Say how likely the chosen number is, which others are, and how to get them."""
+    """Say how likely the chosen number is, which others are likely, and how to get them."""
     others = selection.others.tolist()
     hint = f"; -k {others[0]} gives the next" if others else ""
     return f"number chosen: {selection}{hint}"

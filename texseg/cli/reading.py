@@ -38,12 +38,12 @@ class ReadOptions:
 
 
 def mask_for(path: Path, masks: Path) -> Path:
-    """Give the file with the mask of an image, itself or in a folder of masks."""
+    """Return the file with the mask of an image: ``masks`` itself, or a file in that folder."""
     return _named_like(path, masks, "mask")
 
 
 def seeds_for(path: Path, seeds: Path) -> Path:
-    """Give the file with the strokes on an image, itself or in a folder of such files."""
+    """Return the file with the strokes on an image: ``seeds`` itself, or a file in that folder."""
     return _named_like(path, seeds, "strokes")
 
 

@@ -1,7 +1,7 @@
-"""What is recorded beside the results of an input: what they were made from, with what, and what came out.
+"""The record beside the results of an input: what they were made from, with what, and what came out.
 
-The record (``*_run.json``) is written last and removed first: where it stands, the results are whole. Nothing
-in it changes from one run to the next.
+The record (``*_run.json``) is written last and removed first: if it exists, the results are complete. Nothing
+in it changes between identical runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from texseg.io.atomic import atomic_write
 if TYPE_CHECKING:
     from texseg.segmenter import TextureSegmenter
 
-_NO_MATTER = ("max_pixels", "memory")  # decide whether and how there are results, not which
+_NO_MATTER = ("max_pixels", "memory")  # decide whether and how results are made, not what they are
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file; of a folder that of the names, sizes and times of its files."""
+    """SHA-256 of a file; for a folder, of the names, sizes and times of its files."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
         states = [(str(file.relative_to(path)), file.stat()) for file in files]
@@ -45,7 +45,7 @@ def digest_of_model(model: TextureSegmenter) -> str:
 
 
 def made_from(path: Path, reading: ReadOptions, mask: Path | None, work: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the results of an input depend on; `work` is what is the same for every input."""
+    """Everything that the results of an input depend on; `work` holds what is common to all inputs."""
     read = {name: value for name, value in asdict(reading).items() if name not in _NO_MATTER}
     made = {
         "texseg": texseg.__version__,
@@ -60,7 +60,7 @@ def made_from(path: Path, reading: ReadOptions, mask: Path | None, work: Mapping
 def write_record(
     path: Path, input_path: Path, made: Mapping[str, Any], outputs: list[Path], result: Mapping[str, Any]
 ) -> None:
-    """Write the record of an input, `outputs` being in the same folder."""
+    """Write the record of an input, whose `outputs` are in the same folder."""
     record = {
         "input": shown(input_path),
         "made_from": made,
@@ -71,13 +71,13 @@ def write_record(
 
 
 def remove_record(path: Path) -> None:
-    """Take back the claim that the results are whole."""
+    """Remove the record, and with it the claim that the results are complete."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
 
 
 def recorded_result(path: Path, made: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Give the result in the record of an input, if it was made from the very same."""
+    """Return the result in the record of an input, if it was made from exactly the same."""
     try:
         record = json.loads(path.read_bytes())
         return dict(record["result"]) if record["made_from"] == made else None

@@ -1,4 +1,4 @@
-"""What is written about an image that is labelled block by block, while the blocks come and after them."""
+"""Outputs for an image that is labelled block by block, written as blocks arrive and afterwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class About(NamedTuple):
 
 
 def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
-    """Name the outputs of each kind that is asked for; label images in the order of :data:`BY_BLOCKS`."""
+    """Name the outputs of each requested kind; label images in the order of :data:`BY_BLOCKS`."""
     stem = str(writing.folder / item.name)
     labels = [Path(f"{stem}_labels{LABEL_SUFFIXES[form]}") for form in _label_formats(writing)]
     every = {
@@ -64,7 +64,7 @@ def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
 def write_blocks(
     found: Found, about: About, writing: Writing, model: TextureSegmenter, names: Sequence[str]
 ) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...]]:
-    """Write label images as the blocks come, then all else; give the files and the rows of the table."""
+    """Write label images as blocks arrive, then the rest; return the files and the rows of the table."""
     noted = _Noted(about.shape, writing.kinds)
     pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
     planned = outputs_by_blocks(about.item, writing)
@@ -117,7 +117,7 @@ class _Pictures:
         self.confidence = np.zeros(small, np.float32) if with_confidence else None
 
     def add(self, window: tuple[slice, slice], labels: NDArray[np.int32], block: BlockReading) -> None:
-        """Fill in one block; blocks begin where the squares of the reduction do."""
+        """Fill in one block; blocks are aligned with the squares of the reduction."""
         step = self._reduction
         place = tuple(slice(part.start // step, -(-part.stop // step)) for part in window)
         assert block.preview is not None  # asked for
@@ -130,7 +130,7 @@ class _Pictures:
 
 
 class _Noted:
-    """What tables and outlines need, noted down as rows of blocks come."""
+    """What tables and outlines need, collected as rows of blocks arrive."""
 
     def __init__(self, shape: tuple[int, int], kinds: Collection[str]) -> None:
         self.segments = SegmentTally()
@@ -144,7 +144,7 @@ class _Noted:
         geo: Georeference | None,
         size: PixelSize,
     ) -> None:
-        """Write table and outlines of the connected regions, if they are asked for."""
+        """Write table and outlines of the connected regions, if requested."""
         if self.regions is None:
             return
         rows = self.regions.rows(names, size)
@@ -155,7 +155,7 @@ class _Noted:
                 write_outlines(path, rows, self.outlines.rings(self.regions.region_of_parts()), geo)
 
     def add(self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None) -> None:
-        """Note down the next rows of pixels, as wide as the image."""
+        """Add the next rows of pixels, as wide as the image."""
         if self.regions is not None:
             numbers = self.regions.add(labels, confidence)
             if self.outlines is not None:
@@ -168,7 +168,7 @@ def _bands(
     noted: _Noted,
     pictures: _Pictures,
 ) -> Iterator[NDArray[np.integer]]:
-    """Put the blocks of a row side by side, and note down what tables and pictures need."""
+    """Put the blocks of a row side by side, and collect what tables and pictures need."""
     row: list[NDArray[np.integer]] = []
     sure: list[NDArray[np.floating]] = []
     for place, labels, block in found:
@@ -194,7 +194,7 @@ def _write_overview(
     rows: Sequence[SegmentRow],
     command: Sequence[str],
 ) -> None:
-    """Write the report, on the reduced picture."""
+    """Write the report, based on the reduced picture."""
     from texseg.report import write_report
 
     seen = copy.copy(model)

@@ -1,4 +1,4 @@
-"""Do the work and say on the terminal what becomes of it."""
+"""Do the work and report the outcomes on the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fit_and_show(
 
 
 def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:
-    """Process all inputs, print what becomes of each, and end with the exit code."""
+    """Process all inputs, print the outcome of each, and end with the exit code."""
     order = {item.path: i for i, item in enumerate(items)}
     outcomes: list[Outcome] = []
     quiet = options["quiet"]

@@ -28,9 +28,9 @@ class InterruptedBySignalError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end what happens inside as Ctrl-C does: reports are written, files are whole.
+    """Make SIGTERM and SIGHUP end the body as Ctrl-C does: reports are written, files are whole.
 
-    After the first of them only Ctrl-C is heard.
+    After the first of them, only Ctrl-C has an effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -63,7 +63,7 @@ def shown(name: str | PurePath) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text of one line without anything that a terminal would obey.
+    r"""Text of one line without anything that a terminal would interpret.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def printable(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line, whatever names it mentions."""
+    """Print a line safely, whatever names it contains."""
     click.echo(printable(text), err=err)
 
 

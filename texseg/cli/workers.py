@@ -1,4 +1,4 @@
-"""Processes that work on images side by side: they begin quietly, and end with the one that began them."""
+"""Processes that work on images side by side: they start quietly, and end with their parent process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_THE_MAIN_PROCESS = tuple(
 
 
 def begin_worker(n_threads: int) -> None:
-    """Settle a new worker: its processors, the signals it hears, and that it never outlives its parent."""
+    """Set up a new worker: its processors, the signals it handles, and that it never outlives its parent."""
     import cv2
     from threadpoolctl import threadpool_limits
 
@@ -65,7 +65,7 @@ def _end_with_parent() -> None:
 
 
 def in_worker(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function; when the worker is told to leave meanwhile, nothing follows."""
+    """Call a function; if the worker is told to leave meanwhile, nothing follows."""
     _at_work.set()
     try:
         with crew_of(_threads[-1]):
@@ -78,9 +78,9 @@ def in_worker(function: Callable[..., T], *arguments: Any) -> T:
 
 @contextlib.contextmanager
 def unheard_by_workers() -> Iterator[None]:
-    """Let workers that are begun inside inherit that they do not hear the signals of a terminal.
+    """Make workers that are started inside inherit that the signals of a terminal are blocked.
 
-    The main process hears them when it is over.
+    The main process receives them at the end of the block.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

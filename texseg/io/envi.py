@@ -72,7 +72,7 @@ class EnviSource:
         return Decoded(np.array(values, dtype=self.header.dtype, order="C"))
 
     def decode_indices(self) -> NDArray | None:
-        """The values themselves, which are already indices."""
+        """Return None: the values themselves are the indices."""
         return None
 
 

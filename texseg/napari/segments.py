@@ -71,7 +71,7 @@ class SegmentList(QWidget):
         return [label for label, state in enumerate(states, start=1) if state == Qt.CheckState.Checked]
 
     def toggle(self, label: int) -> None:
-        """Tick a segment, or take its tick away."""
+        """Tick a segment, or untick it."""
         if 1 <= label <= self.rows.count():
             item, on = self.rows.item(label - 1), label in self.ticked()
             item.setCheckState(Qt.CheckState.Unchecked if on else Qt.CheckState.Checked)

@@ -1,4 +1,4 @@
-"""What a layer of the viewer holds, plane by plane, and where a layer beside it has to lie."""
+"""What a layer of the viewer holds, plane by plane, and where a matching layer has to be placed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Source:
     Parameters
     ----------
     layer : napari.layers.Image
-        Of several resolutions the finest is taken, of RGBA colours the opacity as a mask.
+        Of several resolutions the finest is used; the opacity of RGBA colours is used as a mask.
     mask : napari.layers.Labels or Image, optional
-        Non-zero where there is data: a plane for all, or as many planes as the image has.
+        Non-zero where there is data: one plane for all, or as many planes as the image has.
     strokes : napari.layers.Labels, optional
-        Class of the pixels that were painted, of the image's shape.
+        Classes of the painted pixels, in the shape of the image.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class Source:
 
     @property
     def has_strokes(self) -> bool:
-        """There is a layer with strokes, painted on or not."""
+        """Whether there is a layer for strokes, painted on or not."""
         return self._strokes is not None
 
     def seeds(self, index: Index) -> NDArray[np.integer]:
@@ -79,12 +79,12 @@ class Source:
 
     @property
     def painted(self) -> list[Index]:
-        """Places of the planes with strokes."""
+        """Indices of the planes with strokes."""
         return [index for index in self.indices if self.has_strokes and self.seeds(index).any()]
 
     @property
     def indices(self) -> list[Index]:
-        """Places of all planes."""
+        """Indices of all planes."""
         return list(np.ndindex(self.shape[:-2]))
 
     def plane(self, index: Index) -> Plane:

@@ -42,7 +42,7 @@ _MODEL_FILES = "texseg models (*.texseg);;all files (*)"
 
 
 class _Result(NamedTuple):
-    """What was found in an image layer, and how it is shown."""
+    """Result for an image layer, and how it is shown."""
 
     found: Found
     indices: list[Index]
@@ -57,11 +57,11 @@ class _Result(NamedTuple):
 class SegmentWidget(QWidget):
     """Choose an image and a number of segments; the labels become a layer of the viewer.
 
-    A fit runs beside the window, says how far it is, and can be cancelled. The labels lie on the image
-    however that is scaled, moved, turned or sheared. Of a stack one plane or, by one model, all of them are
-    segmented. Where the model has a hierarchy, a slider changes the number of segments without a new fit.
-    Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
-    added. Strokes on a layer of their own say which segment is where, to *Segment* and, faster, to *Refit*.
+    A fit runs in the background, reports its progress, and can be cancelled. The labels lie on the image
+    however it is scaled, moved, rotated or sheared. In a stack, either one plane or, with one model, all of
+    them are segmented. If the model has a hierarchy, a slider changes the number of segments without a new
+    fit. Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
+    added. Strokes on a separate layer say which segment is where, for *Segment* and, faster, for *Refit*.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class SegmentWidget(QWidget):
         self.save.setToolTip("Write the textures that were found to a model file")
 
     def _show_state(self) -> None:
-        """Enable what can be done now."""
+        """Enable the controls that can be used now."""
         working = self._job is not None
         self.segments.setEnabled(not working)
         self.button.setEnabled(not working)
@@ -180,7 +180,7 @@ class SegmentWidget(QWidget):
     # ---- layers ------------------------------------------------------------------------------------------
 
     def _follow_layers(self, event: Any = None) -> None:
-        """Offer the layers that there are, forget results that are gone, and end work on an image that is."""
+        """Offer the existing layers; forget results, and end work, whose layers have been removed."""
         if event is not None and event.type == "inserted":
             event.value.events.name.connect(self._follow_layers)
         present = list(self._viewer.layers)
@@ -216,7 +216,7 @@ class SegmentWidget(QWidget):
         self._show_state()
 
     def _show_segments(self, result: _Result | None) -> None:
-        """List the segments of the model, where these are shown; others cannot be edited."""
+        """List the segments of the model if these are the ones shown; others cannot be edited."""
         own = result is not None and result.number == result.found.model.n_segments_
         self.segments.show_segments(result.found.model.names_ if result is not None and own else ())
 
@@ -235,7 +235,7 @@ class SegmentWidget(QWidget):
         self._work(lambda job: job.fit(model))
 
     def add_strokes(self) -> None:
-        """Add a layer of the image's shape to paint strokes on, and choose it."""
+        """Add a layer of the image's shape to paint strokes on, and select it."""
         image = self._image_layer()
         if image is None:
             return
@@ -251,14 +251,14 @@ class SegmentWidget(QWidget):
         self.strokes.setCurrentIndex(self.strokes.findData(layer))
 
     def refit(self) -> None:
-        """Correct the segments of the chosen image by its strokes, in the background."""
+        """Correct the segments of the chosen image using its strokes, in the background."""
         result = self._results.get(self._image_layer())
         if result is not None:
             model, fitted = result.found.model, result.found.fitted
             self._work(lambda job: job.refit(model, fitted), result.indices)
 
     def merge(self, labels: list[int]) -> None:
-        """Make one segment of several, in the image that is chosen."""
+        """Merge several segments into one, in the chosen image."""
         image = self._image_layer()
         result = self._results.get(image)
         if image is not None and result is not None:
@@ -285,19 +285,19 @@ class SegmentWidget(QWidget):
         self._show_segments(result)
 
     def apply_model(self) -> None:
-        """Find the textures of the model again, in the image that is chosen."""
+        """Find the textures of the model again, in the chosen image."""
         model = self.model
         if model is not None:
             self._work(lambda job: job.apply(model))
 
     def stop(self) -> None:
-        """End what is being done, at its next step; nothing changes."""
+        """Stop the running task at its next step; nothing changes."""
         if self._job is not None:
             self._job[0].stop()
             self.shown.setText("stopping ...")
 
     def _work(self, task: Any, indices: list[Index] | None = None) -> None:
-        """Start a task of a new job on planes of the chosen image, by default those that are asked for."""
+        """Start a task of a new job on planes of the chosen image, by default the requested ones."""
         layer = self._image_layer()
         if layer is None:
             show_error("texseg: open an image first, there is no image layer")
@@ -320,7 +320,7 @@ class SegmentWidget(QWidget):
         worker.start()
 
     def _indices(self, layer: Image, source: Source) -> list[Index]:
-        """Places of the planes that are to be labelled."""
+        """Find the indices of the planes to be labelled."""
         if layer.ndim == 2 or self.planes.currentIndex() == 1:
             return source.indices
         here = np.rint(layer.world_to_data(self._viewer.dims.point[-layer.ndim :])[:-2]).astype(int)
@@ -338,7 +338,7 @@ class SegmentWidget(QWidget):
     # ---- results -----------------------------------------------------------------------------------------
 
     def _show(self, found: Found, image: Image, indices: list[Index]) -> None:
-        """Show new labels of an image, in the layer of the earlier ones if there is one."""
+        """Show new labels of an image, in the layer of its earlier labels if there is one."""
         if image not in self._viewer.layers:
             return
         self.model = found.model
@@ -346,7 +346,7 @@ class SegmentWidget(QWidget):
         self._choose_image()
 
     def _put(self, found: Found, number: int, image: Image, indices: list[Index]) -> None:
-        """Fill the layer of an image with labels; one that was painted on is left, and a new one added."""
+        """Put labels into the image's layer; one that was painted on is kept, and a new one added."""
         old = self._results.get(image)
         labels = found.labels_at(number)
         if old is not None and np.array_equal(old.layer.data, old.shown):
@@ -363,7 +363,7 @@ class SegmentWidget(QWidget):
             self._viewer.add_layer(layer)
 
     def _tick_where_clicked(self, layer: Labels, event: Any) -> Iterator[None]:
-        """Tick the segment under a click, which is no drag, and not one that paints."""
+        """Tick the segment under a click, unless it is a drag or paints."""
         result = self._results.get(self._image_layer())
         if layer.mode != "pan_zoom" or result is None or result.layer is not layer:
             return
@@ -376,7 +376,7 @@ class SegmentWidget(QWidget):
             self.segments.toggle(int(layer.get_value(event.position, world=True) or 0))
 
     def _show_level(self, place: int) -> None:
-        """Show the segmentation at a place of the slider."""
+        """Show the segmentation at a position of the slider."""
         image = self._image_layer()
         result = self._results.get(image)
         if image is None or result is None:
@@ -421,12 +421,12 @@ class SegmentWidget(QWidget):
 
 
 def _steps(task: Iterator[Found]) -> Iterator[Found]:
-    """Be a generator function, which makes napari's worker hand over what is yielded."""
+    """Wrap a task in a generator function, so that napari's worker passes on what is yielded."""
     yield from task
 
 
 def _offer(box: QComboBox, layers: list[Any]) -> None:
-    """Fill a box with layers by name, and keep the one that was chosen."""
+    """Fill a box with layers by name, and keep the current choice."""
     chosen = box.currentData()
     box.blockSignals(True)
     box.clear()

@@ -1,4 +1,4 @@
-"""What is done beside the window: fits and predictions, told of as they go, and ended when asked."""
+"""Background work: fits and predictions, which report their progress and stop when asked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["MOST_FITTED", "Found", "Job", "Stopped"]
 MOST_FITTED = 8
 """Planes of a stack that one model is fitted to, evenly spread; the others are labelled by it."""
 
-_FIT = 0.85  # of the time of a fit; the rest goes to the hierarchy
+_FIT = 0.85  # share of the time spent on the fit itself; the rest goes to the hierarchy
 
 
 class Stopped(Exception):
-    """The user has had enough."""
+    """The user has stopped the job."""
 
 
 class Found(NamedTuple):
@@ -60,15 +60,15 @@ class Found(NamedTuple):
 
 
 class Job:
-    """One fit or prediction; the methods are generators for a thread of napari's.
+    """One fit or prediction; the methods are generators for one of napari's threads.
 
     Parameters
     ----------
     source : Source
     indices : list of tuples of int
-        Planes that are labelled.
+        Planes to be labelled.
     tell : function of a text and a share from 0 to 1
-        Told how far it is, in the thread of the job.
+        Called with the progress, in the thread of the job.
     """
 
     def __init__(self, source: Source, indices: list[Index], tell: Callable[[str, float], Any]) -> None:
@@ -76,11 +76,11 @@ class Job:
         self._stop = Event()
 
     def stop(self) -> None:
-        """End the job at its next step."""
+        """Stop the job at its next step."""
         self._stop.set()
 
     def fit(self, model: TextureSegmenter) -> Iterator[Found]:
-        """Fit a model, and yield twice: the labels, and again when other numbers of segments are there.
+        """Fit a model, and yield twice: first the labels, then again with the other numbers of segments.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Job:
             raise ValueError(
                 f"there are strokes on plane {missed[0]}, which the model was not fitted to; press Segment"
             )
-        if model.ground_ is not None:  # strokes know none beside them
+        if model.ground_ is not None:  # strokes cannot be combined with one
             yield from self.fit(clone(model).set_params(n_segments=model.n_segments_))
             return
         seeds: Any = self._seeds(list(fitted))
@@ -120,7 +120,7 @@ class Job:
         yield from self._all_found(model, fitted)
 
     def _seeds(self, places: list[Index]) -> list[NDArray[np.integer]] | None:
-        """Strokes on planes; None without a layer for them."""
+        """Strokes on planes; None if there is no layer for them."""
         return [self._source.seeds(place) for place in places] if self._source.has_strokes else None
 
     def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Found]:
@@ -154,7 +154,7 @@ class Job:
         yield Found(model, self._predicted(model, {}), (model.n_segments_,), ())
 
     def _predicted(self, model: TextureSegmenter, known: dict[Index, NDArray[np.int32]]) -> NDArray[np.int32]:
-        """Labels of all planes, those that are known as they are."""
+        """Labels of all planes; those already known are kept."""
         out = np.zeros(self._source.shape, np.int32)
         for index, labels in known.items():
             out[index] = labels
@@ -175,13 +175,13 @@ class Job:
 
 
 def _levels(model: TextureSegmenter) -> Sequence[int]:
-    """Numbers of segments of the hierarchy, where the model has one."""
+    """Numbers of segments in the hierarchy, if the model has one."""
     hierarchy = getattr(model, "hierarchy_", None)
     return [] if hierarchy is None else [int(k) for k in hierarchy.n_segments]
 
 
 def _spread(indices: list[Index], most: int) -> list[Index]:
-    """At most so many of them, evenly spread, the first and the last among them."""
+    """Pick at most ``most`` of the indices, evenly spread, including the first and the last."""
     if not indices or most < 1:
         return []
     places = np.unique(np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int))
