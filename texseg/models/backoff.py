@@ -68,6 +68,10 @@ class Backoff(BaseEstimator):
     discount_, strength_ : float
         d and s, chosen on held-out occurrences among all pairs from `DISCOUNTS` and `STRENGTHS`.
 
+    References
+    ----------
+    Y. W. Teh, A hierarchical Bayesian language model based on Pitman-Yor processes, 2006.
+
     Examples
     --------
     Everybody likes two things out of ten and names them again and again.

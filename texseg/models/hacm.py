@@ -93,6 +93,11 @@ class Tree:
     levels : int array of shape (V,)
         Distance of every node from the root.
 
+    Raises
+    ------
+    ValueError
+        The parents do not form a tree, or the leaves are not its nodes without children.
+
     Examples
     --------
     >>> tree = Tree([-1, 0, 0, 1, 1])

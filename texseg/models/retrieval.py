@@ -234,6 +234,11 @@ class Retrieval:
         Returns
         -------
         list over the levels of lists of (word, probability), the root first
+
+        Raises
+        ------
+        ValueError
+            There is no such row.
         """
         if not 0 <= row < len(self.titles):
             raise ValueError(f"row must lie in 0 ... {len(self.titles) - 1}, got {row!r}")
