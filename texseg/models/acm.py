@@ -248,7 +248,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
     .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
 
-    def _left_out_scores(self, n: CountMatrix, params: Profiles, Q: Floats) -> Floats:
+    def _left_out(self, n: CountMatrix, params: Profiles, Q: Floats) -> tuple[Floats, Floats]:
         groups = groups_of(n)
         in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
         totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
@@ -261,7 +261,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, params.profiles, added)[0]
+        return left_out_scores(n, params.profiles, added)
 
 
 class ACM(ClusterMixin, CooccurrenceEstimator):

@@ -301,28 +301,12 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
             counts[0] += self.caution.mass * self.caution.background
         return normalise_profiles(counts, groups)
 
-    def step(
-        self,
-        n: CountMatrix,
-        params: TreeProfiles,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Floats | None = None,
-    ) -> Step:
-        """One iteration; the vertical mixing, too, is estimated with the row left out."""
-        if posteriors is None:
-            return super().step(n, params, beta, None, row_weights)
-        scores, explained = self._left_out(n, params, posteriors)
-        scores = per_site(self._tempered(scores, n), row_weights)
-        step = self._step_by(scores, n, params, beta, None, row_weights)
+    def _left_out_mixing(self, step: Step, params: TreeProfiles, explained: Floats) -> Step:
+        """Estimate the vertical mixing, too, with the row left out."""
         if not self.learn_vertical:
             return step
-        return step._replace(
-            params=step.params._replace(vertical=self._along_paths(params, explained))
-        )
-
-    def _left_out_scores(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
-        return self._left_out(n, params, Q)[0]
+        vertical = self._along_paths(params, explained)
+        return step._replace(params=step.params._replace(vertical=vertical))
 
     def _left_out(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> tuple[Floats, Floats]:
         tau, groups = self._spread(params.vertical), groups_of(n)

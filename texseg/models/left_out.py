@@ -113,8 +113,11 @@ class LeavesRowsOut(ClusteringModel):
         """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores = per_site(self._tempered(self._left_out_scores(n, params, posteriors), n), row_weights)
-        return self._step_by(scores, n, params, beta, None, row_weights)
+        scores, explained = self._left_out(n, params, posteriors)
+        scores = per_site(self._tempered(scores, n), row_weights)
+        return self._left_out_mixing(
+            self._step_by(scores, n, params, beta, None, row_weights), params, explained
+        )
 
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
         """Profiles with their share of the background."""
@@ -130,8 +133,13 @@ class LeavesRowsOut(ClusteringModel):
     def _tempered(self, scores: Floats, n: CountMatrix) -> Floats:
         return scores if self.caution is None else scores * self.caution.tempering(n)
 
-    def _left_out_scores(self, n: CountMatrix, params: Any, Q: Floats) -> Floats:
+    def _left_out(self, n: CountMatrix, params: Any, Q: Floats) -> tuple[Floats, Floats]:
+        """Score every row by profiles without it; see :func:`left_out_scores` for what is returned."""
         raise NotImplementedError  # pragma: no cover - interface
+
+    def _left_out_mixing(self, step: Step, params: Any, explained: Floats) -> Step:
+        """Replace what the step has estimated with the rows included; a flat clustering has nothing."""
+        return step
 
 
 Added = Callable[[slice, NDArray[np.intp], NDArray[np.intp]], Floats]
