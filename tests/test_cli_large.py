@@ -74,6 +74,12 @@ def test_results_by_blocks_exist_only_if_they_are_those_asked_for(place, tmp_pat
     assert set(record["outputs"]) == {path.name for path in tmp_path.glob("image_*")} - {"image_run.json"}
 
 
+def test_a_report_by_blocks_with_a_name_of_its_own_leaves_no_record(place, tmp_path):
+    result = run("report", place / "image.tif", "-k", 2, *LITTLE, "-o", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "page.html").exists() and not list(tmp_path.glob("*_run.json"))
+
+
 def test_channels_and_grey_are_those_of_the_whole(place, tmp_path):
     grey = tifffile.imread(place / "image.tif")
     dead = np.full(grey.shape, np.nan, np.float32)

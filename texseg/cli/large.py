@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 import texseg
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing
-from texseg.cli.parts import PartsFolder, digest_of, stamp_of
+from texseg.cli.parts import PartsFolder, stamp_of
 from texseg.cli.reading import ReadOptions, mask_for, turned_grey
+from texseg.cli.record import digest_of_model
 from texseg.cli.scene_outputs import BY_BLOCKS, About, write_blocks
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
@@ -115,7 +116,7 @@ def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: T
         raise ValueError("probabilities of all segments are written of images that fit into --memory")
     wants_confidence = bool(writing.kinds & {"confidence", "report"})
     with _MaskedWindows(item.path, reading) as source:
-        plan = _plan(item, reading, task, folder) | {"confidence": wants_confidence}
+        plan = _plan(item, reading, task) | {"confidence": wants_confidence}
         parts = PartsFolder(folder / f".{name}.texseg-parts", plan, task.resume)
         model = task.model or parts.model() or parts.keep_model(_fit(source, reading, task, callback))
         if model.ground_ is not None:
@@ -276,14 +277,14 @@ def _progress(done: int, total: int) -> Progress:
     return Progress("blocks", done, total, _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total)
 
 
-def _plan(item: Input, reading: ReadOptions, task: Task, folder: Path) -> dict[str, Any]:
+def _plan(item: Input, reading: ReadOptions, task: Task) -> dict[str, Any]:
     """Return everything that the blocks depend on, as plain data."""
     read = {name: str(value) for name, value in asdict(reading).items()}
     plan = {"version": texseg.__version__, "input": stamp_of(item.path), "reading": read}
     if task.model is None:
         plan["parameters"] = {name: str(value) for name, value in task.parameters.items()}
     else:
-        plan["model"] = digest_of(task.model, folder)
+        plan["model"] = digest_of_model(task.model)
     return plan | {"unknown": task.unknown}
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import tempfile
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -106,12 +104,3 @@ def stamp_of(path: Path) -> dict[str, Any]:
     """Identify one state of an input: its path, size and time."""
     about = path.stat()
     return {"path": str(path.resolve()), "bytes": about.st_size, "time": about.st_mtime_ns}
-
-
-def digest_of(model: TextureSegmenter, folder: Path) -> str:
-    """Identify a model by what would be saved of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as place:
-        path = Path(place, _MODEL)
-        model.save(path)
-        return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -289,8 +289,10 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
                 "strokes need the whole image in memory; give more --memory, or fit a part of it with "
                 "--seeds and apply the model"
             )
-        made = _made_from(item, work) | {"by_blocks": True, "memory": work.reading.memory}
         planned = outputs_by_blocks(item, work.writing)
+        made = {}
+        if "run" in planned:  # a large file is not read for nothing
+            made = _made_from(item, work) | {"by_blocks": True, "memory": work.reading.memory}
         earlier = earlier_outcome(item, planned, made) if work.skip_existing else None
         if earlier is not None:
             return earlier

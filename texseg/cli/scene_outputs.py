@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import Input
-from texseg.cli.outputs import LABEL_SUFFIXES, Writing, command_for
+from texseg.cli.outputs import Writing, command_for, planned_outputs
 from texseg.cli.record import remove_record, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
@@ -45,20 +46,11 @@ class About(NamedTuple):
 
 
 def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
-    """Name the outputs of each requested kind; label images in the order of :data:`BY_BLOCKS`."""
-    stem = str(writing.folder / item.name)
-    labels = [Path(f"{stem}_labels{LABEL_SUFFIXES[form]}") for form in _label_formats(writing)]
-    every = {
-        "labels": labels,
-        "overlay": [Path(f"{stem}_overlay.png")],
-        "confidence": [Path(f"{stem}_confidence.tif")],
-        "segments": [Path(f"{stem}_segments.csv")],
-        "regions": [Path(f"{stem}_regions.csv")],
-        "polygons": [Path(f"{stem}_polygons.geojson")],
-        "report": [writing.page or Path(f"{stem}_report.html")],
-        "run": [Path(f"{stem}_run.json")],
-    }
-    return {kind: paths for kind, paths in every.items() if kind == "labels" or kind in writing.kinds}
+    """Name the outputs of each kind that is asked for, label images (``BY_BLOCKS``) in any case."""
+    chosen = replace(writing, formats=_label_formats(writing))
+    labels = replace(chosen, kinds=frozenset(("labels",)), page=None)
+    named = (planned_outputs(item, each, has_tags=False, n_pages=1) for each in (labels, chosen))
+    return next(named) | next(named)
 
 
 def write_blocks(
@@ -102,8 +94,8 @@ def write_blocks(
     return (*written, *records), rows
 
 
-def _label_formats(writing: Writing) -> list[str]:
-    return [form for form in BY_BLOCKS if form in (writing.formats or BY_BLOCKS[:1])]
+def _label_formats(writing: Writing) -> tuple[str, ...]:
+    return tuple(form for form in BY_BLOCKS if form in (writing.formats or BY_BLOCKS[:1]))
 
 
 class _Pictures:
