@@ -49,7 +49,7 @@ __all__ = ["Record", "Search"]
 Floats = NDArray[np.floating]
 
 _PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
-_ENOUGH_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart
+_MOST_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart. All do as well
 _CALM = 0.5  # share of the windows that count as far from borders
 _HALF = 0.5  # share of the windows used by each start after the second
 _HOTTEST = 0.9  # of the first critical inverse temperature
@@ -235,7 +235,7 @@ class Search:
     @property
     def _step(self) -> int:
         """Distance between these windows in cells; larger in large images, which need no more windows."""
-        return max(WINDOW_STEP, round(np.sqrt(len(self.cells.sizes) / _ENOUGH_WINDOWS)))
+        return max(WINDOW_STEP, round(np.sqrt(len(self.cells.sizes) / _MOST_WINDOWS)))
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""

@@ -75,7 +75,7 @@ class Divider:
             textures = painted.textures
         else:
             textures, selection = self._textures(search, scenes, features)
-            textures = textures.take(_energy_order(textures))
+            textures = _by_energy(textures)
         search.forget_windows()
         s = self.settings
         if s.learned_borders and s.smoothness > 0:
@@ -167,8 +167,7 @@ class Divider:
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
         (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
-        textures = search.textures(best.profiles, features)
-        textures = textures.take(_energy_order(textures))
+        textures = _by_energy(search.textures(best.profiles, features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
         return Division(textures, search, scenes, labelled, by_texture.selection)
 
@@ -271,9 +270,9 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
     return labels, confidence
 
 
-def _energy_order(textures: Textures) -> NDArray[np.intp]:
-    """Order clusters by their mean bin over the filters (or the first value if there are none), ascending."""
+def _by_energy(textures: Textures) -> Textures:
+    """Order textures by their mean bin over the filters (or the first value if there are none), ascending."""
     features = textures.features
     profiles = textures.profiles.reshape(len(textures.profiles), -1, features.n_bins)
     energies = profiles[:, : max(1, features.n_filters)] @ np.arange(features.n_bins)
-    return np.argsort(energies.mean(axis=1), kind="stable")
+    return textures.take(np.argsort(energies.mean(axis=1), kind="stable"))
