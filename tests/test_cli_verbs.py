@@ -291,6 +291,9 @@ class TestFitApplyName:
         assert last.startswith("5,unknown,")
         with Image.open(tmp_path / "strange_confidence.png") as image:
             assert not np.asarray(image)[labels == 5].any()
+        foreign = io_scenes.write(tmp_path / "foreign.png", np.ascontiguousarray(strange[:, 192:]))
+        assert "all unknown" in run("apply", model_file, foreign, "-o", tmp_path, "--unknown").stdout
+        assert (read_labels(tmp_path / "foreign_labels.png") == 5).all()
         run("apply", model_file, path, "-o", tmp_path, "-q")
         assert read_labels(tmp_path / "strange_labels.png").max() == 4
 

@@ -110,6 +110,8 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
     else:
         height, width = outcome.shape
         number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
+        if {row.name for row in outcome.rows} == {"unknown"}:
+            number = "all unknown"
         size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
         say(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
         if with_table:

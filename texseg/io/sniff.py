@@ -68,7 +68,7 @@ _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"(\xef\xbb\xbf)?\s*<\?xml|(\xef\xbb\xbf)?\s*<svg", "XML or SVG document"),
     (r"%PDF", "PDF document"),
     (r"%!PS", "PostScript document"),
-    (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz)"),
+    (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz; of a model `texseg name` shows the textures)"),
     (r"\x1f\x8b", "gzip archive"),
     (r"7z\xbc\xaf|Rar!|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|.{257}ustar", "archive"),
     (r"....ftyp|RIFF....AVI |\x1aE\xdf\xa3", "video"),
