@@ -41,7 +41,7 @@ def scene(side: int, channels: int) -> np.ndarray:
 
 def measure(side: int, channels: int, preset: str, n_segments: int | None) -> dict[str, float]:
     """Segment one image in this process."""
-    from texseg.segmenter import TextureSegmenter
+    from texseg import TextureSegmenter
 
     limit_threads(1)  # threads that wait for each other would count as work
     axis = None if channels == 1 else -1

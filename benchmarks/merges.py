@@ -15,8 +15,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SUITES
 from benchmarks.measure import limit_threads, machine
+from texseg import TextureSegmenter
 from texseg.metrics import adjusted_rand_index
-from texseg.segmenter import TextureSegmenter
 
 
 def score(case, labels):

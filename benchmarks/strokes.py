@@ -23,8 +23,8 @@ from sklearn.ensemble import RandomForestClassifier
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SUITES
 from benchmarks.measure import limit_threads, machine
+from texseg import TextureSegmenter
 from texseg.metrics import adjusted_rand_index
-from texseg.segmenter import TextureSegmenter
 
 WIDTH, LENGTH = 5, 40
 TRIES = 200  # places of a stroke, until one lies inside

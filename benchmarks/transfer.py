@@ -17,9 +17,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import limit_threads, machine
+from texseg import TextureSegmenter
 from texseg.io.read import read_image
 from texseg.metrics import pixel_accuracy
-from texseg.segmenter import TextureSegmenter
 from texseg.synth import mosaic
 
 N_TEXTURES = 5

@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import texseg
 
@@ -18,7 +20,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    segmenter division editing lazy tiles modelfile
+    estimator segmenter division editing lazy tiles modelfile
     merged painted clusters cues hierarchy textures strokes settings
     pixels
     m3 models fitting counts
@@ -135,6 +137,34 @@ def test_importing_the_package_and_its_command_is_light():
         "print(sorted(heavy & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+SLOW_TO_IMPORT = """
+    sklearn scipy.stats scipy.optimize scipy.sparse.linalg pandas matplotlib tqdm rasterio networkx zarr dask
+    skimage.draw
+""".split()
+"""What a call on a small image, and the command, would wait longer for than for the result."""
+
+CALLS = {
+    "function": "texseg.segment(np.asarray(Image.open('image.png')), 4)",
+    "command": "texseg.cli.main(['segment', 'image.png', '-k', '4', '--quiet'])",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_dividing_an_image_imports_nothing_slow_that_it_does_not_need(call, tmp_path):
+    image = np.random.default_rng(0).integers(0, 255, (128, 128)).astype(np.uint8)
+    image[:, 64:] = image[:, 64:] // 32 + 100
+    Image.fromarray(image).save(tmp_path / "image.png")
+    code = (
+        "import sys, numpy as np, texseg, texseg.cli; from PIL import Image\n"
+        f"try: {CALLS[call]}\n"
+        "except SystemExit as end: assert not end.code\n"
+        f"print(sorted({set(SLOW_TO_IMPORT)} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert run.stdout.strip() == "[]"
 
 

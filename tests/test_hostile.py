@@ -11,10 +11,10 @@ import tifffile
 from click.testing import CliRunner
 from io_scenes import SHAPE, scene
 
+from texseg import TextureSegmenter, segment
 from texseg.cli import main
 from texseg.io.read import read_image, read_labels, read_mask
 from texseg.metrics import match_labels, pixel_accuracy
-from texseg.segmenter import TextureSegmenter, segment
 
 PIXELS, TRUTH = scene()
 HOLE = io_scenes.hole()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone, is_clusterer
 from sklearn.exceptions import NotFittedError
 from threadpoolctl import threadpool_limits
 
@@ -352,6 +352,9 @@ def test_estimator_conventions(mosaic, fitted):
     model = clone(TextureSegmenter(K, min_size=5, wavelengths=(3.0, 6.0)))
     assert model.get_params()["min_size"] == 5
     assert model.get_params()["wavelengths"] == (3.0, 6.0)
+    assert isinstance(model, BaseEstimator) and is_clusterer(model)
+    assert "min_size=5" in repr(model) and "min_size" in model._repr_html_()
+    assert {"mask", "seeds"} <= model.get_metadata_routing().fit.requests.keys()
     np.testing.assert_array_equal(TextureSegmenter(K).fit_predict(mosaic[0]), fitted.labels_)
     for method in ("predict", "predict_proba"):
         with pytest.raises(NotFittedError):

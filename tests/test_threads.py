@@ -1,5 +1,7 @@
 """BLAS is held to one thread while anybody computes, and is what it was before when all have finished."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -38,6 +40,18 @@ def test_the_limit_lasts_until_the_last_thread_leaves(two_threads):
     leave.set()
     other.join()
     assert blas_threads() == two_threads and 2 in two_threads
+
+
+def test_a_library_that_is_imported_meanwhile_is_limited_as_well():
+    code = (
+        "import texseg.threads, threadpoolctl\n"
+        "with texseg.threads.one_blas_thread():\n"
+        "    import scipy.linalg, scipy.optimize\n"
+        "    found = threadpoolctl.threadpool_info()\n"
+        "    print({one['num_threads'] for one in found if one['user_api'] == 'blas'})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "{1}\n"
 
 
 def test_a_fit_that_fails_restores_the_limit(two_threads):

@@ -3,6 +3,7 @@ from . import models as models
 from . import plot as plot
 from . import report as report
 from . import synth as synth
+from .estimator import TextureSegmenter as TextureSegmenter
 from .io.read import read_image as read_image
 from .io.read import read_labels as read_labels
 from .io.write import polygons as polygons
@@ -12,7 +13,6 @@ from .metrics import match_labels as match_labels
 from .progress import ProgressBar as ProgressBar
 from .regions import region_table as region_table
 from .regions import segment_table as segment_table
-from .segmenter import TextureSegmenter as TextureSegmenter
 from .segmenter import segment as segment
 
 __version__: str

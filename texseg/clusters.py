@@ -38,7 +38,7 @@ from texseg.fitting.candidates import Candidate, distinct, interior_gain
 from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
 from texseg.fitting.steps import Problem
-from texseg.models.acm import HistogramClustering, Profiles
+from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.settings import Settings
 from texseg.strokes import Description, describe
 from texseg.textures import SETTLING_SWEEPS, Textures, divergence_limits, potts_field

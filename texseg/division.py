@@ -14,7 +14,6 @@ from texseg.channels.encode import Features
 from texseg.clusters import Record, Search
 from texseg.cues import VALUE_OBSERVATIONS, is_unsure, speaks_for_values, told_by
 from texseg.fitting.number import Selection, choose_number
-from texseg.models.sites import site_labels
 from texseg.painted import Painted, painted_textures
 from texseg.pixels.label import merge_small
 from texseg.settings import Settings
@@ -124,6 +123,8 @@ class Divider:
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
         """Let another model of the family cluster the windows; pixels get their labels as usual."""
+        from texseg.models.sites import site_labels  # brings scikit-learn, a second of imports
+
         windows = search.windows
         K = min(n_segments, windows.shape[0])
         result = site_labels(self.model, windows, K, random_state=search.rng)

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from texseg.edits import Edits, check_labels, checked_edits, checked_groups, read_edits
 from texseg.hierarchy import cell_shares
@@ -30,6 +29,14 @@ class Editable:
     _division: Any
     _parts: list[NDArray[np.int32]]
     _describe: Any
+
+    def _check_is_fitted(self) -> None:
+        if not hasattr(self, "textures_"):
+            from sklearn.exceptions import NotFittedError  # a second to import, which nobody else waits for
+
+            raise NotFittedError(
+                f"this {type(self).__name__} knows no textures yet: fit it to an image, or load a model"
+            )
 
     def merge(self, groups: Iterable[Sequence[int]]) -> Self:
         """Merge each group of labels into one segment.
@@ -91,7 +98,7 @@ class Editable:
         OSError
             The file cannot be read, or holds no edits.
         """
-        check_is_fitted(self, "textures_")
+        self._check_is_fitted()
         checked = read_edits(edits) if isinstance(edits, (str, os.PathLike)) else checked_edits(edits)
         K = len(self.names_)
         classes, names = checked.classes(K), checked.names_of(self.names_)
@@ -127,7 +134,7 @@ class Editable:
             There is no such segment, the hierarchy does not divide it, it is a class of strokes, or the
             model was loaded from a file and the segment is not a merged one.
         """
-        check_is_fitted(self, "textures_")
+        self._check_is_fitted()
         K, first = len(self.names_), self._first_texture
         check_labels((segment,), K)
         if segment <= first:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites
 from texseg.fitting.number import MergeTree, grouped
-from texseg.models.acm import HistogramClustering, Profiles
+from texseg.models.histograms import HistogramClustering, Profiles
 
 __all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_of"]
 

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TextIO
 
-from tqdm import tqdm
-
 __all__ = ["Phases", "Progress", "ProgressBar"]
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
@@ -131,6 +129,8 @@ class ProgressBar:
         images = f"{self._n_done}/{self._n_images} images" if self._n_images > 1 else ""
         label = ", ".join(filter(None, (images, phase)))
         if self._bar is None:
+            from tqdm import tqdm  # most calls show nothing
+
             total = self._n_images
             self._bar = tqdm(desc=label, total=total, bar_format=_FORMAT, file=self._stream, leave=False)
         self._bar.set_description_str(label, refresh=False)

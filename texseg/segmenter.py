@@ -12,8 +12,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
 import texseg
 from texseg.channels.encode import encode, learn_features
@@ -49,7 +47,7 @@ from texseg.textures import (
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
 
-__all__ = ["Record", "TextureSegmenter", "segment"]
+__all__ = ["Record", "Segmenter", "segment"]
 
 _MOST_SEGMENTS = 255
 _MOSTLY_UNKNOWN = 0.9
@@ -74,120 +72,11 @@ _COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
 
 
-class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
-    """Divide images by their textures.
+class Segmenter(Editable):
+    """What :class:`texseg.TextureSegmenter` does, without what scikit-learn adds to it.
 
-    Gabor responses become local histograms, the asymmetric clustering model is fitted to them ([1]_), and its
-    clusters go back to pixels.
-
-    Parameters
-    ----------
-    n_segments : int, optional
-        Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see
-        :mod:`texseg.fitting.number`.
-    model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
-        The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
-        others cluster the histograms of windows as they are, for comparison; from clusters to pixels the path
-        is the same.
-    preset : {"default", "plain"}, default="default"
-        ``default`` is the method of [1]_ with four additions, each of which one parameter leaves out:
-        ``patch_weight``, ``value_weight``, ``smoothness`` and ``learned_borders``. ``plain`` is the same path
-        without them.
-    channel_axis : int, optional
-        Axis of the bands of the images; None for grey images. Three bands are taken for red, green, blue.
-    nodata : float, optional
-        Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.
-    log : bool, optional
-        Take the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with speckle,
-        transmitted light. What is in decibels is a logarithm already. By default it is taken, and that is
-        said, where contrast follows brightness by the same factor all over the image; not in the plain
-        preset.
-    crop_bar : bool, default=False
-        Leave out the info bar of a microscope (label 0) where one is found; otherwise a note tells of it.
-    flat_ground : bool, default=True
-        Make ground of one value round the textures, from a fifth of the image on, a segment of its own, see
-        :mod:`texseg.channels.ground`; not on the plain path.
-    smoothness : float, optional
-        Strength of the prior that neighbours belong together, on cells and pixels: 1, the default, adds up
-        to 10 nats to what a unanimous neighbourhood says; 0 leaves the prior out, and windows round every
-        pixel take its place.
-    min_size : int, default=0
-        Connected parts with fewer pixels are merged into the neighbour that explains them best.
-    k_min : int, default=2
-        Smallest number that is considered when the number is chosen. With 1 an image may be a single
-        texture, which sorts plain from patterned images. An image without any structure always has one
-        segment.
-    k_max : int, default=14
-        Largest number that is considered when the number is chosen, and in ``hierarchy_``.
-    random_state : int, RandomState or None, default=0
-    verbose : bool, default=False
-        Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
-    callback : function of one :class:`texseg.progress.Progress`, optional
-        Told about every phase; an exception it raises ends the fit.
-    wavelengths : sequence of floats, optional
-        Of the filters, in pixels; 2.83, 5.66 and 11.3 by default.
-    n_orientations : int, optional
-        Filters of each wavelength; 4 by default.
-    n_bins : int, optional
-        Bins of each channel; 40 by default.
-    patch_weight : float, optional
-        Weight of the texton channel (patches of 5 x 5 pixels, vector-quantised), where a filter has 1; 4 by
-        default, 0 leaves it out.
-    value_weight : float, optional
-        Factor on the weights of the plain values, 1 by default; 0 leaves them out.
-    learned_borders : bool, optional
-        Learn what borders look like, on composites of the image's own segments; True by default.
-    cue : {"auto", "texture", "values"}, optional
-        What segments differ in: texture, as in the plain preset; plain values (brightness, colour) at the
-        scale of pixels, for grains, pores and cells that are smaller than any texture; by default what the
-        image shows more of, see :mod:`texseg.cues`.
-    cell : int, optional
-        Side in pixels of the cells that clusters are fitted on; 8 by default, less for images below 512.
-    n_starts : int, optional
-        Annealed runs, of which the best is kept; 2 by default. The first sees the calmest windows, the second
-        all of them, and each further one a random half.
-    n_jobs : int, optional
-        Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.
-
-    Attributes
-    ----------
-    labels_ : int32 array of shape (H, W), or a list of them when a list was fitted
-        1 .. ``n_segments_``, ordered by texture energy (mean bin over the filters), faintest first, whatever
-        the seed (flat ground, if there is any, is 1); 0 only where there is no data. With strokes, class c
-        has label c.
-    n_segments_ : int
-        Segments found; fewer than ``n_segments`` where the image does not hold as many, with a warning.
-    names_ : tuple of ``n_segments_`` strings
-        Names that were given to the segments (:meth:`rename`), empty where there is none.
-    profiles_ : float array of shape (n_segments_, C, n_bins)
-        Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
-    ground_ : float array of shape (C, n_bins), or None
-        Profile of flat ground, if there is any.
-    channel_names_ : tuple of C strings
-    confidence_ : float32 array of shape (H, W), or list
-        Calibrated probability of every pixel's label; 0 where there is no data.
-    selection_ : texseg.fitting.number.Selection
-        When the number was chosen: the probability of every number from ``k_min`` to ``k_max``, and that of
-        a single texture; print it to read it in words.
-    hierarchy_ : texseg.hierarchy.Hierarchy
-        Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
-        one of them; made when it is first asked for.
-    cue_ : {"texture", "values"}
-        What the segments differ in.
-    history_ : list of :class:`texseg.clusters.Record`
-        Temperatures, free energies and phase transitions of all runs.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-
-    Examples
-    --------
-    >>> rows, columns = np.mgrid[:64, :96]
-    >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
-    >>> model = TextureSegmenter(n_segments=2).fit(image)
-    >>> model.labels_.shape, sorted(set(model.labels_[:, [5, 90]].ravel().tolist()))
-    ((64, 96), [1, 2])
+    `segment` and the command use it as it is, and do not wait for scikit-learn to be imported. Parameters and
+    attributes stand in :class:`texseg.TextureSegmenter`.
     """
 
     ground_: NDArray[np.floating] | None = None
@@ -370,6 +259,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
         Examples
         --------
+        >>> from texseg import TextureSegmenter
         >>> rows, columns = np.mgrid[:64, :96]
         >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
         >>> seeds = np.zeros(image.shape, int)
@@ -378,7 +268,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         >>> model.labels_[5, [5, 90]].tolist()
         [2, 1]
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         division: Division | None = getattr(self, "_division", None)
         if division is None:
             raise ValueError(
@@ -424,7 +314,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         -------
         int32 array of shape (H, W), or a list of them
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         if is_lazy(X) or (
             self._sees_the_same_in_blocks(X, rescale) and self._is_too_large(X, self.n_segments_)
         ):
@@ -489,7 +379,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
         float32 array of shape (H, W, n_segments_), or a list of them
             Sums to one over the segments; zeros where there is no data.
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         results = []
         for scene in self._scenes(X, mask, rescale):
             probabilities = self.textures_.read(scene, self._smoothness).probabilities.whole()
@@ -514,12 +404,12 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
             Title, names of the segments, and labels of another image, see
             :func:`texseg.report.write_report`.
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         texseg.report.write_report(self, image, path, mask=mask, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
         named = {"class_names": list(self.names_)} if any(self.names_) else {}
@@ -553,7 +443,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
     @property
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted, made when one is asked for."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         if getattr(self, "_division", None) is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
@@ -718,7 +608,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     def _scenes(self, X: Any, mask: Any, rescale: bool) -> list[Scene]:
         """Encode images as those were that the textures were learned from."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         features = self.textures_.features
         images = self._planes(X, mask)
         if features.n_bands == 1 and any(len(planes.bands) == 3 for planes in images):
@@ -785,7 +675,7 @@ class TextureSegmenter(Editable, ClusterMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         left = ("_hierarchy", "_division")
         return {name: value for name, value in state.items() if name not in left}
 
@@ -893,7 +783,7 @@ def segment(
     n_starts: int | None = None,
     n_jobs: int | None = None,
 ) -> NDArray[np.int32]:
-    """Divide an image by its textures: the labels of a fitted :class:`TextureSegmenter`.
+    """Divide an image by its textures: the labels of a fitted :class:`texseg.TextureSegmenter`.
 
     Parameters
     ----------
@@ -903,17 +793,19 @@ def segment(
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     seeds : int array of shape (H, W), optional
-        Strokes: 0, or c where a pixel is of class c, which gets label c; see :meth:`TextureSegmenter.fit`.
+        Strokes: 0, or c where a pixel is of class c, which gets label c; see
+        :meth:`texseg.TextureSegmenter.fit`.
     model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
     random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
     learned_borders, cue, cell, n_starts, n_jobs
-        See :class:`TextureSegmenter`.
+        See :class:`texseg.TextureSegmenter`.
 
     Returns
     -------
     int32 array of shape (H, W)
         1 .. ``n_segments``, ordered by texture energy, or as painted; 0 only where there is no data. A lazy
-        array where the image is one, see :meth:`TextureSegmenter.fit`.
+        array where the image is one, see
+        :meth:`texseg.TextureSegmenter.fit`.
 
     Examples
     --------
@@ -923,7 +815,7 @@ def segment(
     >>> labels.dtype, labels.shape, labels.min(), labels.max()
     (dtype('int32'), (64, 96), np.int32(1), np.int32(2))
     """
-    segmenter = TextureSegmenter(
+    segmenter = Segmenter(
         n_segments,
         model=model,
         preset=preset,
@@ -952,3 +844,10 @@ def segment(
     )
     labels: Any = segmenter.fit(image, mask=mask, seeds=seeds).labels_
     return labels
+
+
+def __getattr__(name: str) -> Any:
+    """Find the estimator where it stood before it had a file of its own: pickles name this place."""
+    if name == "TextureSegmenter":
+        return texseg.TextureSegmenter
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from sklearn.exceptions import ConvergenceWarning
 
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
@@ -114,6 +112,8 @@ class Description(NamedTuple):
 
 def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
     """Describe cells along the leading axes of each octave (and plain channel), window by window."""
+    from scipy.linalg import eigh  # slow to import
+
     present = cells.sizes > 0
     means, axes, values = [], [], []
     for side in _WINDOWS:
@@ -327,7 +327,8 @@ def _logistic(
     values: Floats, classes: NDArray[np.intp], amounts: Floats, n_classes: int
 ) -> tuple[Floats, Floats]:
     """Weights (D, K) and offsets (K,) of a logistic regression."""
-    from sklearn.linear_model import LogisticRegression  # needed only here
+    from sklearn.exceptions import ConvergenceWarning  # needed only here
+    from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=1 / _PENALTY, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():

@@ -26,7 +26,7 @@ from texseg.counts.sites import (
     window_sites,
 )
 from texseg.fitting.assignment import PottsField, arg_max_over, soft_max_over
-from texseg.models.acm import HistogramClustering, Profiles
+from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes

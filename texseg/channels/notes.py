@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import bulk_of
@@ -16,7 +16,8 @@ __all__ = ["multiplies", "notes_on"]
 
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
 _BLOCK = 24  # pixels, side of the blocks used to detect shading
-_MOST_BLOCKS = 1024
+_MOST_BLOCKS = 1024  # of an image
+_MOST_COMPARED = 4096  # of all images; every block is compared with every other
 _FEWEST_BLOCKS = 12
 _LAGS = (1, 2, 4)  # pixels
 _ALIKE = 4  # most similar blocks with which each one is compared
@@ -133,6 +134,7 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
     blocks = np.concatenate(parts)
     if len(blocks) < _FEWEST_BLOCKS:
         return None
+    blocks = blocks[:: -(-len(blocks) // _MOST_COMPARED)]
     means = blocks.mean(axis=(1, 2))
     contrasts = np.stack(list(_contrasts(blocks)), axis=1)
     usable = (means > 0) & (contrasts > 1e-6 * np.abs(means)[:, None]).all(axis=1)
@@ -140,8 +142,8 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
         return None
     brightness, logs = np.log(means[usable]), np.log(contrasts[usable])
     contrast = logs.mean(axis=1)
-    form = logs - contrast[:, None]
-    _, alike = KDTree(form).query(form, _ALIKE + 1)
+    form = (logs - contrast[:, None]).astype(np.float32)
+    _, alike = cv2.batchDistance(form, form, cv2.CV_32F, K=_ALIKE + 1)
     a, b = ((values[:, None] - values[alike[:, 1:]]).ravel() for values in (brightness, contrast))
     square = float(a @ a) + 1e-12
     together = float(a @ b) / np.sqrt(square * float(b @ b) + 1e-12)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
 
 __all__ = ["NoValidPixels", "Planes", "non_finite", "split_planes"]
 
@@ -175,6 +174,8 @@ def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
 
 def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Index of the pixel whose value each pixel takes: itself, or its mirror image at the nearest valid."""
+    from scipy.ndimage import distance_transform_edt  # slow to import, and needed for masks only
+
     H, W = valid.shape
     nearest = distance_transform_edt(~valid, return_distances=False, return_indices=True)
     here = np.indices(valid.shape)

@@ -198,12 +198,12 @@ def apply(**options: Any) -> None:
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
     from texseg.cli.show import run_and_show
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
     items = collect(options["paths"], options["recursive"], options["output"])
     writing = writing_of(options, items, kinds_of(options))
     try:
-        model = TextureSegmenter.load(options["model"]).edit(edits_of(options))
+        model = Segmenter.load(options["model"]).edit(edits_of(options))
         model.crop_bar |= options["crop_bar"]
     except (OSError, ValueError) as error:
         fail(str(error))

@@ -32,7 +32,7 @@ from texseg.regions import harmless_cell
 from texseg.threads import crew_of
 
 if TYPE_CHECKING:
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
@@ -126,7 +126,7 @@ def fit_shared(
     parameters: dict[str, Any],
     callback: Any = None,
     n_jobs: int | None = None,
-) -> TextureSegmenter:
+) -> Segmenter:
     """Fit one model to an even sample of the inputs, few enough to be held in memory together."""
     if reading.seeds is not None and len(items) > 1:
         raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")

@@ -28,7 +28,7 @@ from texseg.io.read import Image, read_header
 from texseg.io.windows import FileWindows, open_windows
 from texseg.progress import Progress
 from texseg.regions import SegmentRow
-from texseg.segmenter import TextureSegmenter
+from texseg.segmenter import Segmenter
 from texseg.threads import crew_size
 from texseg.tiles import (
     CROP_SIDE,
@@ -86,7 +86,7 @@ class Task(NamedTuple):
     """What is to be found in an image; most fields are those of `texseg.cli.process.Work`."""
 
     parameters: dict[str, Any]
-    model: TextureSegmenter | None
+    model: Segmenter | None
     names: tuple[str, ...]
     unknown: bool
     resume: bool
@@ -256,7 +256,7 @@ def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tup
         yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
 
 
-def _fit(source: _MaskedWindows, reading: ReadOptions, task: Task, callback: Any) -> TextureSegmenter:
+def _fit(source: _MaskedWindows, reading: ReadOptions, task: Task, callback: Any) -> Segmenter:
     crops = _crops(source, reading.memory, task.parameters.get("random_state", 0))
 
     def show(progress: Progress) -> None:
@@ -266,7 +266,7 @@ def _fit(source: _MaskedWindows, reading: ReadOptions, task: Task, callback: Any
     edits = task.parameters.get("edits") or Edits()
     given = {name: value for name, value in task.parameters.items() if name != "edits"}
     given["flat_ground"] = False  # a single block does not show how much of it there is
-    model = TextureSegmenter(**given, channel_axis=source.channel_axis, callback=show)
+    model = Segmenter(**given, channel_axis=source.channel_axis, callback=show)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
         model.fit([crop.pixels for crop in crops], mask=[crop.mask for crop in crops])
@@ -288,7 +288,7 @@ def _plan(item: Input, reading: ReadOptions, task: Task) -> dict[str, Any]:
     return plan | {"unknown": task.unknown}
 
 
-def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -> int:
+def _side(memory: int | None, model: Segmenter, source: _MaskedWindows) -> int:
     """Return the side of the blocks: halved until one fits into the memory given.
 
     The memory that happens to be free is ignored, so that a resumed run has the same blocks.
@@ -299,13 +299,13 @@ def _side(memory: int | None, model: TextureSegmenter, source: _MaskedWindows) -
     return side
 
 
-def _jobs(memory: int | None, model: TextureSegmenter, blocks: Blocks, source: _MaskedWindows) -> int:
+def _jobs(memory: int | None, model: Segmenter, blocks: Blocks, source: _MaskedWindows) -> int:
     """Return the number of blocks at once: at most one per thread, and as many as fit into memory."""
     fitting = int(memory_budget(memory) / _memory(blocks.side, model, source))
     return max(1, min(crew_size(), fitting))
 
 
-def _memory(side: int, model: TextureSegmenter, source: _MaskedWindows) -> float:
+def _memory(side: int, model: Segmenter, source: _MaskedWindows) -> float:
     """Bytes that a block takes while it is labelled."""
     wide = side + 2 * model.textures_.reach
     return expected_memory(wide * wide, source.windows.n_channels, model.n_segments_, model.preset)

@@ -29,7 +29,7 @@ from texseg.regions import (
 
 if TYPE_CHECKING:
     from texseg.report import ReportEntry
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
@@ -145,7 +145,7 @@ def write_outputs(
     labelled: Sequence[Labelled],
     writing: Writing,
     *,
-    model: TextureSegmenter | None = None,
+    model: Segmenter | None = None,
     names: Sequence[str] = (),
     made: Mapping[str, Any] | None = None,
     rescale: bool = False,
@@ -158,7 +158,7 @@ def write_outputs(
     images, labelled : sequences of Image and Labelled
         One per page.
     writing : Writing
-    model : TextureSegmenter, optional
+    model : Segmenter, optional
         The model that labelled the pages; without it there is no report.
     names : sequence of str, optional
         Names of the labels from 1.
@@ -240,7 +240,7 @@ def _write_reports(
     item: Input,
     images: Sequence[Image],
     labelled: Sequence[Labelled],
-    model: TextureSegmenter | None,
+    model: Segmenter | None,
     names: Sequence[str],
     command: Sequence[str],
 ) -> ReportEntry | None:
@@ -275,7 +275,7 @@ def _write_reports(
     return entries[0]
 
 
-def _probabilities(model: TextureSegmenter | None, image: Image, rescale: bool) -> NDArray[np.float32]:
+def _probabilities(model: Segmenter | None, image: Image, rescale: bool) -> NDArray[np.float32]:
     """Probabilities (K, H, W) of all segments; a single plane of zeros where there is nothing to label."""
     if model is None:
         return np.zeros((1, *image.pixels.shape[:2]), np.float32)

@@ -12,7 +12,7 @@ import numpy as np
 
 from texseg.io.atomic import atomic_write
 from texseg.pixels.joining import BlockParts
-from texseg.segmenter import TextureSegmenter
+from texseg.segmenter import Segmenter
 from texseg.tiles import BlockReading
 
 _PLAN, _MODEL = "plan.json", "model.texseg"
@@ -43,16 +43,16 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
             self._clear()
             atomic_write(saved, text.encode())
 
-    def model(self) -> TextureSegmenter | None:
+    def model(self) -> Segmenter | None:
         """Return the model that was fitted before, if there is one."""
         path = self.folder / _MODEL
-        return TextureSegmenter.load(path) if path.exists() else None
+        return Segmenter.load(path) if path.exists() else None
 
-    def keep_model(self, model: TextureSegmenter) -> TextureSegmenter:
+    def keep_model(self, model: Segmenter) -> Segmenter:
         """Save a model, and return it as it will be read again."""
         path = self.folder / _MODEL
         model.save(path)
-        return TextureSegmenter.load(path)
+        return Segmenter.load(path)
 
     def remove(self) -> None:
         """Remove the folder when all is done."""

@@ -36,7 +36,7 @@ from texseg.regions import SegmentRow, segment_table
 if TYPE_CHECKING:
     from texseg.fitting.number import Selection
     from texseg.report import ReportEntry
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Work:
     writing: Writing
     parameters: dict[str, Any] = field(default_factory=dict)
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
-    model: TextureSegmenter | None = None
+    model: Segmenter | None = None
     """Textures to be found again; None: every image has its own."""
     model_digest: str = ""
     """Tells this model from others in records."""
@@ -142,7 +142,7 @@ class Labelling(NamedTuple):
     """Labels of the pages of a scene, and the model they come from; None where there is nothing to label."""
 
     pages: list[Labelled]
-    model: TextureSegmenter | None
+    model: Segmenter | None
 
 
 def read_seeds(path: Path, reading: ReadOptions, image: Image) -> NDArray[np.int32] | None:
@@ -204,13 +204,13 @@ def fit_model(
     parameters: dict[str, Any],
     callback: Any = None,
     seeds: NDArray[np.int32] | None = None,
-) -> TextureSegmenter:
+) -> Segmenter:
     """Fit one model to an image, or to several jointly, and edit its segments."""
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
     edits = parameters.get("edits")
     given = {name: value for name, value in parameters.items() if name != "edits"}
-    model = TextureSegmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
+    model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
         model.fit(images[0].pixels, mask=images[0].mask, seeds=seeds)
     else:

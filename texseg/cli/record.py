@@ -21,7 +21,7 @@ from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
 _NO_MATTER = ("max_pixels", "memory")  # decide whether and how results are made, not what they are
 
@@ -37,7 +37,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digest_of_model(model: TextureSegmenter) -> str:
+def digest_of_model(model: Segmenter) -> str:
     """SHA-256 of the file that a model would be saved to."""
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")

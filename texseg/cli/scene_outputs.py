@@ -23,7 +23,7 @@ from texseg.io.polygons import Outlines
 from texseg.io.write import write_confidence, write_outlines, write_overlay
 from texseg.io.zarr_rows import ZarrRows
 from texseg.regions import PIXELS, PixelSize, RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
-from texseg.segmenter import TextureSegmenter
+from texseg.segmenter import Segmenter
 from texseg.tiles import Asked, BlockReading, Blocks
 
 BY_BLOCKS = ("tif", "zarr")
@@ -54,7 +54,7 @@ def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
 
 
 def write_blocks(
-    found: Found, about: About, writing: Writing, model: TextureSegmenter, names: Sequence[str]
+    found: Found, about: About, writing: Writing, model: Segmenter, names: Sequence[str]
 ) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...]]:
     """Write label images as blocks arrive, then the rest; return the files and the rows of the table."""
     noted = _Noted(about.shape, writing.kinds)
@@ -181,7 +181,7 @@ def _bands(
 def _write_overview(
     path: Path,
     about: About,
-    model: TextureSegmenter,
+    model: Segmenter,
     pictures: _Pictures,
     rows: Sequence[SegmentRow],
     command: Sequence[str],

@@ -21,7 +21,7 @@ from texseg.progress import ProgressBar
 from texseg.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from texseg.segmenter import TextureSegmenter
+    from texseg.segmenter import Segmenter
 
 
 _INDEX = "texseg_reports.html"
@@ -33,7 +33,7 @@ def fit_and_show(
     parameters: dict[str, Any],
     quiet: bool,
     n_jobs: int | None = None,
-) -> TextureSegmenter:
+) -> Segmenter:
     """Fit one model to the inputs; warnings are printed, a failure ends the command."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
@@ -43,7 +43,8 @@ def fit_and_show(
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
-    return model.set_params(callback=None)
+    model.callback = None
+    return model
 
 
 def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 __all__ = ["random_state_of"]
 
@@ -36,4 +35,10 @@ def random_state_of(seed: Any) -> np.random.RandomState:
     """
     if isinstance(seed, np.random.Generator):
         return np.random.RandomState(seed.bit_generator)
+    if isinstance(seed, np.random.RandomState):
+        return seed
+    if isinstance(seed, (int, np.integer)):
+        return np.random.RandomState(seed)
+    from sklearn.utils import check_random_state  # a second to import; the usual seeds do not need it
+
     return check_random_state(seed)

@@ -203,7 +203,7 @@ def anneal(
 
     Examples
     --------
-    >>> from texseg.models.acm import HistogramClustering
+    >>> from texseg.models.histograms import HistogramClustering
     >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
     >>> run = anneal(HistogramClustering(), n, n_clusters=2, rng=np.random.RandomState(0))
     >>> end = last_of(run)
@@ -310,7 +310,7 @@ def grow(
 
     Examples
     --------
-    >>> from texseg.models.acm import HistogramClustering
+    >>> from texseg.models.histograms import HistogramClustering
     >>> from texseg.fitting.assignment import ArgMax
     >>> n = np.repeat([[9.0, 1.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 9.0]], 20, axis=0)
     >>> run = grow(HistogramClustering(ArgMax()), n, 3, n_extra=0, rng=np.random.RandomState(0))

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from texseg.counts.sites import Sites, interior_cells
 from texseg.fitting.assignment import arg_max_over
@@ -38,11 +37,23 @@ def distinct(labels: NDArray[np.intp], n_clusters: int) -> list[int]:
         for other in kept:
             pairs = np.bincount(labels[:, other] * n_clusters + labels[:, s], minlength=n_clusters**2)
             table = pairs.reshape(n_clusters, n_clusters)
-            if table[linear_sum_assignment(table, maximize=True)].sum() > _SAME * len(labels):
+            if _agree(table):
                 break
         else:
             kept.append(s)
     return kept
+
+
+def _agree(table: NDArray[np.intp]) -> bool:
+    """Tell whether two partitions are nearly the same, given the table (K, K) of their pairs of labels."""
+    enough = _SAME * table.sum()
+    if min(table.max(axis=0).sum(), table.max(axis=1).sum()) <= enough:  # no assignment has more
+        return False
+    if len(np.unique(table.argmax(axis=1))) == len(table):  # this one has as much
+        return True
+    from scipy.optimize import linear_sum_assignment  # slow to import, and hardly ever needed
+
+    return bool(table[linear_sum_assignment(table, maximize=True)].sum() > enough)
 
 
 def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:

@@ -11,7 +11,6 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from skimage.draw import polygon
 
 from texseg.io.errors import ImageReadError, UnsuitableImageError
 from texseg.io.geo import Georeference
@@ -137,6 +136,8 @@ def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:
 
 def _fill(drawn: NDArray[np.int32], number: int, rings: list[NDArray[np.float64]]) -> None:
     """Paint the pixels whose centres lie inside the first ring and in none of the others."""
+    from skimage.draw import polygon  # slow to import
+
     inside = np.zeros(drawn.shape, bool)
     for ring in rings:
         rows, columns = polygon(ring[:, 1] - 0.5, ring[:, 0] - 0.5, drawn.shape)

@@ -16,7 +16,6 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.ndimage import find_objects
 
 from texseg.io.atomic import atomic_write
 from texseg.io.display import display_range, displayable
@@ -122,7 +121,7 @@ def write_overlay(
     colours = palette(int(labels.max(initial=0)))
     picture = np.empty((*labels.shape, 3), dtype=np.uint8)
     inside, outside = _edges(labels)
-    tint_share = _TINT if len(find_objects(labels)) > 1 and inside.any() else 0.0
+    tint_share = _TINT if labels.max(initial=0) > 1 and inside.any() else 0.0
     for top in range(0, len(labels), _BLOCK_ROWS):
         rows = slice(top, top + _BLOCK_ROWS)
         light = displayable(pixels[rows], low, high)
@@ -421,6 +420,8 @@ def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
     """Write the number of each label into the middle of its widest part, where there is room."""
+    from scipy.ndimage import find_objects  # slow to import
+
     scale = _DIGIT_HEIGHT * max(1.0, max(labels.shape) / _LARGE_PICTURE) / _FONT_HEIGHT
     for number, box in enumerate(find_objects(labels), start=1):
         if box is None:

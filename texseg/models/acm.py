@@ -17,30 +17,16 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_totals
-from texseg.counts.sites import BACKGROUND, mix_background
 from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
-from texseg.models.base import (
-    FLOOR,
-    ClusteringModel,
-    Stats,
-    count_distinct,
-    extrapolate,
-    group_sums,
-    heaviest_first,
-    log_floored,
-    normalise,
-    normalise_profiles,
-    per_site,
-    working_dtype,
-)
+from texseg.models.base import FLOOR, working_dtype
 from texseg.models.estimator import (
     BACKGROUND_SHARES,
     CooccurrenceEstimator,
@@ -49,6 +35,7 @@ from texseg.models.estimator import (
     check_predictive,
     with_short_rows,
 )
+from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
 COLDER = 4.0
@@ -56,187 +43,6 @@ COLDER = 4.0
 
 ONE_SIDED_STEPS = 40
 """EM steps of a one-sided start."""
-
-class Profiles(NamedTuple):
-    """Parameters of the ACM; for S simultaneous runs there is an axis S before K."""
-
-    profiles: Floats
-    """(K, M), ``q``; rows sum to one within each group of columns."""
-    weights: Floats
-    """(K,), ``rho``; sum to one."""
-
-
-class Instability(NamedTuple):
-    """Where clusters would split: their first phase transitions."""
-
-    beta: Floats
-    """(K,), the critical inverse temperature of every cluster; infinite for one that cannot split."""
-    directions: Floats
-    """(M, K), the leading directions, as changes of ``log q``."""
-
-
-@dataclass(frozen=True, eq=False)
-class HistogramClustering(ClusteringModel):
-    """The ACM as the driver sees it; see the top of this file for the equations.
-
-    Parameters
-    ----------
-    posterior : Posterior, default=SoftMax()
-        Turns scores into assignments, see `texseg.fitting.assignment`.
-    background : array of shape (M,), optional
-        A profile mixed into every cluster, so that what a cluster has not seen is unlikely rather than
-        impossible.
-    share : float, default=BACKGROUND
-        Share of the background in every profile.
-    """
-
-    background: Floats | None = None
-    share: float = BACKGROUND
-
-    def _mixed(self, profiles: Floats) -> Floats:
-        """Profiles (..., M) with some of the background in each."""
-        return profiles if self.background is None else mix_background(profiles, self.background, self.share)
-
-    def scores(self, n: CountMatrix, params: Profiles) -> Floats:
-        """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
-        dtype, profiles = working_dtype(n), self._mixed(params.profiles)
-        logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
-        return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *profiles.shape[:-1])
-
-    def contrast(
-        self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Floats | None = None
-    ) -> Floats:
-        """Difference of the site scores, computed with a single matrix product."""
-        ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
-        dtype = working_dtype(n)
-        return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
-
-    def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
-        """Eq. 24 and 31 of the memo."""
-        return Profiles(self.normalised(stats.counts, groups), normalise(stats.sizes))
-
-    def relax(self, old: Profiles, new: Profiles, eta: float, groups: NDArray[np.intp]) -> Profiles:
-        """Over-relaxed profiles and proportions, normalised."""
-        return Profiles(
-            normalise_profiles(extrapolate(old.profiles, new.profiles, eta), groups),
-            normalise(extrapolate(old.weights, new.weights, eta)),
-        )
-
-    def initial(
-        self,
-        n: CountMatrix,
-        n_clusters: int,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
-        spread: float = 0.05,
-    ) -> Profiles:
-        """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
-        groups = groups_of(n)
-        marginal = normalise_profiles(np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups)
-        noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
-        return Profiles(normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters))
-
-    def cluster_energies(self, stats: Stats, groups: NDArray[np.intp]) -> Floats:
-        """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
-        S = stats.counts
-        totals = np.broadcast_to(group_sums(S, groups), S.shape)
-        return -(S * (log_floored(S) - log_floored(totals))).sum(axis=1)
-
-    def n_distinct(self, params: Profiles) -> Any:
-        """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
-        if params.profiles.ndim > 2:
-            return np.array([self.n_distinct(Profiles(*one)) for one in zip(*params, strict=True)])
-        return count_distinct(params.profiles[params.weights > FLOOR])
-
-    def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
-        """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
-        return posteriors, self._mixed(params.profiles)
-
-    def by_weight(self, params: Profiles, posteriors: Floats) -> tuple[Profiles, Floats]:
-        """Return parameters and posteriors (N, K) with the heaviest cluster first."""
-        order = heaviest_first(params.weights)
-        return Profiles(params.profiles[order], params.weights[order]), posteriors[:, order]
-
-    def with_empty(
-        self, params: Profiles, posteriors: Floats, n_clusters: int, groups: NDArray[np.intp]
-    ) -> tuple[Profiles, Floats]:
-        """Add clusters without members, of the mean profile, until there are ``n_clusters``."""
-        missing = n_clusters - len(params.weights)
-        mean = normalise_profiles(params.weights[None] @ params.profiles, groups)
-        return Profiles(
-            np.concatenate([params.profiles, np.repeat(mean, missing, axis=0)]),
-            np.concatenate([params.weights, np.zeros(missing)]),
-        ), np.pad(posteriors, ((0, 0), (0, missing)))
-
-    def instabilities(
-        self,
-        n: CountMatrix,
-        params: Profiles,
-        Q: Floats,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
-        max_iter: int = 50,
-        tol: float = 1e-3,
-    ) -> Instability:
-        """Find the critical inverse temperatures and the directions in which the clusters would split.
-
-        Cluster k becomes unstable when ``beta`` exceeds ``1 / lambda``, with ``lambda`` the largest
-        eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
-        (``X`` the residuals, ``D`` the cluster's occurrences in each group). All clusters share the two
-        products of each step of the power iteration.
-
-        Parameters
-        ----------
-        n : count matrix of shape (N, M)
-        params : Profiles
-        Q : array of shape (N, K)
-            The posteriors; the profiles are their centroids.
-        rng : RandomState
-            Draws the first vector.
-        row_weights : array of shape (N,), optional
-        max_iter, tol : int, float
-            Stop after ``max_iter`` steps, or when no eigenvalue changes by more than the fraction ``tol``.
-
-        Returns
-        -------
-        Instability
-
-        Examples
-        --------
-        Two groups of rows, (9, 1) and (1, 9): all 10 log-odds of a row move together, so the eigenvalue
-        is 10 * .8**2 = 6.4 and the transition is at beta = 1 / 6.4.
-
-        >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
-        >>> model = HistogramClustering()
-        >>> start = model.initial(n, 1, None)
-        >>> transition = model.instabilities(n, start, np.ones((100, 1)), np.random.RandomState(0))
-        >>> float(transition.beta[0].round(4))
-        0.1562
-        """
-        q, groups, dtype = params.profiles.T, groups_of(n), working_dtype(n)
-        c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)
-        within = (Q / c[:, None]).astype(dtype)
-        occurrences = group_sums(np.asarray(n.T @ Q, dtype=np.float64).T, groups).T
-        scale = np.where(occurrences > 0, 1.0 / np.maximum(occurrences, FLOOR), 0.0)
-        # the inner product of the space of directions, in which the operator is self-adjoint
-        metric = q * occurrences
-        u = _centred(rng.standard_normal(q.shape), q, groups)
-        eigenvalues = np.zeros(q.shape[1])
-        for _ in range(max_iter):
-            u /= np.sqrt(np.maximum((metric * u * u).sum(axis=0), FLOOR**2))
-            t = np.asarray(n @ u.astype(dtype))
-            before, eigenvalues = eigenvalues, np.einsum("nk,nk,nk->k", within, t, t, dtype=np.float64)
-            moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
-            u = _centred(np.where(q > FLOOR, moved / np.maximum(q, FLOOR), 0.0), q, groups)
-            if (np.abs(eigenvalues - before) <= tol * eigenvalues).all():
-                break
-        with np.errstate(divide="ignore", over="ignore"):
-            return Instability(1.0 / eigenvalues, u)
-
-
-def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
-    """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
-    return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T
 
 
 @dataclass(frozen=True, eq=False)

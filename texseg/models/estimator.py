@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from texseg.counts.blocks import BlockCounts as BlockCounts  # offered with the models, which take it
 from texseg.counts.blocks import scale_rows
 from texseg.counts.matrix import (
     CountMatrix,

@@ -11,9 +11,10 @@ from texseg.counts.matrix import CountMatrix
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import critical_beta
 from texseg.fitting.assignment import Floats
-from texseg.models.acm import ACM, HistogramClustering
+from texseg.models.acm import ACM
 from texseg.models.estimator import CooccurrenceEstimator
 from texseg.models.hacm import HACM
+from texseg.models.histograms import HistogramClustering
 from texseg.models.pmm import PMM
 from texseg.models.scm import SCM
 from texseg.models.smm import SMM

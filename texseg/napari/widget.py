@@ -27,11 +27,11 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from texseg.estimator import TextureSegmenter
 from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, Source, placement
 from texseg.napari.work import Found, Job, Stopped
 from texseg.palette import palette
-from texseg.segmenter import TextureSegmenter
 from texseg.settings import PRESETS
 
 __all__ = ["SegmentWidget"]

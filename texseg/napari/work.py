@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from texseg.edits import Edits
+from texseg.estimator import TextureSegmenter
 from texseg.napari.source import Index, Plane, Source
 from texseg.progress import Progress
-from texseg.segmenter import TextureSegmenter
 
 __all__ = ["MOST_FITTED", "Found", "Job", "Stopped"]
 

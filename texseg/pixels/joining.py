@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from texseg.pixels.label import SPECK, connected_parts, merge_parts
 
@@ -147,6 +145,9 @@ class _Graph(NamedTuple):
 
     def contracted(self) -> tuple[_Graph, NDArray[np.intp]]:
         """Unite parts that touch and have the same label; also return the new number of each old part."""
+        from scipy.sparse import coo_matrix  # slow to import, and needed for scenes of several blocks only
+        from scipy.sparse.csgraph import connected_components
+
         n = len(self.labels)
         one, other = self.pairs.T
         alike = self.labels[one] == self.labels[other]
