@@ -41,6 +41,14 @@ def test_the_planted_tree_is_found(planted, fitted):
     assert len({found_node(planted, fitted, v) for v in range(len(planted.tree.parents))}) == 15
 
 
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_phase_transitions_give_the_planted_tree(seed):
+    # halves that a cluster kept from temperatures at which it was stable spoilt the splits of these sets
+    planted = planted_tree(4, random_state=seed)
+    model = HACM(16, tree="annealing", n_init=1, random_state=seed).fit(planted.counts)
+    assert len({found_node(planted, model, v) for v in range(len(planted.tree.parents))}) == 31
+
+
 def test_words_stand_at_the_level_of_the_node_that_they_were_planted_in(planted, retrieval):
     levels = planted.tree.levels[planted.owners]
     found = np.array([retrieval.level(word) for word in retrieval.words])

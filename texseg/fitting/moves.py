@@ -240,6 +240,9 @@ class Growing:
         Q = result.posteriors
         if problem.beta != self._beta:
             self._beta, self._exchanges = problem.beta, 0
+            # below a transition halves become alike: only exchanges can repair a split that begins with them
+            if not self.exchanging:
+                self._halves = None
         if self._halves is None or self._halves[0].shape != Q.shape:
             now = unsplit(problem, Q, result.stats)
         else:
