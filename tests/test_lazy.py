@@ -73,6 +73,17 @@ def test_fit_and_segment_learn_from_crops(image, model):
         segment(da.zeros((3, 300, 300)), 2)
 
 
+def test_what_was_learned_from_crops_has_their_hierarchy_and_can_be_merged():
+    model = TextureSegmenter(2).fit(da.from_array(scene(150, 600)))
+    assert model.hierarchy_.n_segments[0] == 1 and isinstance(model.hierarchy_.labels(1), list)
+    with pytest.raises(ValueError, match="too large to be fitted as a whole; fit a part of it"):
+        model.split(1)
+    model.merge([(1, 2)])
+    assert set(np.unique(model.labels_)) == {1}
+    with pytest.raises(AttributeError, match="crops of a large image"):
+        _ = model.hierarchy_
+
+
 def test_a_worker_that_is_killed_loses_nothing(image, model, monkeypatch):
     distributed = pytest.importorskip("distributed")
     # one process imports everything, and workers begin as its copies: they are there at once

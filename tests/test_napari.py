@@ -440,3 +440,70 @@ def test_strokes_of_another_shape_are_refused_with_a_sentence(application, viewe
     widget.strokes.setCurrentText("small")
     widget.button.click()
     assert "the strokes 'small' have shape (5, 5), the image 'waves' (96, 128)" in said[0]
+
+
+# ---- scenes larger than memory -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    """A machine that this test's scene is too large for."""
+    monkeypatch.setattr("texseg.napari.source.free_memory", lambda: 10**6)
+    monkeypatch.setattr("texseg.napari.scenes.LARGEST_PICTURE", 500)
+    monkeypatch.setattr("texseg.napari.scenes._OVERVIEW", 200)
+
+
+@pytest.fixture
+def scene_file(tmp_path):
+    """A tiled TIFF of two textures with a pyramid; its upper edge holds no data, which is 0."""
+    tifffile = pytest.importorskip("tifffile")
+    pixels = (100 + 90 * np.tile(IMAGE, (6, 5))).astype(np.uint8)
+    pixels[:20] = 0
+    path = tmp_path / "scene.tif"
+    with tifffile.TiffWriter(path) as tif:
+        nodata = [(42113, "s", 0, "0", True)]
+        tif.write(pixels, tile=(128, 128), subifds=1, extratags=nodata)
+        tif.write(pixels[::2, ::2], tile=(128, 128), subfiletype=1)
+    return path, pixels
+
+
+def opened(application, viewer, widget, path):
+    pytest.importorskip("dask")
+    widget.open_scene(path)
+    end = time.monotonic() + 60
+    while not len(viewer.layers) and time.monotonic() < end:
+        application.processEvents()
+    return viewer.layers[path.stem]
+
+
+def test_a_large_file_is_shown_by_levels(application, viewer, widget, small_memory, scene_file):
+    path, pixels = scene_file
+    layer = opened(application, viewer, widget, path)
+    assert layer.multiscale and [level.shape for level in layer.data][:2] == [(576, 640), (288, 320)]
+    assert all(hasattr(level, "dask") for level in layer.data[:2])
+    np.testing.assert_array_equal(np.asarray(layer.data[0][:50, 100:300]), pixels[:50, 100:300])
+    assert widget.image.currentText() == "scene" and widget.mask.currentText() == "scene mask"
+
+
+def test_a_large_file_gets_labels_at_full_resolution(application, viewer, widget, small_memory, scene_file):
+    path, pixels = scene_file
+    opened(application, viewer, widget, path)
+    widget.number.setValue(2)
+    press_and_wait(application, widget)
+    layer = viewer.layers["scene textures"]
+    finest = np.asarray(layer.data[0])
+    assert layer.multiscale and finest.shape == pixels.shape
+    np.testing.assert_array_equal(layer.data[1], finest[::2, ::2])
+    assert (finest[:20] == 0).all() and set(np.unique(finest[20:])) == {1, 2}
+    left = np.arange(640) % 128 < 64
+    assert np.mean((finest[40:, left] == finest[100, 20]) & (finest[40:, ~left] != finest[100, 20])) > 0.9
+    widget.merge([1, 2])
+    assert set(np.unique(layer.data[0])) == {0, 1}
+
+
+def test_bands_that_cannot_be_shown_are_refused(application, viewer, widget, tmp_path):
+    from texseg.napari.scenes import read_scene
+
+    np.save(tmp_path / "bands.npy", np.zeros((5, 40, 50), np.uint8))
+    with pytest.raises(ValueError, match="channel"):
+        read_scene(tmp_path / "bands.npy")

@@ -177,6 +177,11 @@ class Editable:
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
             )
         hierarchy, images = self.hierarchy_, self._images()
+        if hierarchy.is_list and not isinstance(self.labels_, list):
+            raise ValueError(
+                f"segment {segment} cannot be split in an image that was too large to be fitted as a whole; "
+                "fit a part of it, split there, and predict the whole"
+            )
         for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_) - self._first_texture]:
             level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
             inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]

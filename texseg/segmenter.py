@@ -449,6 +449,8 @@ class Segmenter(Editable):
         if not hasattr(self, "_hierarchy"):
             is_list = isinstance(self.labels_, list)
             labels: Any = self.labels_ if is_list else [self.labels_]
+            if [image.shape for image in labels] != [scene.shape for scene in self._division.scenes]:
+                raise AttributeError("hierarchy_ of the crops of a large image ends with the first edit")
             if self.ground_ is not None:
                 labels = [np.maximum(image - 1, 0) for image in labels]
             elif self._unused():  # which strokes leave their number
@@ -503,6 +505,7 @@ class Segmenter(Editable):
             self.fit(crops, mask=masks)
         finally:
             self.flat_ground = flat_ground
+        self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
         self.labels_ = self.predict(X, mask=mask)
         return self
 

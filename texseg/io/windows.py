@@ -8,6 +8,7 @@ window are those that :func:`texseg.io.read.read_image` gives for the whole.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -52,7 +53,8 @@ class _Opened(NamedTuple):
 class FileWindows:
     """An image file that is read window by window; several threads may read.
 
-    Made by :func:`open_windows`; a context manager, which closes the file.
+    Made by :func:`open_windows`; a context manager, which closes the file; else it is closed when nothing
+    refers to it any more.
 
     Attributes
     ----------
@@ -87,7 +89,8 @@ class FileWindows:
         self.geo, self.levels, self.notes = opened.geo, opened.levels, opened.notes
         of_map = None if self.geo is None else self.geo.pixel_size
         self.pixel_size = of_map or opened.pixel_size
-        self._path, self._read, self._values, self._files = path, opened.read, opened.nodata, files
+        self._path, self._read, self._values = path, opened.read, opened.nodata
+        self._close = weakref.finalize(self, files.close)
         self._ignore_alpha, self._bands, self._mask = ignore_alpha, bands, mask
         self._lock = threading.Lock()
 
@@ -110,7 +113,7 @@ class FileWindows:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._files.close()
+        self._close()
 
 
 def open_windows(

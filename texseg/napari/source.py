@@ -9,7 +9,10 @@ import numpy as np
 from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
-__all__ = ["Plane", "Source", "placement"]
+from texseg.forecast import expected_memory, free_memory
+from texseg.lazy import is_lazy
+
+__all__ = ["Plane", "Source", "finest", "placement"]
 
 _PLACEMENT = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _COLOURS = 3  # bands of an RGB layer; a fourth one is its opacity
@@ -22,9 +25,9 @@ class Plane(NamedTuple):
 
     place: Index
     """Its place on the axes before the last two; empty where there are none."""
-    pixels: NDArray[Any]
-    """(H, W), or (H, W, 3) of an RGB layer."""
-    mask: NDArray[np.bool_] | None
+    pixels: Any
+    """(H, W), or (H, W, 3) of an RGB layer; lazy where :attr:`Source.is_too_large`."""
+    mask: Any
     """True where there is data; None when that is everywhere."""
 
 
@@ -49,22 +52,22 @@ class Source:
     def __init__(
         self, layer: Image, mask: Labels | Image | None = None, strokes: Labels | None = None
     ) -> None:
-        self._data = _finest(layer)
+        self._data = finest(layer)
         self.channel_axis = -1 if layer.rgb else None
         shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
         self.shape = shape
         """Of the labels: (H, W), or with further axes before them."""
-        self._mask: Any = None if mask is None else _finest(mask)
-        if mask is not None and _finest(mask).shape not in (shape, shape[-2:]):
+        self._mask: Any = None if mask is None else finest(mask)
+        if mask is not None and finest(mask).shape not in (shape, shape[-2:]):
             raise ValueError(
-                f"the mask {mask.name!r} has shape {tuple(_finest(mask).shape)}, "
+                f"the mask {mask.name!r} has shape {tuple(finest(mask).shape)}, "
                 f"the image {layer.name!r} {shape}; draw it on a labels layer of the image's own shape"
             )
 
-        self._strokes: Any = None if strokes is None else _finest(strokes)
-        if strokes is not None and _finest(strokes).shape != shape:
+        self._strokes: Any = None if strokes is None else finest(strokes)
+        if strokes is not None and finest(strokes).shape != shape:
             raise ValueError(
-                f"the strokes {strokes.name!r} have shape {tuple(_finest(strokes).shape)}, the image "
+                f"the strokes {strokes.name!r} have shape {tuple(finest(strokes).shape)}, the image "
                 f"{layer.name!r} {shape}; 'New' adds a layer for them"
             )
 
@@ -89,9 +92,11 @@ class Source:
 
     def plane(self, index: Index) -> Plane:
         """Load one plane."""
-        pixels, mask = np.asarray(self._data[index]), None
+        data, mask = (self._data[index] if index else self._data), None
+        pixels = data if self.is_too_large else np.asarray(data)
         if self._mask is not None:
-            mask = np.asarray(self._mask[index] if self._mask.ndim == len(self.shape) else self._mask) != 0
+            mask = self._mask[index] if index and self._mask.ndim == len(self.shape) else self._mask
+            mask = (mask if self.is_too_large and is_lazy(mask) else np.asarray(mask)) != 0
         if self.channel_axis is not None:
             if pixels.shape[-1] > _COLOURS:
                 opaque = pixels[..., _COLOURS] > 0
@@ -99,11 +104,17 @@ class Source:
             pixels = pixels[..., :_COLOURS]
         return Plane(index, pixels, mask)
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether planes are lazy, and would take more than half of the memory that is free."""
+        needed = expected_memory(int(np.prod(self.shape[-2:])), 1 if self.channel_axis is None else _COLOURS)
+        return is_lazy(self._data) and needed > free_memory() // 2
+
     def planes(self, indices: list[Index]) -> Iterator[Plane]:
         """Load planes, leaving out those without any data."""
         for index in indices:
             plane = self.plane(index)
-            if plane.mask is None or plane.mask.any():
+            if plane.mask is None or bool(plane.mask.any()):
                 yield plane
 
 
@@ -113,5 +124,6 @@ def placement(layer: Layer) -> dict[str, Any]:
     return {name: state[name] for name in _PLACEMENT if name in state}
 
 
-def _finest(layer: Layer) -> Any:
+def finest(layer: Layer) -> Any:
+    """Return the data of a layer at its highest resolution."""
     return layer.data[0] if layer.multiscale else layer.data

@@ -10,7 +10,7 @@ import numpy as np
 from napari.layers import Image, Labels
 from napari.qt.threading import create_worker
 from napari.utils import DirectLabelColormap
-from napari.utils.notifications import show_error
+from napari.utils.notifications import show_error, show_info
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import (
@@ -28,8 +28,9 @@ from qtpy.QtWidgets import (
 )
 
 from texseg.estimator import TextureSegmenter
+from texseg.napari import scenes
 from texseg.napari.segments import SegmentList
-from texseg.napari.source import Index, Source, placement
+from texseg.napari.source import Index, Source, finest, placement
 from texseg.napari.work import Found, Job, Stopped
 from texseg.palette import palette
 from texseg.settings import PRESETS
@@ -50,7 +51,7 @@ class _Result(NamedTuple):
     number: int
     """Segments that are shown."""
     layer: Labels
-    shown: NDArray[np.int32]
+    shown: NDArray[np.integer]
     """What was put into the layer; where the layer differs, the user has painted."""
 
 
@@ -79,6 +80,7 @@ class SegmentWidget(QWidget):
         self._build()
         self._told.connect(self._show_progress)
         self.image.currentIndexChanged.connect(self._choose_image)
+        self.open.clicked.connect(self._ask_and_open)
         self.button.clicked.connect(self.segment)
         self.cancel.clicked.connect(self.stop)
         self.slider.valueChanged.connect(self._show_level)
@@ -101,7 +103,7 @@ class SegmentWidget(QWidget):
     # ---- what it looks like ------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        self.image = QComboBox()
+        self.image, self.open = QComboBox(), QPushButton("Open")
         self.planes = QComboBox()
         self.planes.addItems(["this plane", "all planes, one model"])
         self.mask = QComboBox()
@@ -124,7 +126,7 @@ class SegmentWidget(QWidget):
         self.apply, self.load, self.save = QPushButton("Apply"), QPushButton("Load"), QPushButton("Save")
         self._form = form = QFormLayout(self)
         rows: list[tuple[str, QWidget, str]] = [
-            ("image", self.image, "The image layer that is segmented"),
+            ("image", _side_by_side(self.image, self.open), "The image layer that is segmented"),
             ("stack", self.planes, "Segment the plane that is shown, or all of them with the same textures"),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
             (
@@ -148,6 +150,7 @@ class SegmentWidget(QWidget):
         form.addRow(self.shown)
         form.addRow(self.segments)
         form.addRow("model", _side_by_side(self.apply, self.load, self.save))
+        self.open.setToolTip("Open a file that may be larger than memory: TIFF, NPY, or any of GDAL")
         self.new_strokes.setToolTip("Add a layer to paint strokes on")
         self.refit_button.setToolTip("Correct the segments by the strokes, without a new fit")
         self.apply.setToolTip("Find the textures of the last or the loaded model in the image")
@@ -349,15 +352,17 @@ class SegmentWidget(QWidget):
         """Put labels into the image's layer; one that was painted on is kept, and a new one added."""
         old = self._results.get(image)
         labels = found.labels_at(number)
-        if old is not None and np.array_equal(old.layer.data, old.shown):
+        is_large = max(labels.shape[-2:]) > scenes.LARGEST_PICTURE
+        data: Any = scenes.levels_of_labels(labels) if is_large else labels.copy()
+        if old is not None and np.array_equal(finest(old.layer), old.shown):
             layer = old.layer
-            layer.data = labels.copy()
+            layer.data = data
             self._results[image] = _Result(found, indices, number, layer, labels)
         elif old is not None and np.array_equal(labels, old.shown):
             self._results[image] = old._replace(found=found, indices=indices, number=number)
         else:
             colours, name = _colours(_MOST_SEGMENTS), f"{image.name} textures"
-            layer = Labels(labels.copy(), name=name, colormap=colours, **placement(image))
+            layer = Labels(data, name=name, colormap=colours, multiscale=is_large, **placement(image))
             self._results[image] = _Result(found, indices, number, layer, labels)
             layer.mouse_drag_callbacks.append(self._tick_where_clicked)
             self._viewer.add_layer(layer)
@@ -385,6 +390,31 @@ class SegmentWidget(QWidget):
         self._put(result.found, number, image, result.indices)
         self._show_segments(self._results[image])
         self.shown.setText(_count(number))
+
+    # ---- files larger than memory ------------------------------------------------------------------------
+
+    def open_scene(self, path: str | Path) -> None:
+        """Add a file that may be larger than memory, by levels of detail, and choose it and its mask."""
+        worker = create_worker(scenes.read_scene, path, _start_thread=False, _ignore_errors=True)
+        worker.returned.connect(lambda scene: self._add_scene(scene, Path(path).stem))
+        worker.errored.connect(self._fail)
+        worker.start()
+
+    def _add_scene(self, scene: scenes.Scene, name: str) -> None:
+        for note in scene.notes:
+            show_info(f"texseg: {note}")
+        image = Image(scene.pixels, multiscale=True, name=name, rgb=scene.pixels[0].ndim > 2)
+        self._viewer.add_layer(image)
+        if scene.masks is not None:
+            mask = Image(scene.masks, multiscale=True, name=f"{name} mask", visible=False)
+            self._viewer.add_layer(mask)
+            self.mask.setCurrentIndex(self.mask.findData(mask))
+        self.image.setCurrentIndex(self.image.findData(image))
+
+    def _ask_and_open(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")
+        if path:
+            self.open_scene(path)
 
     # ---- model files -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from texseg.edits import Edits
 from texseg.estimator import TextureSegmenter
+from texseg.lazy import is_lazy
 from texseg.napari.source import Index, Plane, Source
 from texseg.progress import Progress
 
@@ -32,14 +33,14 @@ class Found(NamedTuple):
     """What a job has found."""
 
     model: TextureSegmenter
-    labels: NDArray[np.int32]
-    """Of the shape of the source; 0 on planes that were not asked for."""
+    labels: NDArray[np.integer]
+    """Of the shape of the source, int32, or uint8 of lazy ones; 0 on planes that were not asked for."""
     levels: tuple[int, ...]
     """Numbers of segments there are labels for, without a new fit."""
     fitted: tuple[Index, ...]
     """Planes that the model was fitted to, in its order."""
 
-    def labels_at(self, number: int) -> NDArray[np.int32]:
+    def labels_at(self, number: int) -> NDArray[np.integer]:
         """Labels with another number of segments."""
         if number == self.model.n_segments_:
             return self.labels
@@ -53,7 +54,8 @@ class Found(NamedTuple):
     def merged(self, groups: Sequence[Sequence[int]]) -> Found:
         """Merge segments of the model and of all labels."""
         K = self.model.n_segments_
-        label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1]).astype(np.int32)
+        label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1])
+        label_of = label_of.astype(self.labels.dtype)
         self.model.merge(groups)
         levels = sorted({*(_levels(self.model) if self.fitted else []), self.model.n_segments_})
         return self._replace(labels=label_of[self.labels], levels=tuple(levels))
@@ -96,12 +98,16 @@ class Job:
         if not sample:
             raise ValueError("no pixel is left under the mask")
         seeds: Any = self._seeds([plane.place for plane in sample])
+        if self._source.is_too_large:  # it is learned from crops of a single plane
+            sample = sample[len(sample) // 2 :][:1]
         if len(sample) == 1:
             model.fit(sample[0].pixels, mask=sample[0].mask, seeds=None if seeds is None else seeds[0])
         else:
             masks = [_whole(plane) for plane in sample]
             model.fit([plane.pixels for plane in sample], mask=masks, seeds=seeds)
         model.set_params(callback=None)
+        if is_lazy(model.labels_):
+            model.labels_ = self._computed(model.labels_)
         yield from self._all_found(model, tuple(plane.place for plane in sample))
 
     def refit(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Found]:
@@ -133,6 +139,8 @@ class Job:
         labels = getattr(model, "labels_", [])
         own = labels if isinstance(labels, list) else [labels]
         everywhere = self._predicted(model, dict(zip(fitted, own, strict=True)))
+        if self._source.is_too_large:  # what was fitted is not all of it
+            fitted = ()
         found = Found(model, everywhere, (model.n_segments_,), fitted)
         yield found
         self._note("coarse and fine", _FIT)
@@ -153,16 +161,33 @@ class Job:
         model.set_params(channel_axis=self._source.channel_axis)
         yield Found(model, self._predicted(model, {}), (model.n_segments_,), ())
 
-    def _predicted(self, model: TextureSegmenter, known: dict[Index, NDArray[np.int32]]) -> NDArray[np.int32]:
+    def _predicted(
+        self, model: TextureSegmenter, known: dict[Index, NDArray[np.integer]]
+    ) -> NDArray[np.integer]:
         """Labels of all planes; those already known are kept."""
-        out = np.zeros(self._source.shape, np.int32)
+        out = np.zeros(self._source.shape, np.uint8 if self._source.is_too_large else np.int32)
         for index, labels in known.items():
             out[index] = labels
         others = [index for index in self._indices if index not in known]
         for done, index in enumerate(others):
             self._note(f"plane {done + 1} of {len(others)}", done / len(others))
             for plane in self._source.planes([index]):
-                out[index] = model.predict(plane.pixels, mask=plane.mask)
+                labels = model.predict(plane.pixels, mask=plane.mask)
+                out[index] = self._computed(labels) if is_lazy(labels) else labels
+        return out
+
+    def _computed(self, labels: Any) -> NDArray[np.uint8]:
+        """Compute lazy labels, of which there are at most 255, block by block."""
+        from dask.array import store
+        from dask.callbacks import Callback
+
+        def follow(_key: Any, _result: Any, _graph: Any, state: Any, _thread: Any) -> None:
+            left = sum(len(state[name]) for name in ("waiting", "ready", "running"))
+            self._note("blocks", len(state["finished"]) / max(1, left + len(state["finished"])))
+
+        out = np.zeros(labels.shape, np.uint8)
+        with Callback(posttask=follow):
+            store(labels.astype(np.uint8), out, lock=False)
         return out
 
     def _follow(self, progress: Progress) -> None:
