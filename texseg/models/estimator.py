@@ -223,8 +223,8 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         """Return initial parameters, for a single temperature; None to cool and grow from one cluster."""
         raise NotImplementedError  # pragma: no cover - interface
 
-    def _rivals(self, model: Any, data: Data, rng: np.random.RandomState) -> list[Any]:
-        """Return starts of another kind, to compete with those of `_start`."""
+    def _rivals(self, model: Any, data: Data, runs: list[Run], rng: np.random.RandomState) -> list[Any]:
+        """Return starts of another kind, to compete with the runs from those of `_start`."""
         return []
 
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
@@ -302,7 +302,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
 
         model, first = max((run(model) for model in models), key=quality)
         runs = [(model, first), *(run(model) for _ in range(self.n_init - 1))]
-        rivals = self._rivals(model, data, rng)
+        rivals = self._rivals(model, data, [run for _, run in runs], rng)
         return max([*runs, *((model, self._tempered(model, data, r, rng)) for r in rivals)], key=quality)
 
     def _tempered(

@@ -43,6 +43,7 @@ from texseg.models.acm import (
     Profiles,
     grown,
     leaves_out,
+    pooled,
     predictive_models,
     random_start,
 )
@@ -615,13 +616,15 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     def _models(self, data: Data) -> list[Any]:
         return predictive_models(data, self.n_clusters) if leaves_out(self) else [self._model()]
 
-    def _rivals(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> list[Profiles]:
+    def _rivals(
+        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
+    ) -> list[Profiles]:
         """If the temperature is to be chosen, random starts compete with grown ones.
 
         Grown clusters give the better tree, but on sparse counts they may overfit the fitted occurrences.
         """
         if self.beta != "auto":
-            return []
+            return pooled(model, data, runs, self.n_clusters, float(self.beta))
         return [random_start(model, data, self.n_clusters, rng) for _ in range(self.n_init)]
 
     def _annealed(
