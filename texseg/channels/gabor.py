@@ -16,7 +16,7 @@ _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
 _FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
 _KEPT_PIXELS = 2**19  # largest images whose transfer functions are cached: at most 2 MB each
-_KEPT_TRANSFERS = 12  # the default bank
+_KEPT_TRANSFERS = 24  # the default bank, for an image and for the composites that borders are learned on
 
 
 class Filter(NamedTuple):
