@@ -54,11 +54,11 @@ def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], feat
     tables = np.zeros((len(features.names), K * features.n_bins))
     for image, scene in zip(labels, scenes, strict=True):
         held = image > 0 if scene.ground is None else (image > 0) & ~scene.ground
-        thin = np.zeros_like(held)
-        thin[::_STRIDE, ::_STRIDE] = held[::_STRIDE, ::_STRIDE]
-        first = features.n_bins * image[thin]
+        thin = np.s_[::_STRIDE, ::_STRIDE]
+        held = held[thin]
+        first = features.n_bins * image[thin][held]
         for table, plane in zip(tables, scene.bins, strict=True):
-            table += np.bincount(first + plane[thin], minlength=len(table))
+            table += np.bincount(first + plane[thin][held], minlength=len(table))
     information = np.array([_information(table.reshape(K, -1)) for table in tables])
     shares = tables[0].reshape(K, -1).sum(axis=1) / tables[0].sum()
     entropy = -float(shares[shares > 0] @ np.log(shares[shares > 0]))

@@ -18,6 +18,7 @@ from texseg.painted import Painted, painted_textures
 from texseg.pixels.label import merge_small
 from texseg.settings import Settings
 from texseg.textures import Scene, Textures, cell_sites, effective_observations, window_sides
+from texseg.threads import side_by_side
 
 __all__ = ["Divider", "Division", "Labelled", "label_scene", "repaint"]
 
@@ -234,10 +235,9 @@ def repaint(
 
 def _telling(by_texture: Division, by_values: Division) -> Division:
     """Give the division whose labels explain more of the images."""
-    told = (
-        told_by([labels for labels, _ in each.labelled], by_texture.scenes, by_texture.textures.features)
-        for each in (by_texture, by_values)
-    )
+    scenes, features = by_texture.scenes, by_texture.textures.features
+    maps = [[labels for labels, _ in each.labelled] for each in (by_texture, by_values)]
+    told = side_by_side(lambda labels: told_by(labels, scenes, features), maps)
     if speaks_for_values(*told, is_painted=by_texture.painted is not None):
         return by_values._replace(rival=by_texture)
     return by_texture

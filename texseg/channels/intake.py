@@ -109,6 +109,12 @@ def _without_alpha(
     return bands, channel_axis, opaque, said
 
 
+def _shares_of(lines: NDArray[Any], end: float, tolerance: float) -> NDArray[np.floating]:
+    """Share of the pixels in each row that have a value, or nearly so."""
+    shares: NDArray[np.floating] = (np.abs(lines.astype(np.float64) - end) <= tolerance).mean(axis=1)
+    return shares
+
+
 def info_bar(planes: Planes) -> slice | None:
     """Rows of a black or white bar with text along the lower or upper edge; None if there is none.
 
@@ -127,13 +133,14 @@ def info_bar(planes: Planes) -> slice | None:
     lowest, highest = float(grey.min()), float(grey.max())
     tolerance = _TOLERANCE * (highest - lowest)
     for end in (lowest, highest):
-        is_end = np.abs(grey.astype(np.float64) - end) <= tolerance
-        shares = is_end.mean(axis=1)
         for is_top in (False, True):
-            from_edge = shares if is_top else shares[::-1]
+            lines = grey if is_top else grey[::-1]
+            if _shares_of(lines[:1], end, tolerance)[0] < _PLAIN_ROW:
+                continue
+            from_edge = _shares_of(lines, end, tolerance)
             others = np.flatnonzero(from_edge < _TEXT_ROW)
             height = int(others[0]) if len(others) else H
-            if from_edge[0] < _PLAIN_ROW or height < _FEWEST_ROWS:
+            if height < _FEWEST_ROWS:
                 continue
             text = 1 - float(from_edge[:height].mean())
             near = from_edge[height : height + _FEWEST_ROWS]

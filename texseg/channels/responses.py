@@ -220,8 +220,10 @@ def flatten_illumination(
     ['2.4', '1.0']
     """
     detail = lightness - _local_mean(lightness, sigma)
-    deviation = np.sqrt(np.maximum(_local_mean(detail * detail, sigma), 0))
-    return detail / (deviation + np.float32(max(contrast, 1e-6)))
+    spread = _local_mean(detail * detail, sigma)
+    np.sqrt(np.maximum(spread, 0, out=spread), out=spread)
+    spread += np.float32(max(contrast, 1e-6))
+    return np.divide(detail, spread, out=detail)
 
 
 def responses(

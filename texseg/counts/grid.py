@@ -62,7 +62,7 @@ class CellGrid(NamedTuple):
         """Repeat each cell's value, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
         H, W = self.image_shape
         grid = values.reshape(*self.shape, *values.shape[1:])
-        return grid.repeat(self.cell, axis=0)[:H].repeat(self.cell, axis=1)[:, :W]
+        return grid.repeat(self.cell, axis=1)[:, :W].repeat(self.cell, axis=0)[:H]  # copies of whole rows
 
 
 def cell_grid(image_shape: tuple[int, int], cell: int, mask: NDArray[np.bool_] | None = None) -> CellGrid:

@@ -32,6 +32,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.threads import side_by_side
+
 __all__ = [
     "ArgMax",
     "Assignment",
@@ -48,6 +50,7 @@ __all__ = [
 Floats = NDArray[np.floating]
 
 _TINY = 1e-30
+_NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less takes less time than its start
 
 
 class Assignment(NamedTuple):
@@ -240,6 +243,14 @@ class Neighbourhood(NamedTuple):
         """``strength * G Q`` of planes (..., N), with zeros outside the grids."""
         stack = planes.reshape(-1, planes.shape[-1])
         out = np.empty_like(stack)
+        step = max(1, _NUMBERS_AT_ONCE // stack.shape[1])
+        side_by_side(
+            lambda at: self._blur(stack[at : at + step], out[at : at + step]), range(0, len(stack), step)
+        )
+        return out.reshape(planes.shape)
+
+    def _blur(self, stack: Floats, out: Floats) -> None:
+        """Write the field of some planes (n, N) into ``out``."""
         gap = int(4 * self.sigma) + 1  # the reach of the filter
         start = 0
         for h, w in self.grids:
@@ -255,7 +266,6 @@ class Neighbourhood(NamedTuple):
             out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
             start = place.stop
         out *= self.strength
-        return out.reshape(planes.shape)
 
 
 def mean_field(
@@ -277,6 +287,10 @@ def mean_field(
     float array of the same shape
         Sums to one over K.
     """
+    if local.ndim > 2:  # runs do not influence each other
+        starts = [None] * len(local) if planes is None else list(planes)
+        runs = zip(local, starts, strict=True)
+        return np.stack(side_by_side(lambda run: mean_field(run[0], neighbourhood, run[1], n_sweeps), runs))
     if planes is None:
         planes = soft_max_over(local.copy())
     for _ in range(n_sweeps):
@@ -360,8 +374,16 @@ class PottsField:
         planes = mean_field(
             local, neighbourhood, None if previous is None else _planes(previous), self.n_sweeps
         )
-        surprise = np.log(np.maximum(planes, _TINY)) - np.where(planes > 0, local, 0)
-        energies = np.einsum("...kn,...kn->...n", planes, surprise - 0.5 * neighbourhood.field(planes))
+        field = neighbourhood.field(planes)
+
+        def energy(run: tuple[int, ...]) -> Floats:
+            Q = planes[run]
+            surprise = np.log(np.maximum(Q, _TINY)) - np.where(Q > 0, local[run], 0)
+            found: Floats = np.einsum("kn,kn->n", Q, surprise - 0.5 * field[run])
+            return found
+
+        runs = planes.shape[:-2]
+        energies = np.stack(side_by_side(energy, np.ndindex(runs))).reshape(*runs, -1)
         return Assignment(
             np.moveaxis(planes, -1, 0), _weighted_sum(np.moveaxis(energies, -1, 0), row_weights)
         )

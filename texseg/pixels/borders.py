@@ -14,6 +14,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import cv2
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, bins_of
 from texseg.channels.planes import Planes
 from texseg.channels.responses import recipes
-from texseg.pixels.composites import border_distance, compose, trusted
+from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
 from texseg.threads import side_by_side
 
 __all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
@@ -213,21 +214,21 @@ def learn_borders(
         composite shows too little of one.
     """
     inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
-    sizes = sum(np.bincount(one.ravel() + 1, minlength=len(log_profiles) + 1)[1:] for one in inner)
+    sizes = np.sum([label_sizes(one, len(log_profiles)) for one in inner], axis=0)
     known = np.flatnonzero(sizes >= _FEWEST)
     K = len(known)
     if K < 2:
         return None
     numbers = np.full(len(log_profiles) + 1, -1, np.int32)  # the last entry stands for label -1
     numbers[known] = np.arange(K)
-    labels, inner = [numbers[one] for one in labels], [numbers[one] for one in inner]
+    inner = [numbers[one] for one in inner]
     density = _learn_density(images, inner, bins, features, K, rng)
     classifier = BorderClassifier(
         features, log_profiles[known], density, np.empty((0, K), np.float32), np.empty(K, np.float32)
     )
     places, truths = [], []
     for _ in range(_N_COMPOSITES):
-        made = compose(images, labels, K, _PIECE * cell, _MARGIN * cell, rng)
+        made = compose(images, inner, K, _PIECE * cell, rng)
         filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         far = made.filled.all() | (filled > _CLEAR * cell)
         pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
@@ -258,11 +259,15 @@ def _learn_density(
     vectors, labels = [], []
     share = _PER_TEXTURE // len(images)
     for planes, usable, known in zip(images, inner, bins, strict=True):
-        own = [np.flatnonzero(usable == k) for k in range(n_labels)]
+        own = side_by_side(partial(_pixels_of, usable), range(n_labels))
         pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
         vectors.append(_vectors(_read(planes, f, known)[1], pixels))
         labels.append(usable.ravel()[pixels])
     return learn_density(np.concatenate(vectors), np.concatenate(labels), n_labels)
+
+
+def _pixels_of(labels: NDArray[np.int32], label: int) -> NDArray[np.intp]:
+    return np.flatnonzero(labels == label)
 
 
 def _read(
