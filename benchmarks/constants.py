@@ -2,8 +2,8 @@
 
 Every constant of the default path that was chosen by measurement is set to half and to double of what it is
 (a share half way to 0 and to 1), and some images of each set are divided again. A row tells by how much the
-score changes in the mean, and on the set where it falls most. Constants of exact arithmetic, of speed alone
-and of what is said about a result are not among them.
+score changes in the mean, and on the set where it falls most, and why the constant is what it is. All other
+constants of these modules are listed by what they are.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import argparse
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import texseg
 from benchmarks.datasets import SUITES, Case
-from benchmarks.measure import Table, limit_threads, machine
+from benchmarks.measure import limit_threads, machine
 from texseg import segment
 from texseg.metrics import adjusted_rand_index
 from texseg.settings import PRESETS
@@ -33,53 +36,221 @@ SETS = {"outex": (3,), "brodatz12v": (4,), "brodatz5s": (2,), "prague": (0, 3)} 
 }
 """Places of the images in their set; the adjusted Rand index judges all alike."""
 
-CONSTANTS = {
-    "settings": (
-        "illumination_sigma patch_weight value_weight smoothness cell windows n_starts boundary_sigma "
-        "potts.beta potts.strength potts.sigma potts.n_rounds potts.n_sweeps n_bins"
+MODULES = [
+    "clusters",
+    "cues",
+    "settings",
+    "strokes",
+    "textures",
+    *(
+        f"{room}.{path.stem}"
+        for room in ("channels", "counts", "fitting", "pixels")
+        for path in sorted(Path(texseg.__file__).with_name(room).glob("[a-z]*.py"))
+        if path.stem not in {"intake", "rescale"}  # what is read of a file, and of another scene
     ),
-    "channels.encode": "_VALUE_BINS",
-    "channels.quantize": "_OVERSHOOT",
-    "channels.responses": "_COLOUR_WEIGHT _GREY_WEIGHT _PATCH_CONTRAST",
-    "channels.textons": "_SAMPLES _ITERATIONS",
-    "counts.sites": "FAR BACKGROUND",
-    "fitting.candidates": "_SAME _EXTRAPOLATION",
-    "fitting.pairs": "_ENOUGH_WINDOWS _INSIDE _CONTACT_POWER _INTERLEAVED _LEAST_SIDE",
-    "clusters": (
-        "_PRESENT _CALM _HOTTEST _COOLING _COLDEST _STEPS _MOVE_ROUNDS _NEIGHBOURS _NEAR_TIE "
-        "_MOST_RIVALS _APART _ODDS"
-    ),
-    "textures": "_SPECK_SIDE _FOREIGN SETTLING_SWEEPS _CHANNEL_DEPENDENCE",
-    "pixels.borders": "_HEAVY _FLOOR _PIECE _MARGIN _NEAR _CLEAR _N_COMPOSITES _PER_TEXTURE _SHARE _RIDGE",
-    "pixels.composites": "_TRIES _BEND _BEND_LENGTH",
+]
+"""All that lies between an image and its labels."""
+
+CONSTANTS: dict[str, dict[str, str]] = {
+    "settings": {
+        "illumination_sigma": "pixels; longer than a grain, shorter than a change of light",
+        "patch_weight": "of textons, where a filter counts 1: they see the form, moduli the strength",
+        "cell": "pixels; the least area that shows something of a texture",
+        "windows": "pixels; they must show a texture, but few may straddle a border",
+        "potts.beta": "a full cell counts as 8.5 independent observations",
+        "potts.strength": "nats; more than a cell's likelihood, or single cells would be speckled",
+        "potts.sigma": "cells; shorter lets specks stand, longer rounds off small parts",
+        "_SMALLEST_SCALE": "cells of fewer than 4 pixels say too little",
+        "_VALUE_CELL": "pixels; what differs in values is smaller than any window",
+        "_VALUE_STRENGTH": "nats; as potts.strength, on cells of plain values",
+    },
+    "channels.encode": {
+        "_VALUE_BINS": "slowly changing light moves plain values by a bin or two, not by ten",
+        "_MODULUS_TOP": "percentile; the few strongest responses would stretch the bins",
+    },
+    "channels.quantize": {
+        "_OVERSHOOT": "ranges; what lies beyond is clipped, and a lone pixel there replaced",
+        "_FENCE": "widths; amplitudes and exponential values stay inside, wrong ones do not",
+        "_FEWEST_ALIKE": "share; a value that so many pixels have, far from all others, means something else",
+    },
+    "channels.responses": {
+        "_LOG_OFFSET": "medians; or zeros would fill the range of logarithms",
+        "_VALUES_OF_LOG": "factor; light changes plain values, which therefore count less",
+        "_COLOUR_WEIGHT": "of all colours together, where a filter counts 1",
+        "_LAB_SHARES": "of it; chroma, which light hardly changes, counts more than lightness",
+        "_PATCH_CONTRAST": "of the image's contrast; textons must see weak textures, too",
+    },
+    "channels.textons": {"PATCH_SIDE": "pixels; the smallest neighbourhood with a form"},
+    "channels.ground": {
+        "_FLAT": "of the range in textures; noise of a twentieth of their contrast stays below",
+        "_TEXTURED": "percentile that stands for textures, which may cover little of a slide",
+        "_LEAST_SHARE": "of the image; smaller areas are textures like any other",
+        "_ONE_VALUE": "levels; skies and water, which change slowly, are textures",
+    },
+    "channels.notes": {
+        "_BLOCK": "pixels; must show a texture, and little of a change of light",
+        "_LAGS": "pixels; contrasts that recognise blocks of one texture",
+        "_ALIKE": "blocks compared with each; all of one texture",
+        "_SURELY_TOGETHER": "correlation; sonar, speckle, vignetting, gains have more",
+        "_ONE_FACTOR": "slope; 1 if one factor changes brightness and contrast, but noise biases it",
+    },
+    "counts.sites": {
+        "BACKGROUND": "share; what a cluster has never seen is unlikely, not impossible",
+    },
+    "fitting.candidates": {"_EXTRAPOLATION": "factor; a cluster of border cells must not gain"},
+    "fitting.number": {
+        "_FEWEST_INTERIOR": "cells; a cluster with fewer follows borders",
+    },
+    "clusters": {
+        "_HALF": "of the windows; those at borders are fewer",
+        "_ODDS": "of the learned log-odds, in log gains",
+    },
+    "cues": {"_MORE": "share of the entropy; values must explain much more, or textures stay"},
+    "textures": {
+        "_CHANNEL_DEPENDENCE": "channels that carry the information of one; measured on single textures",
+        "_PART": "cells; a smaller part cannot be told from a flaw, and pieces of composites are as large",
+    },
+    "pixels.borders": {
+        "_WINDOWS": "pixels; the finest that tell textures apart, and the coarsest that see a border's place",
+        "_HEAVY": "degrees of freedom; Gaussian densities would be ruled by flaws",
+    },
 }
-SHARES = {"_CALM", "_HOTTEST", "_COOLING", "_NEAR_TIE", "_SAME", "_PRESENT", "_INSIDE"}
+"""Numbers chosen by measurement on which the labels of `segment` depend, with the reason for each."""
+
+OTHERS: dict[str, dict[str, str]] = {
+    "from A.I. Memo 1625, section 6.3": {"settings": "wavelengths n_orientations n_bins"},
+    "parameters that are 1, and change nothing": {"settings": "smoothness value_weight"},
+    "effort: more takes longer, and changes results little or not": {
+        "settings": "n_starts potts.n_rounds potts.n_sweeps",
+        "channels.notes": "_MOST_BLOCKS _MOST_COMPARED",
+        "channels.quantize": "_SAMPLES",
+        "channels.responses": "_MAX_COMPONENTS _REDUCTION",
+        "channels.textons": "_SAMPLES _ITERATIONS",
+        "clusters": (
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _NEAR_TIE "
+            "_MOST_RIVALS"
+        ),
+        "counts.sites": "WINDOW_STEP",
+        "cues": "_SURE _STRIDE",
+        "fitting.assignment": "SETTLING_SWEEPS",
+        "fitting.candidates": "_SAME",
+        "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES",
+        "fitting.pairs": "_ENOUGH_WINDOWS",
+        "fitting.steps": "ETA_GROWTH CALM_STEPS",
+        "pixels.borders": "_N_COMPOSITES _PER_TEXTURE _SHARE",
+        "pixels.composites": "_TRIES _STRIDE _LARGEST",
+        "pixels.label": "_REDUCTION",
+    },
+    "floors in place of zero, and least numbers of samples; ten times more or less is the same": {
+        "channels.notes": "_FEWEST_BLOCKS",
+        "fitting.assignment": "_TINY",
+        "fitting.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
+        "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
+    },
+    "definitions of the evidence on pairs: the table in `pairs.json` was learned with them": {
+        "fitting.pairs": (
+            "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
+            "_USUAL_STEP"
+        ),
+    },
+    "definitions of what is meant: the side for which lengths are given, and the loss": {
+        "fitting.number": "_EXACT",
+        "settings": "_REFERENCE_SIDE",
+    },
+    "exact arithmetic": {
+        "channels.quantize": "_GRID",
+        "channels.textons": "_UNIT _MOST",
+        "channels.gabor": "_HALF_PEAK _HALO_SIGMAS _FAR_SIGMAS",
+        "channels.encode": "_SIGMAS",
+    },
+    "memory and speed; labels are the same to the pixel": {
+        "channels.gabor": "_KEPT_PIXELS _KEPT_TRANSFERS",
+        "channels.textons": "_STRIP",
+        "counts.grid": "_ROWS _EXPLICIT_SIDE",
+        "counts.matrix": "_BLOCK_ENTRIES",
+        "counts.sites": "_ROWS _STRIP",
+        "fitting.assignment": "_NUMBERS_AT_ONCE",
+        "fitting.pairs": "_NUMBERS_AT_ONCE",
+        "pixels.borders": "_BLOCK _ROWS",
+        "pixels.label": "_STRIP",
+        "pixels.planes": "_ROWS",
+        "textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
+    },
+    "derived from others": {
+        "counts.sites": "FAR",
+        "channels.ground": "_BROAD",
+        "channels.quantize": "FARTHEST",
+        "channels.responses": "PATCH_REACH",
+        "pixels.borders": "PATCH_SIZE",
+    },
+    "confidence, unknown parts, words about a result": {
+        "channels.notes": "_HEAVY _SPREAD _TOGETHER",
+        "fitting.number": "DOUBT _LISTED _MOST_LISTED _LIKELY _TIE",
+        "textures": "_CALIBRATION _ROOM _PATCH",
+    },
+    "only with strokes, or only without additions": {
+        "cues": "_MORE_PAINTED _LEAST_PAINTED",
+        "strokes": (
+            "STROKE_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WORD "
+            "_MOST_CELLS _MOST_STEPS _LEAST_SCALE"
+        ),
+        "textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
+    },
+    "limits of what may be asked for": {"settings": "_MOST_BINS", "strokes": "_MOST_CLASSES"},
+}
+"""The other constants of the same modules, by what they are."""
+
+SHARES = {"_HALF", "_LEAST_SHARE", "_SMALLEST_SCALE", "_SURELY_TOGETHER"}
+TRIED: dict[str, tuple[Any, Any]] = {
+    "_MODULUS_TOP": (99.0, 99.75),
+    "_LAB_SHARES": ((1 / 3, 1 / 3, 1 / 3), (1 / 8, 7 / 16, 7 / 16)),
+    "PATCH_SIDE": (3, 5),
+    "_TEXTURED": (96, 99),
+    "_LAGS": ((1, 2), (1, 2, 4, 8)),
+    "_ONE_FACTOR": ((0.9, 1.2), (0.7, 1.5)),
+    "_WINDOWS": ((1, 3), (5, 15)),
+}
+"""What is tried where half and double mean nothing."""
 
 
-def scaled(value: Any, factor: float, is_share: bool) -> Any:
-    """Change a constant; shares go half way to 0 or to 1."""
+def alternatives(name: str, value: Any) -> tuple[Any, Any]:
+    """Two other values of a constant, a smaller and a larger one."""
+    if name in TRIED:
+        return TRIED[name]
+    if name in SHARES:
+        return value / 2, (1 + value) / 2
     if isinstance(value, tuple):
-        return tuple(scaled(each, factor, is_share) for each in value)
-    if is_share:
-        return value / 2 if factor < 1 else (1 + value) / 2
-    changed = value * factor
-    return max(1, round(changed)) if isinstance(value, int) else changed
+        return tuple(each / 2 for each in value), tuple(each * 2 for each in value)
+    if isinstance(value, int):
+        return max(1, round(value / 2)), value * 2
+    return value / 2, value * 2
 
 
-def set_setting(name: str, factor: float | None) -> None:
-    """Change one of the default preset's settings, or take the change back."""
-    default = set_setting.original
-    if factor is None:
-        PRESETS["default"] = default
-    elif name.startswith("potts."):
+@contextmanager
+def changed(place: str, name: str, value: Any) -> Iterator[None]:
+    """Give a constant another value in all modules that hold it, or a setting in the default preset."""
+    if place == "settings" and not name.startswith("_"):
+        before = PRESETS["default"]
         field = name.removeprefix("potts.")
-        value = scaled(getattr(default.potts, field), factor, False)
-        PRESETS["default"] = replace(default, potts=default.potts._replace(**{field: value}))
-    else:
-        PRESETS["default"] = replace(default, **{name: scaled(getattr(default, name), factor, False)})
+        of_potts = {"potts": before.potts._replace(**{field: value})} if "." in name else {name: value}
+        PRESETS["default"] = replace(before, **of_potts)
+        yield
+        PRESETS["default"] = before
+        return
+    home = importlib.import_module(f"texseg.{place}")
+    holders = [home] if name.startswith("_") else [m for m in sys.modules.values() if hasattr(m, name)]
+    with ExitStack() as stack:
+        for module in holders:
+            stack.enter_context(patch.object(module, name, value))
+        yield
 
 
-set_setting.original = PRESETS["default"]
+def value_of(place: str, name: str) -> Any:
+    """Value of a constant."""
+    if place == "settings" and not name.startswith("_"):
+        default = PRESETS["default"]
+        return getattr(default.potts if "." in name else default, name.removeprefix("potts."))
+    return getattr(importlib.import_module(f"texseg.{place}"), name)
 
 
 def scores(cases: dict[str, list[Case]]) -> dict[str, float]:
@@ -96,6 +267,12 @@ def scores(cases: dict[str, list[Case]]) -> dict[str, float]:
     return result
 
 
+def shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(shown(each) for each in value) + ")"
+    return f"{value:.3g}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
@@ -109,33 +286,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     now = scores(cases)
     print(", ".join(f"{name} {score:.3f}" for name, score in now.items()))
-    columns = [("half", 7), ("worst", 18), ("double", 7), ("worst ", 18)]
-    table = Table([("constant", -34), ("value", 12), *columns])
+    print("| constant | value | less | more | why |\n|---|---|---|---|---|")
     for place, names in CONSTANTS.items():
-        module = importlib.import_module(f"texseg.{place}")
-        for name in names.split():
+        for name, reason in names.items():
             if options.only and name not in options.only:
                 continue
-            row: list[Any] = []
-            value = None
-            for factor in (0.5, 2.0):
-                if place == "settings":
-                    field = name.removeprefix("potts.")
-                    holder = set_setting.original.potts if "." in name else set_setting.original
-                    value = getattr(holder, field)
-                    set_setting(name, factor)
+            value, cells = value_of(place, name), []
+            for other in alternatives(name, value):
+                with changed(place, name, other):
                     found = scores(cases)
-                    set_setting(name, None)
-                else:
-                    value = getattr(module, name)
-                    setattr(module, name, scaled(value, factor, name in SHARES))
-                    found = scores(cases)
-                    setattr(module, name, value)
                 changes = {each: found[each] - now[each] for each in now}
                 worst = min(changes, key=changes.__getitem__)
-                row += [f"{np.mean(list(changes.values())):+.3f}", f"{changes[worst]:+.3f} {worst}"]
-            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-            table.row(f"{place}.{name.lstrip('_')}", shown, *row)
+                cell = f"{shown(other)}: {np.mean(list(changes.values())):+.3f}"
+                cells.append(cell + f" ({changes[worst]:+.3f} {worst})" * (changes[worst] < -0.0005))
+            row = (f"{place}.{name.lstrip('_')}", shown(value), *cells, reason)
+            print("| " + " | ".join(row) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,8 @@ def windowed(image: NDArray, settings: Settings) -> tuple[WindowedCounts, Featur
         patch_weight=settings.patch_weight,
         value_weight=settings.value_weight,
     )
-    return WindowedCounts(bins, window_sides(features.wavelengths, 6.0), n_bins=features.n_bins), features
+    sides = window_sides(features.wavelengths, 6.0).tolist()
+    return WindowedCounts(bins, sides, n_bins=features.n_bins), features
 
 
 def print_levels(data: Path, n_images: int) -> None:

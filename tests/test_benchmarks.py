@@ -1,9 +1,13 @@
 """The benchmarks run, and their tables hold what they say."""
 
 import importlib
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from texseg.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,6 +22,36 @@ def program(monkeypatch):
 def test_each_knows_the_names_that_it_imports(path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     importlib.import_module(f"benchmarks.{path.stem}")
+
+
+def constants_of(place):
+    """Names of the numbers, or tuples of numbers, that a module of texseg defines."""
+    module = importlib.import_module(f"texseg.{place}")
+    text = Path(module.__file__).read_text("utf-8")
+    for name in re.findall(r"^(_?[A-Z][A-Z0-9_]+)(?:: .*)? = ", text, re.MULTILINE):
+        if np.issubdtype(np.asarray(getattr(module, name)).dtype, np.number):
+            yield place, name
+
+
+def test_every_constant_that_labels_depend_on_is_listed_with_its_kind(monkeypatch):
+    """A new one has to be measured, or to be of another kind; forty are enough."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    constants = importlib.import_module("benchmarks.constants")
+    kinds = [
+        {place: " ".join(names) for place, names in constants.CONSTANTS.items()},
+        *constants.OTHERS.values(),
+    ]
+    listed = [(place, name) for kind in kinds for place, names in kind.items() for name in names.split()]
+    assert len(listed) == len(set(listed))
+    settings = PRESETS["default"]
+    found = {("settings", name) for name in vars(settings)} - {
+        ("settings", name) for name in ("potts", "learned_borders", "cue")
+    }
+    found |= {("settings", f"potts.{name}") for name in settings.potts._fields}
+    for place in constants.MODULES:
+        found.update(constants_of(place))
+    assert found == set(listed)
+    assert sum(len(names) for names in constants.CONSTANTS.values()) <= 40
 
 
 def test_accuracy_on_the_sample_images(program, tmp_path, capsys):

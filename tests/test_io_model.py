@@ -299,8 +299,8 @@ def test_the_same_numbers_in_another_form_give_the_same_labels(sound, tmp_path, 
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path):
     model = TextureSegmenter.load(OLD_FILES / "model_0_1_0_plain.texseg")
-    model.textures_ = replace(model.textures_, boundary_sigma=1e9)
-    with pytest.raises(ValueError, match="boundary_sigma must lie in 0.1 to 1024, got 1000000000.0"):
+    model.textures_ = replace(model.textures_, cell=10**9)
+    with pytest.raises(ValueError, match="cell must lie in 1 to 1024, got 1000000000"):
         model.save(tmp_path / "m.texseg")
     assert not list(tmp_path.iterdir())
 

@@ -39,7 +39,7 @@ def learned(image, labels, seed=0, mask=None):
     counts = [[np.bincount(c[labels == k], minlength=40) for c in bins] for k in range(K)]
     log_profiles = np.log(np.array(counts) / 100 + 1).astype(np.float32)
     rng = np.random.default_rng(seed)
-    borders = learn_borders([planes], [labels], [bins], features, log_profiles, 4, rng)
+    borders = learn_borders([planes], [labels], [bins], features, log_profiles, 4, 7, rng)
     return borders, planes
 
 

@@ -37,15 +37,15 @@ def scores_of(bins, log_profiles, mask=None):
 
 
 def posteriors_of(scores, smoothness=1.0, mask=None):
-    """Begin at what the scores say on cells of 8 pixels."""
+    """Begin at what the scores say on cells of 12 pixels."""
     K, H, W = scores.shape
-    grid = cell_grid((H, W), 8, mask)
+    grid = cell_grid((H, W), 12, mask)
     valid = np.ones(H * W) if mask is None else mask.ravel()
     sums = [np.bincount(grid.parent(), plane.ravel() * valid, grid.n_cells) for plane in scores]
     cells = soft_max(np.stack(sums, axis=1).astype(np.float32))[0]
     band = np.flatnonzero(grid.to_pixels(near_border(cells, grid)))
     local = scores.reshape(K, -1)[:, band]
-    return pixel_posteriors(local, cells, grid, band, smoothness, 6.0, mask).whole()
+    return pixel_posteriors(local, cells, grid, band, 10 * smoothness, mask).whole()
 
 
 def test_posteriors_sum_to_one_and_follow_the_border():

@@ -392,10 +392,11 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
 def test_small_parts_are_merged(mosaic):
     from skimage.measure import label as connected_components
 
-    labels = segment(mosaic[0], K, smoothness=1e-4, min_size=60)
+    options = {"smoothness": 1e-4, "learned_borders": False}
+    labels = segment(mosaic[0], K, **options, min_size=60)
     sizes = np.bincount(connected_components(labels, connectivity=1).ravel())[1:]
     assert sizes.min() >= 60
-    scattered = segment(mosaic[0], K, smoothness=1e-4)
+    scattered = segment(mosaic[0], K, **options)
     assert np.bincount(connected_components(scattered, connectivity=1).ravel())[1:].min() < 60
 
 

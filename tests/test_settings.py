@@ -51,18 +51,18 @@ def test_values_that_cannot_be_are_refused_in_a_sentence(name, value, message):
 
 
 @pytest.mark.parametrize(
-    ("side", "cell", "windows", "sigma"),
+    ("side", "cell", "windows"),
     [
-        (2000, 8, (48, 80), 4.5),
-        (512, 8, (48, 80), 4.5),
-        (384, 6, (36, 60), 3.375),
-        (256, 4, (24, 40), 2.25),
-        (30, 4, (24, 40), 2.25),
+        (2000, 8, (48, 80)),
+        (512, 8, (48, 80)),
+        (384, 6, (36, 60)),
+        (256, 4, (24, 40)),
+        (30, 4, (24, 40)),
     ],
 )
-def test_lengths_follow_the_shorter_side_within_limits_and_filters_do_not(side, cell, windows, sigma):
+def test_lengths_follow_the_shorter_side_within_limits_and_filters_do_not(side, cell, windows):
     scaled = Settings().scaled(side)
-    assert (scaled.cell, scaled.windows, scaled.boundary_sigma) == (cell, windows, sigma)
+    assert (scaled.cell, scaled.windows) == (cell, windows)
     assert scaled.wavelengths == Settings().wavelengths
     assert scaled.illumination_sigma == Settings().illumination_sigma
 

@@ -33,7 +33,7 @@ from texseg.channels.encode import Features
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.fitting.assignment import Posterior, SoftMax
+from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax
 from texseg.fitting.candidates import Candidate, distinct, interior_gain
 from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
@@ -41,27 +41,25 @@ from texseg.fitting.steps import Problem
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.settings import Settings
 from texseg.strokes import Description, describe
-from texseg.textures import SETTLING_SWEEPS, Textures, divergence_limits, potts_field
+from texseg.textures import Textures, divergence_limits, potts_field
 from texseg.threads import side_by_side
 
 __all__ = ["Record", "Search"]
 
 Floats = NDArray[np.floating]
 
-_PRESENT = 0.25  # windows with less than this share of the fullest one's data are left out
 _MOST_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart. All do as well
-_CALM = 0.5  # share of the windows that count as far from borders
-_HALF = 0.5  # share of the windows used by each start after the second
+_HALF = (
+    0.5  # share of the windows that are calm, or used by each start after the second; share of data in each
+)
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
-_COLDEST = 16.0  # times the final inverse temperature: where growth ends even if clusters are missing
 _STEPS = 20  # most EM steps between two changes
 _TOLERANCE = 1e-4  # of the free energy
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which starts near its optimum
 _NEIGHBOURS = 6  # most exchanges tried in a round
 _NEAR_TIE = 0.6  # least share of the largest gain that makes a candidate a rival
 _MOST_RIVALS = 3  # with 6, every tie of 85 images is decided in the same way
-_APART = 1.0  # weight of the log-separation of the closest two, divided by the pairs; .8 to 1.25 work
 _ODDS = 0.06  # weight of the least log-odds; .05 to .08 work
 
 
@@ -109,9 +107,9 @@ class Search:
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
-        present = self.windows.sizes > _PRESENT * self.windows.sizes.max()
+        present = self.windows.sizes > _HALF * self.windows.sizes.max()
         measure = border_measure(self.windows, max(1, round(self.window / 2 / self._step)))
-        seen = [present & (measure <= np.quantile(measure[present], _CALM)), present]
+        seen = [present & (measure <= np.quantile(measure[present], _HALF)), present]
         while len(seen) < self.settings.n_starts:
             seen.append(present & (self.rng.uniform(size=len(present)) < _HALF))
         found = [
@@ -140,7 +138,7 @@ class Search:
     def best(self, candidates: list[Candidate]) -> Candidate:
         """Choose by interior gain, and among near ties by how surely no texture was split in two.
 
-        The score is ``log(gain) + a log(separation) / pairs + c odds``, see :func:`doubt_of_clusters
+        The score is ``log(gain) + log(separation) / pairs + c odds``, see :func:`doubt_of_clusters
         <texseg.fitting.number.doubt_of_clusters>`: when a texture was split in two, two clusters are much
         alike, however much the parts gain.
         """
@@ -155,7 +153,8 @@ class Search:
             side_by_side(lambda i: doubt_of_clusters(labels[:, i], K, self.cells, self.window), kept)
         )
         scores = np.log([rivals[i].gain for i in kept])
-        scores += _APART / (K * (K - 1) / 2) * np.log(told[:, 0]) + _ODDS * told[:, 1]
+        with np.errstate(divide="ignore"):  # clusters without separation, or without cells, are no textures
+            scores += np.log(told[:, 0]) / (K * (K - 1) / 2) + _ODDS * told[:, 1]
         return rivals[kept[int(scores.argmax())]]
 
     def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
@@ -216,7 +215,6 @@ class Search:
             cells.background,
             s.cell,
             s.potts,
-            s.boundary_sigma,
             s.windows,
             divergence_limits(self.windows, model.scores(self.windows, params)),
             confusion_of_clusters(labels, len(profiles), cells, self.window),
@@ -271,7 +269,8 @@ class Search:
         K = min(n_clusters, windows.shape[0])
         first = min(_HOTTEST * critical_beta(model, windows, self.rng), self.beta)
         schedule = geometric_schedule(first, self.beta, _COOLING)
-        schedule += geometric_schedule(self.beta / _COOLING, self.beta * _COLDEST, _COOLING)
+        coldest = max(self.beta / _COOLING, self.settings.windows[0] ** 2)  # every pixel of a window counts
+        schedule += geometric_schedule(self.beta / _COOLING, coldest, _COOLING)
         run = anneal(
             model,
             windows,

@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.textures import Scene
 
-__all__ = ["VALUE_OBSERVATIONS", "Told", "is_unsure", "speaks_for_values", "told_by"]
+__all__ = ["Told", "is_unsure", "speaks_for_values", "told_by"]
 
-VALUE_OBSERVATIONS = 0.5
-"""Independent observations in a window of plain values; 1 and 2 were slightly worse on all fields."""
-
-_SURE = 0.9  # mean confidence of labels by texture above which values are not tried: there they lost
+_SURE = 0.96  # mean confidence of labels by texture above which values are not tried: none was chosen there
 _MORE = 0.29  # by how much `Told.values` must be larger for a map by values; .28 to .31 choose the same
 _MORE_PAINTED = 0.02  # the same for classes painted on an image that would be divided by values
 _LEAST_PAINTED = 0.99  # share of the information by texture that such a map by values must reach

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.clusters import Record, Search
-from texseg.cues import VALUE_OBSERVATIONS, is_unsure, speaks_for_values, told_by
+from texseg.counts.sites import sides_of
+from texseg.cues import is_unsure, speaks_for_values, told_by
 from texseg.fitting.number import Selection, choose_number
 from texseg.painted import Painted, painted_textures
 from texseg.pixels.label import merge_small
 from texseg.settings import Settings
-from texseg.textures import Scene, Textures, cell_sites, effective_observations, window_sides
+from texseg.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.threads import side_by_side
 
 __all__ = ["Divider", "Division", "Labelled", "label_scene", "repaint"]
@@ -96,7 +97,7 @@ class Divider:
         self.tell("histograms")
         s = self.settings
         cells, grids = cell_sites(scenes, features, s.cell)
-        sides = window_sides(features.wavelengths[: features.n_filters], s.windows_of_octaves)
+        sides = sides_of(features.wavelengths[: features.n_filters], s.windows)
         beta = effective_observations(features.bank, sides)
         return Search(cells, grids, features.wavelengths, s, beta, self.rng)
 
@@ -154,14 +155,13 @@ class Divider:
         search, features = by_texture.search, by_texture.textures.features
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
-        weight = float(features.weights.sum())
         scenes = [
             Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds)
             for scene in by_texture.scenes
         ]
-        settings = self.settings.for_values(weight)
+        settings = self.settings.for_values(float(features.weights.sum()))
         cells, grids = cell_sites(scenes, features, settings.cell)
-        beta = VALUE_OBSERVATIONS / weight
+        beta = settings.potts.beta
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
         if n_classes is not None:

@@ -12,7 +12,6 @@ __all__ = ["PRESETS", "Cue", "PottsSettings", "Settings", "settings_for"]
 _REFERENCE_SIDE = 512  # pixels; lengths below are meant for images whose longer side is this
 _SMALLEST_SCALE = 0.5
 _VALUE_CELL = 3  # pixels
-_VALUE_BETA = 1.0  # independent observations in a cell of plain values
 _VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds to these
 _MOST_BINS = 256
 
@@ -61,41 +60,33 @@ class Settings:
     n_starts: int = 2
     """Number of annealed runs, on different windows."""
     potts: PottsSettings = PottsSettings()
-    boundary_sigma: float = 4.5
-    """Standard deviation of the Gaussian neighbourhood of pixels."""
     cue: Cue = "auto"
     """How segments differ: by texture, by values at the scale of pixels, or by what explains more."""
-
-    @property
-    def windows_of_octaves(self) -> tuple[float, float, float]:
-        """Sides of the windows for wavelengths up to 4, up to 8, and above."""
-        return self.windows[0], *self.windows
 
     def for_values(self, weight: float) -> Settings:
         """Adapt cells and prior to plain values with total weight ``weight``, at the scale of pixels.
 
-        Cells of 2 to 4 pixels, and weights half or twice as large, gave the same on slices of rock.
+        A cell, and a window, then counts as one independent observation. Cells of 2 pixels, and weights half
+        or twice as large, gave the same on slices of rock.
         """
-        potts = self.potts._replace(beta=_VALUE_BETA / weight, strength=_VALUE_STRENGTH)
+        potts = self.potts._replace(beta=1 / weight, strength=_VALUE_STRENGTH)
         return replace(
             self,
             cell=_VALUE_CELL,
             windows=(2.0 * _VALUE_CELL, 2.0 * _VALUE_CELL),
-            boundary_sigma=_VALUE_CELL / 2,
             n_starts=1,
             potts=potts,
             learned_borders=False,
         )
 
     def scaled(self, side: int) -> Settings:
-        """Adapt cells, windows and smoothing, but not filters, to an image's longer side, within limits."""
+        """Adapt cells and windows, but not filters, to an image's longer side, within limits."""
         scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
         small, large = self.windows
         return replace(
             self,
             cell=max(2, round(self.cell * scale)),
             windows=(small * scale, large * scale),
-            boundary_sigma=self.boundary_sigma * scale,
         )
 
 

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
 
@@ -120,7 +121,7 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
         roots = _roots(cells, side)
         mean = roots[present].mean(axis=0)
         blocks = []
-        for channels in _octaves(wavelengths):
+        for channels in octaves_of(wavelengths):
             columns = np.flatnonzero(np.isin(cells.groups, channels))
             own = roots[np.ix_(present, columns)] - mean[columns]
             n = len(columns)
@@ -374,9 +375,3 @@ def _roots(cells: Sites, side: float) -> Floats:
     if side > 1:
         counts, sizes = cells.window_mean(counts, side), cells.window_mean(sizes, side)
     return np.sqrt(np.maximum(counts / np.maximum(sizes, 1e-6), 0)).astype(np.float32, copy=False)
-
-
-def _octaves(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Channels grouped by wavelength; each plain value is a group of its own."""
-    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
-    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
@@ -25,7 +25,7 @@ from texseg.counts.sites import (
     mix_background,
     window_sites,
 )
-from texseg.fitting.assignment import PottsField, arg_max_over, soft_max_over
+from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField, arg_max_over, soft_max_over
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
@@ -36,21 +36,18 @@ from texseg.threads import side_by_side
 
 __all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]
 
-_WINDOW_WEIGHT, _FIELD_WEIGHT = 0.5, 0.5  # of window scores and of log posteriors in calibrated probabilities
+_CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
 _PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
 _BAND = 3  # cells on either side of a border that its place depends on
-_SPECK_SIDE = 5  # cells; smaller square parts show too little of a texture to be distinguished from a flaw
-_FOREIGN = 7  # cells; no learned borders are used in squares of this side around unlearned textures' cells
-SETTLING_SWEEPS = 12  # mean-field sweeps on cells with fixed profiles
-_SMALL_WINDOWS = (3, 5, 9)  # near borders that were not learned: sides for the octaves up to 4, 8 and above
+_PART = 5  # cells, side of a square: smaller parts cannot be distinguished from a flaw
+_SMALL_WINDOWS = 1.0  # near borders that were not learned: sides in wavelengths
 _PLAIN_WINDOWS = 6.0  # without a prior on the map: sides in wavelengths
 _FINEST = 2 * 2**0.5  # pixels; values without a wavelength count as if they had this one
-_VOTE = 0.8  # nats that a pixel's window counts at the finest scale
 _STRIP = 2**18  # pixels processed at once
+_CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
 _MANY_CELLS = 2**14  # with more cells, their histograms are packed
 _MOST_PACKED = 255  # pixels per cell that can be packed
-_CHANNEL_DEPENDENCE = 3.0  # channels that carry the information of one independent channel, measured
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,6 @@ class Textures:
     """(M,), profile of all training images."""
     cell: int
     potts: PottsSettings
-    boundary_sigma: float
     windows: tuple[float, float]
     """Sides in pixels of the windows that judge a larger neighbourhood; see `Settings`."""
     limits: NDArray[np.floating]
@@ -166,7 +162,9 @@ class Textures:
         planes = [scene.planes for scene in scenes if scene.planes is not None]
         labels = [self._cells(scene, smoothness).labels() for scene in scenes]
         bins = [scene.bins for scene in scenes]
-        borders = learn_borders(planes, labels, bins, self.features, self._log_profiles(), self.cell, rng)
+        borders = learn_borders(
+            planes, labels, bins, self.features, self._log_profiles(), self.cell, _PART, rng
+        )
         return replace(self, borders=borders)
 
     def _cells(self, scene: Scene, smoothness: float) -> _Cells:
@@ -182,12 +180,12 @@ class Textures:
 
     def speck_area(self, smoothness: float) -> float:
         """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
-        return smoothness * (_SPECK_SIDE * self.cell) ** 2
+        return smoothness * (_PART * self.cell) ** 2
 
     @property
     def reach(self) -> int:
         """Radius in pixels that determines a pixel's label: filters after illumination, windows, borders."""
-        windows = max(window_sides(self.features.wavelengths, _PLAIN_WINDOWS)) // 2
+        windows = int(window_sides(self.features.wavelengths, _PLAIN_WINDOWS).max()) // 2
         cells = _BAND * self.cell
         if self.strokes is not None:
             cells += math.ceil(self.strokes.sides.max() / 2) * self.cell
@@ -200,19 +198,18 @@ class Textures:
         cells = self._cells(scene, smoothness)
         sites, grid, local = cells.sites, cells.grid, cells.scores
         scores, learned = self._pixel_scores(scene, cells)
-        posteriors = pixel_posteriors(
-            scores.near, cells.posteriors, grid, scores.band, smoothness, self.boundary_sigma, scene.mask
-        )
+        strength = PottsSettings().strength * smoothness
+        posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, strength, scene.mask)
         if not specks:
             dissolve_specks(posteriors, scores, self.speck_area(smoothness), scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
-        wide = _WINDOW_WEIGHT * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
+        wide = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
 
         def calibrated(columns: NDArray, heard: NDArray) -> NDArray[np.floating]:
             """Probabilities (K, n) from posteriors and window scores."""
             probabilities = np.log(np.maximum(columns, 1e-12))
-            probabilities *= _FIELD_WEIGHT
+            probabilities *= _CALIBRATION
             probabilities += heard
             soft_max_over(probabilities)
             probabilities = self.confusion.T @ probabilities
@@ -258,16 +255,16 @@ class Textures:
         """Classify every pixel by the window around it, without a prior on the map."""
         n = self._windowed(scene, _PLAIN_WINDOWS, np.ones(1))
         f = self.features
-        beta = effective_observations(f.bank, n.windows[: f.n_filters].tolist())
+        beta = effective_observations(f.bank, n.windows[: f.n_filters])
         scores = np.ascontiguousarray((np.float32(beta) * self._scores(n)).T)
         shape = (len(scores), *scene.shape)
         posteriors = PixelPlanes.full(soft_max_over(scores.copy()).reshape(shape))
         return Reading(posteriors, posteriors, PixelPlanes.full(scores.reshape(shape)))
 
-    def _windowed(self, scene: Scene, windows: float | Sequence[float], votes: Any) -> WindowedCounts:
-        """Histograms around every pixel, with window sides for each channel's scale."""
+    def _windowed(self, scene: Scene, windows: float, votes: Any) -> WindowedCounts:
+        """Histograms around every pixel, with window sides in wavelengths."""
         f = self.features
-        sides = window_sides(f.wavelengths, windows)
+        sides = window_sides(f.wavelengths, windows).tolist()
         return WindowedCounts(
             scene.bins, sides, n_bins=f.n_bins, mask=scene.mask, weights=f.weights * votes, border="symmetric"
         )
@@ -287,7 +284,7 @@ class Textures:
         if borders.known.all():
             return np.zeros(cells.grid.n_cells, bool)
         foreign = ~borders.known[cells.posteriors.argmax(axis=1)]
-        around = np.ones((_FOREIGN, _FOREIGN), np.uint8)
+        around = np.ones((2 * _BAND + 1, 2 * _BAND + 1), np.uint8)
         return cv2.dilate(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
@@ -368,35 +365,31 @@ def cell_sites(
     return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), list(grids)
 
 
-def window_sides(wavelengths: NDArray[np.float64], windows: float | Sequence[float]) -> list[int]:
-    """Odd side in pixels of each channel's window: a number of wavelengths, or one side per octave.
+def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
+    """Odd side in pixels of each channel's window, given in wavelengths; plain values count as the finest.
 
     Examples
     --------
     >>> window_sides(np.array([0.0, 2.83, 5.66, 11.3]), 6.0)
-    [17, 17, 33, 67]
-    >>> window_sides(np.array([0.0, 2.83, 5.66, 11.3]), (3, 5, 9))
-    [3, 3, 5, 9]
+    array([17, 17, 33, 67])
     """
-    if isinstance(windows, float):
-        return [int(side) // 2 * 2 + 1 for side in windows * np.maximum(wavelengths, _FINEST)]
-    return np.array(windows)[np.searchsorted([4.0, 8.0], wavelengths)].tolist()
+    return (windows * np.maximum(wavelengths, _FINEST)).astype(int) // 2 * 2 + 1
 
 
 def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
-    """How much each channel counts for the place of a border: 0.8, 0.25, 0.08 nats for the three octaves.
+    """Nats that each channel counts for the place of a border: coarse filters reach across it.
 
-    Proportional to wavelength to the power -5/3; plain values count as finest.
+    One for the finest, and inversely proportional to the area that a filter covers.
 
     Examples
     --------
     >>> votes_of_scales(np.array([0.0, 2.83, 5.66, 11.3])).round(2)
-    array([0.8 , 0.8 , 0.25, 0.08])
+    array([1.  , 1.  , 0.25, 0.06])
     """
-    return _VOTE * (_FINEST / np.maximum(wavelengths, _FINEST)) ** (5 / 3)
+    return (_FINEST / np.maximum(wavelengths, _FINEST)) ** 2
 
 
-def effective_observations(bank: GaborBank, windows: Sequence[int]) -> float:
+def effective_observations(bank: GaborBank, windows: ArrayLike) -> float:
     """Independent observations in a window, per channel: the final inverse temperature.
 
     Neighbouring responses of a filter are correlated over its own envelope, so that an area A holds about

@@ -12,10 +12,10 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, quantize, robust_range
 from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipes
-from texseg.channels.textons import learn_codebook, words
+from texseg.channels.textons import PATCH_SIDE, learn_codebook, words
 from texseg.threads import side_by_side
 
-__all__ = ["Features", "bins_of", "encode", "learn_features"]
+__all__ = ["Features", "bins_of", "encode", "learn_features", "octaves_of"]
 
 _VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
 _SIGMAS = 3.0  # only 0.3 % of a Gaussian's weight lies beyond
@@ -95,7 +95,6 @@ def learn_features(
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
     logarithm: bool = False,
-    patch_side: int = 5,
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
@@ -113,8 +112,6 @@ def learn_features(
         Weight of the patch channel, and factor on the weights of the plain values; 0 leaves them out.
     logarithm : bool, default=False
         Take the logarithm of the values, see :func:`texseg.channels.responses.learn_intensity`.
-    patch_side : int, default=5
-        Pixels.
     random_state : int
         Seed of the k-means that finds the textons.
     tell : function of two ints, optional
@@ -134,7 +131,7 @@ def learn_features(
     masks = [planes.mask for planes in images]
     listed = [recipes(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
     heads = listed[0]
-    codebook = np.empty((0, patch_side**2), np.float32)
+    codebook = np.empty((0, PATCH_SIDE**2), np.float32)
     bins = [np.empty((len(heads), *planes.bands[0].shape), np.uint8) for planes in images]
 
     def learn(index: int) -> Range:
@@ -143,7 +140,7 @@ def learn_features(
         head, values, range_ = heads[index], [one[index].values() for one in listed], Range(0.0, 0.0)
         if head.kind == "patch":
             rng = np.random.default_rng(random_state)
-            codebook = learn_codebook(values, masks, n_bins, patch_side, rng)
+            codebook = learn_codebook(values, masks, n_bins, PATCH_SIDE, rng)
         elif head.kind == "modulus":
             range_ = robust_range(values, masks, None, _MODULUS_TOP)
         else:
@@ -167,6 +164,18 @@ def learn_features(
         np.array([head.weight for head in heads], np.float32),
     )
     return features, bins
+
+
+def octaves_of(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Group channels by wavelength; each plain value is a group of its own.
+
+    Examples
+    --------
+    >>> octaves_of(np.array([4.0, 4.0, 8.0, 0.0]))
+    [array([0, 1]), array([2]), array([3])]
+    """
+    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
+    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:

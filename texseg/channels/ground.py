@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import Planes, split_planes
 from texseg.channels.quantize import robust_range, to_unit
+from texseg.channels.textons import PATCH_SIDE
 
 __all__ = ["find_ground", "profile_of_ground", "without_ground"]
 
-_SQUARE = 5  # pixels, side of the neighbourhoods whose range is measured
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
-_TEXTURED = 98  # percentile of the ranges that stands for texture: a twentieth of the image is enough
-_BROAD = 15  # pixels, side of the squares that must fit into ground; narrower areas are gaps between grains
+_TEXTURED = 98  # percentile of the ranges that stands for texture; the rest of the image must have some
+_BROAD = 3 * PATCH_SIDE  # pixels, squares that fit into ground; narrower areas are gaps between grains
 _LEAST_SHARE = 0.2  # of the image: smaller areas are textures like any other
-_LEAST_TEXTURE = 0.02
 _ONE_VALUE = (
     1.25  # times the level: largest spread of the ground's values (2 to 98 %); water and skies have more
 )
@@ -45,7 +44,7 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
     """
     valid = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask
     units = [to_unit(band, robust_range([band], [planes.mask])) for band in planes.bands]
-    square = np.ones((_SQUARE, _SQUARE), np.uint8)
+    square = np.ones((PATCH_SIDE, PATCH_SIDE), np.uint8)
     ranges = np.max([cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units], axis=0)
     level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))
     flat = ((ranges <= level) & valid).astype(np.uint8)
@@ -57,10 +56,11 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
     ground = core > 0
-    spreads = [float(np.subtract(*np.percentile(unit[ground], [98, 2]))) for unit in units]
+    ends = [_TEXTURED, 100 - _TEXTURED]
+    spreads = [float(np.subtract(*np.percentile(unit[ground], ends))) for unit in units]
     if max(spreads) > _ONE_VALUE * level:
         return None
-    return ground if np.count_nonzero(valid & ~ground) >= _LEAST_TEXTURE * valid.sum() else None
+    return ground if np.count_nonzero(valid & ~ground) >= (1 - _TEXTURED / 100) * valid.sum() else None
 
 
 def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:

@@ -14,10 +14,9 @@ _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives
 _OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
 _SAMPLES = 2**16  # values sampled per channel to find its range
 _FENCE = (
-    3.0  # times the bulk's width (10 to 90 %): the fence's distance from it; exponential values stay inside
+    3.0  # widths of the bulk: the fence's distance from it; exponential values stay inside
 )
 _FEWEST_ALIKE = 0.01  # least share of the values that are at one extreme value set aside
-_APART = 2.0  # times the width of all the others: least distance of the extreme value from them
 
 
 class Range(NamedTuple):
@@ -57,8 +56,8 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     """Separate the bulk of the valid values from outliers.
 
     A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
-    than twice their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies within a
-    fence: three times their width from 10 to 90 % on either side.
+    than three times their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies
+    within a fence: three times their width from 10 to 90 % on either side.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
         if len(sample) - len(others) < _FEWEST_ALIKE * len(sample) or not len(others):
             continue
         low, high = (float(np.percentile(others, p, method="nearest")) for p in (1, 99))
-        if high > low and abs(float(value) - float(end(others))) > _APART * (high - low):
+        if high > low and abs(float(value) - float(end(others))) > _FENCE * (high - low):
             extremes.append(float(value))
             sample = others
     return sample, tuple(extremes)

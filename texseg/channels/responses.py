@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
+from texseg.channels.textons import PATCH_SIDE
 
 __all__ = [
     "Channel",
@@ -24,9 +25,7 @@ __all__ = [
     "responses",
 ]
 
-_BORDER = cv2.BORDER_REFLECT
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
-_LONE = 5  # pixels, side of the square around an outlying pixel whose median replaces it
 _LOG_OFFSET = (
     0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without (.988, .995)
 )
@@ -35,8 +34,7 @@ _VALUES_OF_LOG = (
 )
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel has weight 1
-_GREY_WEIGHT = 1.0
-PATCH_REACH = 6.5
+PATCH_REACH = 1.3 * PATCH_SIDE
 """Wavelength of the filters that reach as far as a patch of 5 pixels."""
 
 _PATCH_CONTRAST = 0.3  # share of the image's contrast used to level patches; 1 for filters
@@ -168,7 +166,7 @@ def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
     """
     unit = to_unit(band, range)
     far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
-    return np.where(far, cv2.medianBlur(unit, _LONE), unit) if far.any() else unit
+    return np.where(far, cv2.medianBlur(unit, PATCH_SIDE), unit) if far.any() else unit
 
 
 def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
@@ -199,7 +197,7 @@ def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floatin
     H, W = plane.shape
     small = (max(1, -(-W // _REDUCTION)), max(1, -(-H // _REDUCTION)))
     reduced = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
-    blurred = cv2.GaussianBlur(reduced, (0, 0), sigma / _REDUCTION, borderType=_BORDER)
+    blurred = cv2.GaussianBlur(reduced, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_REFLECT)
     return np.asarray(cv2.resize(blurred, (W, H), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
@@ -299,7 +297,7 @@ def recipes(
         form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
         made.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:
-        names, shares = ["value"], [_GREY_WEIGHT]
+        names, shares = ["value"], [1.0]
     elif len(intensity.axes):
         names = [f"component {k + 1}" for k in range(len(values))]
         shares = [_COLOUR_WEIGHT / len(values)] * len(values)

@@ -21,7 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["learn_codebook", "words"]
+__all__ = ["PATCH_SIDE", "learn_codebook", "words"]
+
+PATCH_SIDE = 5
+"""Pixels; side of the patches, and of other smallest neighbourhoods."""
 
 _SAMPLES = 4096  # patches from which a codebook is learned
 _ITERATIONS = 10

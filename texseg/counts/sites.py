@@ -17,7 +17,7 @@ from texseg.counts.matrix import CountOperator
 from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
-__all__ = ["Sites", "border_measure", "interior_cells", "window_sites"]
+__all__ = ["Sites", "border_measure", "interior_cells", "sides_of", "window_sites"]
 
 Floats = NDArray[np.floating]
 
@@ -25,7 +25,7 @@ WINDOW_STEP = 2
 """Windows overlap: every second row and column of cells is enough."""
 
 FAR = 8.0
-"""Pixels; channels with longer wavelengths get the larger window."""
+"""Pixels, between the default's two longer wavelengths; channels with longer ones get the larger window."""
 
 BACKGROUND = 2e-3
 """Share of the background in every profile: what a cluster has never seen is unlikely, not impossible."""
@@ -153,6 +153,11 @@ class Sites(CountOperator):
         return np.concatenate(means).reshape(values.shape)
 
 
+def sides_of(wavelengths: NDArray[np.float64], sides: tuple[float, float]) -> NDArray[np.float64]:
+    """Side of each channel's window: the first for wavelengths up to :data:`FAR`, and the second above."""
+    return np.where(wavelengths > FAR, sides[1], sides[0])
+
+
 def window_sites(
     cells: Sites,
     grids: Sequence[CellGrid],
@@ -173,7 +178,7 @@ def window_sites(
         Side in pixels of the windows of channels up to :data:`FAR`, and above.
     step : int
     """
-    side = np.where(wavelengths > FAR, sides[1], sides[0])
+    side = sides_of(wavelengths, sides)
     ends = np.cumsum([0] + [grid.n_cells for grid in grids]).tolist()
     means = [
         window_means(_rows_of(cells.counts, *part), grid, side.tolist(), step)

@@ -40,6 +40,7 @@ __all__ = [
     "Neighbourhood",
     "Posterior",
     "PottsField",
+    "SETTLING_SWEEPS",
     "SoftMax",
     "arg_max_over",
     "mean_field",
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 Floats = NDArray[np.floating]
+
+SETTLING_SWEEPS = 12
+"""Mean-field sweeps after which a map hardly changes when the profiles are fixed."""
 
 _TINY = 1e-30
 _NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less takes less time than its start

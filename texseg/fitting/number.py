@@ -52,8 +52,6 @@ _EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the d
 _LISTED = 0.05  # least probability of another number to be reported
 _MOST_LISTED = 3
 _LIKELY = 0.5  # least probability of a single texture to be reported
-_EMPTY = -20.0  # log-odds of a cluster without cells
-_LEAST_SEPARATION = 0.1
 _TIE = 0.9  # of the probability of the likeliest number
 
 
@@ -226,16 +224,16 @@ def doubt_of_clusters(
     Returns
     -------
     separation : float
-        Separation of the two closest clusters, at least 0.1; 0.1 when a cluster is empty.
+        Separation of the two closest clusters, at least 0; 0 when a cluster is empty.
     odds : float
-        The least of the learned log-odds of two textures over all merges down to one cluster; -20, below all
-        that was learned, when a cluster is empty.
+        The least of the learned log-odds of two textures over all merges down to one cluster; minus infinity
+        when a cluster is empty.
     """
     if len(np.unique(labels)) < n_clusters:
-        return _LEAST_SEPARATION, _EMPTY
+        return 0.0, -np.inf
     tree = tree_of_labels(labels, cells, window)
     odds = shipped_table().log_odds(tree.evidence)
-    return max(float(tree.separations[0]), _LEAST_SEPARATION), float(odds.min())
+    return max(float(tree.separations[0]), 0.0), float(odds.min())
 
 
 def confusion_of_clusters(

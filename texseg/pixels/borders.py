@@ -21,30 +21,27 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.channels.encode import Features, bins_of
+from texseg.channels.encode import Features, bins_of, octaves_of
 from texseg.channels.planes import Planes
 from texseg.channels.responses import recipes
+from texseg.channels.textons import PATCH_SIDE
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
 from texseg.threads import side_by_side
 
 __all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
-_FORM = 5  # side in pixels of the patches whose densities are learned
-PATCH_SIZE = _FORM**2
+PATCH_SIZE = PATCH_SIDE**2
 """Numbers in a patch whose density is learned."""
 
 _HEAVY = 5.0  # degrees of freedom of the densities: limits the effect of a texture's flaws
-_FLOOR = 0.01  # added to the variances of a density, relative to those of all textures together
 _BLOCK = 2**13  # pixels described at once
 _ROWS = 128  # rows of pixels processed together, with 3 more read on either side
-_PIECE, _MARGIN, _NEAR, _CLEAR = 7.0, 1.0, 1.5, 0.75  # in cells, of composites: side of a piece; untrusted
-# margin along borders; largest distance of training pixels from true borders, least from unfilled pixels
 _N_COMPOSITES = 2
 _PER_TEXTURE = 6000  # training pixels of densities
 _SHARE = 8  # at most one in this many pixels of a composite trains the discriminant
 _FEWEST = 100  # training pixels that a texture needs to be learned
-_RIDGE = 1e-3  # added to the correlation matrix of the scores
+_RIDGE = 0.01  # added to relative variances, of densities and of scores
 _COLD = (0.02, 20.0)  # bounds of the inverse temperature of the discriminant; .3 to .7 on images
 _MOST_STEPS, _EXACT = 50, 1e-6  # of its search; the relative change at which it ends
 _TINY = 1e-12  # keeps a division by the curvature of a flat loss possible
@@ -85,7 +82,7 @@ def learn_density(vectors: NDArray[np.floating], labels: NDArray[np.integer], n_
     factors, centres, offsets = [], [], []
     for k in range(n_labels):
         own = unit[labels == k]
-        precision = np.linalg.inv(np.cov(own.T) + _FLOOR * np.eye(unit.shape[1]))
+        precision = np.linalg.inv(np.cov(own.T) + _RIDGE * np.eye(unit.shape[1]))
         factor = np.linalg.cholesky(precision)
         factors.append(factor / scale[:, None])
         centres.append(own.mean(axis=0) @ factor)
@@ -157,11 +154,11 @@ class BorderClassifier(NamedTuple):
         f, reach = self.features, max(_WINDOWS) // 2
         _, H, W = bins.shape
         top, bottom = max(rows.start - reach, 0), min(rows.stop + reach, H)
-        bins, form = bins[:, top:bottom], form[top : bottom + 2 * (_FORM // 2)]
+        bins, form = bins[:, top:bottom], form[top : bottom + 2 * (PATCH_SIDE // 2)]
         pixels = pixels - top * W
         tables = np.zeros((*self.log_profiles.shape[:2], 256), np.float32)
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
-        for group in _groups(f.wavelengths):
+        for group in octaves_of(f.wavelengths):
             for table in tables:
                 yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
         shape = bins.shape[1:]
@@ -190,6 +187,7 @@ def learn_borders(
     features: Features,
     log_profiles: NDArray[np.floating],
     cell: int,
+    piece: int,
     rng: np.random.Generator,
 ) -> BorderClassifier | None:
     """Learn the textures' borders from composites made of the insides of segments.
@@ -205,6 +203,8 @@ def learn_borders(
     log_profiles : float32 array of shape (K, C, n_bins)
     cell : int
         Pixels; all lengths are proportional to it.
+    piece : int
+        Cells; side of the pieces of composites.
     rng : numpy.random.Generator
 
     Returns
@@ -213,7 +213,7 @@ def learn_borders(
         It knows the textures with enough pixels inside; None if there are fewer than two of them, or a
         composite shows too little of one.
     """
-    inner = [trusted(one, _MARGIN * cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
+    inner = [trusted(one, cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.sum([label_sizes(one, len(log_profiles)) for one in inner], axis=0)
     known = np.flatnonzero(sizes >= _FEWEST)
     K = len(known)
@@ -228,10 +228,10 @@ def learn_borders(
     )
     places, truths = [], []
     for _ in range(_N_COMPOSITES):
-        made = compose(images, inner, K, _PIECE * cell, rng)
+        made = compose(images, inner, K, piece * cell, rng)
         filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-        far = made.filled.all() | (filled > _CLEAR * cell)
-        pixels = np.flatnonzero(far & (border_distance(made.labels) < _NEAR * cell))
+        far = made.filled.all() | (filled > cell)
+        pixels = np.flatnonzero(far & (border_distance(made.labels) < cell))
         pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
         truths.append(made.labels.ravel()[pixels])
         if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
@@ -279,20 +279,14 @@ def _read(
     if bins is None:
         wanted = [recipe for recipe in every if recipe.name in f.names]
         bins = bins_of([r._replace(values=lambda: form) if r.kind == "patch" else r for r in wanted], f)
-    return bins, np.pad(form, _FORM // 2, mode="symmetric")
+    return bins, np.pad(form, PATCH_SIDE // 2, mode="symmetric")
 
 
 def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
     """Patches around some pixels, (n, D)."""
-    patches = np.lib.stride_tricks.sliding_window_view(form, (_FORM, _FORM))
+    patches = np.lib.stride_tricks.sliding_window_view(form, (PATCH_SIDE, PATCH_SIDE))
     rows, columns = np.divmod(pixels, patches.shape[1])
     return patches[rows, columns].reshape(len(pixels), -1).astype(np.float32, copy=False)
-
-
-def _groups(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Channels grouped by wavelength; each plain value is a group of its own."""
-    filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
-    return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
 
 
 def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
@@ -303,7 +297,7 @@ def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
     >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_labels=2)
     16
     """
-    return (len(_groups(wavelengths)) + 1) * n_labels * len(_WINDOWS)
+    return (len(octaves_of(wavelengths)) + 1) * n_labels * len(_WINDOWS)
 
 
 def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -21,8 +21,6 @@ __all__ = ["Composite", "border_distance", "compose", "label_sizes", "trusted"]
 _TRIES = 24  # candidate sources of a piece; the one that fills most of it is taken
 _STRIDE = 4  # how much of a piece a source fills is measured on one in 4 * 4 of its pixels
 _LARGEST = 300  # pixels, largest side of a composite
-_BEND = 0.075  # standard deviation of the bends of borders, in sides of a piece
-_BEND_LENGTH = 0.3  # distance of the knots of the bends, in sides of a piece
 
 
 class Composite(NamedTuple):
@@ -87,7 +85,7 @@ def compose(
     rng: np.random.Generator,
     largest: int = _LARGEST,
 ) -> Composite:
-    """Put pieces of the insides of segments together in a random layout with bent borders.
+    """Put pieces of the insides of segments together in a random layout.
 
     Parameters
     ----------
@@ -142,22 +140,14 @@ def compose(
 def _layout(
     height: int, width: int, side: float, fewest: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], int]:
-    """Lay out pieces with bent borders; return each pixel's piece, and the number of pieces."""
+    """Lay out pieces nearest to random seeds; return each pixel's piece, and the number of pieces."""
     n_pieces = max(fewest, round(height * width / side**2))
     seeds = np.ones((height, width), np.uint8)
     seeds[tuple((rng.random((n_pieces, 2)) * seeds.shape).astype(int).T)] = 0
     _, nearest = cv2.distanceTransformWithLabels(
         seeds, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
     )
-    knots = [max(2, int(n / (_BEND_LENGTH * side))) for n in (height, width)]
-    bends = cv2.resize(
-        rng.standard_normal((*knots, 2)).astype(np.float32), (width, height), interpolation=cv2.INTER_CUBIC
-    )
-    rows, columns = np.mgrid[:height, :width].astype(np.float32) + _BEND * side * bends.transpose(2, 0, 1)
-    bent = cv2.remap(
-        nearest.astype(np.float32), columns, rows, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE
-    )
-    return bent.astype(np.intp) - 1, int(nearest.max())
+    return nearest.astype(np.intp) - 1, int(nearest.max())
 
 
 def _place(

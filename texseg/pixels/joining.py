@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.pixels.label import SPECK, connected_parts, merge_parts
+from texseg.pixels.label import connected_parts, merge_parts, speck_sizes
 
 __all__ = ["BlockParts", "joined_labels", "parts_of_block"]
 
@@ -123,9 +123,7 @@ def joined_labels(
     K = state.sums.shape[1]
     state, names = state.contracted()
     if area > 0:
-        largest = np.zeros(K, np.int64)
-        np.maximum.at(largest, state.labels, state.sizes)
-        state = state._replace(labels=state.merged(np.minimum(area, largest / SPECK)))
+        state = state._replace(labels=state.merged(speck_sizes(state.labels, state.sizes, K, area)))
         state, again = state.contracted()
         names = again[names]
     if min_size > 1:

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
 from texseg.counts.grid import CellGrid
-from texseg.fitting.assignment import soft_max_over
+from texseg.fitting.assignment import SETTLING_SWEEPS, soft_max_over
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
 __all__ = [
-    "SPECK",
     "Parts",
     "connected_parts",
     "dissolve_specks",
@@ -31,16 +30,13 @@ __all__ = [
     "merge_small",
     "near_border",
     "pixel_posteriors",
+    "speck_sizes",
 ]
 
 Floats = NDArray[np.floating]
 
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
 _STRIP = 2**16  # pixels processed at once
-SPECK = 4
-"""A part is a speck only if its label has another part this many times as large."""
-
-_SWEEPS = ((3.0, 2), (5.0, 2), (7.0, 2), (10.0, 4))  # strengths of the prior, and mean-field sweeps at each
 
 
 def pixel_posteriors(
@@ -48,8 +44,7 @@ def pixel_posteriors(
     cell_posteriors: Floats,
     grid: CellGrid,
     band: NDArray[np.intp],
-    smoothness: float = 1.0,
-    sigma: float = 8.0,
+    strength: float = 10.0,
     mask: NDArray[np.bool_] | None = None,
 ) -> PixelPlanes:
     """Mean field of a Potts model over the pixels near borders, starting from the cells' posteriors.
@@ -65,10 +60,10 @@ def pixel_posteriors(
     grid : CellGrid
     band : int array of shape (n,)
         These pixels, flat indices in ascending order; see :func:`near_border`.
-    smoothness : float, default=1
-        Strength of the prior; 1 adds up to 10 nats for a unanimous neighbourhood.
-    sigma : float, default=8
-        Standard deviation of the Gaussian neighbourhood in pixels.
+    strength : float, default=10
+        Nats that a unanimous neighbourhood adds in the last sweep, twice as many as in the first: too strong
+        a prior would only confirm the labels of the cells. The neighbourhood is a Gaussian with a standard
+        deviation of half a cell.
     mask : bool array of shape (H, W), optional
 
     Returns
@@ -80,6 +75,7 @@ def pixel_posteriors(
     if not len(band):
         return found
     H, W = grid.image_shape
+    sigma = grid.cell / 2 / _REDUCTION
     K, small = len(local), (-(-W // _REDUCTION), -(-H // _REDUCTION))
     planes = [np.ascontiguousarray(grid.to_pixels(values)) for values in found.cells]
 
@@ -87,18 +83,17 @@ def pixel_posteriors(
         """Add the neighbours' influence to the log-likelihood of one label."""
         plane = planes[k] if mask is None else planes[k] * mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
-        field = cv2.GaussianBlur(field, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_CONSTANT)
+        field = cv2.GaussianBlur(field, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
         there = strength * cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
         np.add(local[k], there, out=found.near[k])
 
     def put(k: int) -> None:
         planes[k].ravel()[band] = found.near[k]
 
-    for strength, n_sweeps in _SWEEPS:
-        for _ in range(n_sweeps):
-            side_by_side(partial(pull, strength=np.float32(strength * smoothness)), range(K))
-            in_strips(soft_max_over, found.near)
-            side_by_side(put, range(K))
+    for share in np.linspace(0.5, 1, SETTLING_SWEEPS):
+        side_by_side(partial(pull, strength=np.float32(share * strength)), range(K))
+        in_strips(soft_max_over, found.near)
+        side_by_side(put, range(K))
     return found
 
 
@@ -121,7 +116,7 @@ def dissolve_specks(
     """Give parts too small to show their texture to the neighbour that explains them best, in place.
 
     A knot in a cloth briefly looks like another texture. A small part is dissolved only if its label has a
-    much larger part elsewhere: a texture that occurs only in small parts keeps them.
+    larger part elsewhere: a texture that occurs only in small parts keeps them.
 
     Parameters
     ----------
@@ -147,12 +142,20 @@ def dissolve_specks(
         labels[~mask] = -1
     parts = connected_parts(labels)
     del labels
-    largest = np.zeros(len(posteriors), np.intp)
-    np.maximum.at(largest, parts.labels[1:], parts.sizes[1:])
-    merged = _merged_labels(parts, scores, np.minimum(area, largest / SPECK))
+    sizes = speck_sizes(parts.labels[1:], parts.sizes[1:], len(posteriors), area)
+    merged = _merged_labels(parts, scores, sizes)
     moved = np.flatnonzero((merged != parts.labels)[parts.places])
     part = parts.places.ravel()[moved]
     posteriors.exchange(moved, parts.labels[part], merged[part])
+
+
+def speck_sizes(
+    labels: NDArray[np.int32], sizes: NDArray[np.integer], n_labels: int, area: float
+) -> NDArray[np.floating]:
+    """Size (K,) below which parts of a label are specks; 0 if all of them are so small."""
+    largest = np.zeros(n_labels, np.int64)
+    np.maximum.at(largest, labels, sizes)
+    return np.where(largest >= area, area, 0)
 
 
 def merge_small(
