@@ -12,6 +12,7 @@ Ring = NDArray[np.int64]
 
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
 _FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
+_EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
 _TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
@@ -102,13 +103,26 @@ class Outlines:
         width = self._corners[1] - 1
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]
+        self._keys, self._owners = [], []
+        order = np.lexsort((keys, owners))
+        keys, owners = keys[order], owners[order]
+        del order
+        begins = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
+        first = 0
+        for end in [*begins[1:], len(keys)] if begins else ():
+            if end - first >= _EDGES_AT_ONCE or end == len(keys):  # whole regions
+                yield from self._linked(keys[first:end], owners[first:end])
+                first = end
+
+    def _linked(self, keys: NDArray[np.int64], owners: NDArray) -> Iterator[tuple[int, list[Ring]]]:
+        """Rings of regions, from all their edges."""
         order = np.argsort(keys)
         keys, owners = keys[order], owners[order]
         directions, corner = np.divmod(keys, self._corners[0] * self._corners[1])
         starts = np.stack(np.divmod(corner, self._corners[1]), axis=1)
         ends = starts + _STEPS[directions]
         following = np.full(len(keys), -1)
-        for turn in _TURNS if len(keys) else ():
+        for turn in _TURNS:
             wanted = self._key((directions + turn) % 4, ends[:, 0], ends[:, 1])
             candidate = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             fits = (keys[candidate] == wanted) & (owners[candidate] == owners)
@@ -120,8 +134,6 @@ def _rings(
     starts: NDArray, directions: NDArray, owners: NDArray, following: NDArray
 ) -> Iterator[tuple[int, list[Ring]]]:
     """Yield the rings of every region, from its edges and what follows each."""
-    if not len(starts):
-        return
     order, firsts = _cycles(following)
     starts, directions = starts[order], directions[order]
     before = np.arange(len(order)) - 1
