@@ -8,7 +8,7 @@ from skimage.color import rgb2lab
 
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import non_finite, split_planes
-from texseg.channels.responses import flatten_illumination, learn_intensity, responses
+from texseg.channels.responses import flatten_illumination, learn_intensity, recipes
 
 SIGMA = 8.0
 
@@ -21,7 +21,8 @@ def channels_of(image, *, learn_from=None, bank=None, channel_axis=None, mask=No
     planes = split_planes(image, channel_axis=channel_axis, mask=mask)
     source = planes if learn_from is None else split_planes(learn_from, channel_axis=channel_axis)
     bank = bank or GaborBank([4.0], 2)
-    return list(responses(planes, learn_intensity([source], SIGMA), bank, SIGMA, **options))
+    channels = recipes(planes, learn_intensity([source], SIGMA), bank, SIGMA, **options)
+    return [channel._replace(values=channel.values()) for channel in channels]
 
 
 # ---- what is data ------------------------------------------------------------------------------------------
@@ -303,8 +304,8 @@ def test_a_constant_image_has_no_contrast_and_finite_channels():
     planes = split_planes(np.full((60, 75), 9.0))
     intensity = learn_intensity([planes], SIGMA)
     assert intensity.contrast == 0
-    for channel in responses(planes, intensity, GaborBank([4.0], 2), SIGMA):
-        assert not channel.values.any()
+    for channel in recipes(planes, intensity, GaborBank([4.0], 2), SIGMA):
+        assert not channel.values().any()
 
 
 def test_several_images_are_learned_from_together():

@@ -277,9 +277,9 @@ def learn_classes(
     return classifier, _log_probabilities(unit @ weights + offsets)
 
 
-def _spread_over(rows: NDArray[np.intp], most: int = _MOST_CELLS) -> NDArray[np.intp]:
-    """Take at most ``most`` rows, evenly spread."""
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
+def _spread_over(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Take at most 150 rows, evenly spread."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_CELLS)).astype(int)]
 
 
 def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> Floats:

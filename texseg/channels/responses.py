@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +16,11 @@ from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_
 from texseg.channels.textons import PATCH_SIDE
 
 __all__ = [
-    "Channel",
     "Intensity",
     "Recipe",
     "flatten_illumination",
     "learn_intensity",
     "recipes",
-    "responses",
 ]
 
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
@@ -41,27 +39,16 @@ _PATCH_CONTRAST = 0.3  # share of the image's contrast used to level patches; 1 
 _LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
 
 
-class Channel(NamedTuple):
-    """One real-valued channel of an image."""
+class Recipe(NamedTuple):
+    """One real-valued channel of an image, whose values are computed on demand, in any thread."""
 
     name: str
-    values: NDArray[np.floating]
-    """Shape (H, W)."""
+    values: Callable[[], NDArray[np.floating]]
+    """Computes the values, shape (H, W)."""
     kind: str
     """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
     wavelength: float
     """Scale in pixels; 0 for plain values, which have none."""
-    weight: float
-
-
-class Recipe(NamedTuple):
-    """A channel whose values are computed on demand, in any thread."""
-
-    name: str
-    values: Callable[[], NDArray[np.floating]]
-    """Computes the values of :class:`Channel`."""
-    kind: str
-    wavelength: float
     weight: float
 
 
@@ -224,15 +211,15 @@ def flatten_illumination(
     return np.divide(detail, spread, out=detail)
 
 
-def responses(
+def recipes(
     planes: Planes,
     intensity: Intensity,
     bank: GaborBank | None,
     sigma: float,
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
-) -> Iterator[Channel]:
-    """Yield the channels of an image one by one: the bank's moduli of the lightness, patches, plain values.
+) -> list[Recipe]:
+    """List the channels of an image: the bank's moduli of the lightness, patches, plain values.
 
     Parameters
     ----------
@@ -248,9 +235,9 @@ def responses(
     value_weight : float, default=1
         Factor on the weights of the plain values; 0 leaves them out. Logarithms get a quarter of the weight.
 
-    Yields
-    ------
-    Channel
+    Returns
+    -------
+    list of Recipe
         Grey images: the bank's filters and the values, each with weight 1. Colour: the filters on the
         lightness, and L, a, b (or up to six principal components of the bands) with total weight 8;
         filters on chroma made results worse.
@@ -259,31 +246,9 @@ def responses(
     --------
     >>> from texseg.channels.planes import split_planes
     >>> planes = split_planes(np.eye(32))
-    >>> channels = responses(planes, learn_intensity([planes], 8.0), GaborBank([4.0], 2), 8.0)
-    >>> [channel.name for channel in channels]
-    ['4 px, 0 deg', '4 px, 90 deg', 'value']
-    """
-    for recipe in recipes(planes, intensity, bank, sigma, patch_weight, value_weight):
-        yield Channel(recipe.name, recipe.values(), *recipe[2:])
-
-
-def recipes(
-    planes: Planes,
-    intensity: Intensity,
-    bank: GaborBank | None,
-    sigma: float,
-    patch_weight: float = 0.0,
-    value_weight: float = 1.0,
-) -> list[Recipe]:
-    """List the channels of :func:`responses`, whose values can then be computed in parallel.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> planes = split_planes(np.eye(32))
-    >>> (value,) = recipes(planes, learn_intensity([planes], 8.0), None, 8.0)
-    >>> value.name, value.values().shape
-    ('value', (32, 32))
+    >>> channels = recipes(planes, learn_intensity([planes], 8.0), GaborBank([4.0], 2), 8.0)
+    >>> [channel.name for channel in channels], channels[2].values().shape
+    (['4 px, 0 deg', '4 px, 90 deg', 'value'], (32, 32))
     """
     lightness, values = _unit_values(planes.bands, intensity)
     made = []

@@ -83,7 +83,6 @@ def compose(
     n_labels: int,
     side: float,
     rng: np.random.Generator,
-    largest: int = _LARGEST,
 ) -> Composite:
     """Put pieces of the insides of segments together in a random layout.
 
@@ -96,13 +95,11 @@ def compose(
     side : float
         Mean side of a piece in pixels.
     rng : numpy.random.Generator
-    largest : int, default=300
-        Largest side of the composite in pixels; this is enough for larger images, too.
 
     Returns
     -------
     Composite
-        As high as the highest image and as wide as the widest, up to ``largest``.
+        As high as the highest image and as wide as the widest, but at most 300 pixels: this is enough.
 
     Examples
     --------
@@ -113,7 +110,7 @@ def compose(
     >>> made.labels.shape, np.array_equal(made.planes.bands[0][made.filled], 10 * made.labels[made.filled])
     ((48, 64), True)
     """
-    height, width = np.minimum(np.max([one.shape for one in usable], axis=0), largest).tolist()
+    height, width = np.minimum(np.max([one.shape for one in usable], axis=0), _LARGEST).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     sizes = np.array([label_sizes(one, n_labels) for one in usable], float)
     shares = sizes / sizes.sum(axis=0)
