@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from texseg import TextureSegmenter
-from texseg.cli.names import class_names
+from texseg.cli.names import rename_classes
 from texseg.modelfile import ModelFileError, load_model, save_model
 
 VALUES = {
@@ -317,4 +317,4 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
 def test_class_names_that_do_not_fit_are_refused(tmp_path, values, sentence):
     save_model(tmp_path / "m.texseg", values)
     with pytest.raises(ModelFileError, match=sentence):
-        class_names(tmp_path / "m.texseg")
+        rename_classes(tmp_path / "m.texseg", {})

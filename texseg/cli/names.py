@@ -13,11 +13,6 @@ from texseg.palette import palette
 _NAMES, _COLOURS = "class_names", "class_colours"
 
 
-def class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Names of the classes of a model file, empty strings for those without one."""
-    return tuple(_names_in(path, load_model(path)))
-
-
 def rename_classes(path: str | os.PathLike[str], names: Mapping[int, str]) -> list[tuple[str, str]]:
     """Name classes of a model file by their label, and list all of them.
 

@@ -20,6 +20,17 @@ _MOST_SEGMENTS = 255
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
+def _whole(text: str) -> int | None:
+    """Read a number of at least 1 with an optional k, M or G; None if it is none."""
+    text = text.strip().lower()
+    multiple = _MULTIPLES.get(text[-1:])
+    try:
+        number = float(text[:-1]) * multiple if multiple else float(text)
+    except ValueError:
+        return None
+    return int(number) if 1 <= number < float("inf") else None
+
+
 class SegmentCount(click.ParamType):
     """A number of segments, or "auto" for None."""
 
@@ -57,17 +68,12 @@ class PixelCount(click.ParamType):
         """Turn "none" into None and a number with an optional k, M or G into an int."""
         if not isinstance(value, str):
             return value
-        text = value.strip().lower()
-        if text == "none":
+        if value.strip().lower() == "none":
             return None
-        multiple = _MULTIPLES.get(text[-1:])
-        try:
-            number = float(text[:-1]) * multiple if multiple else float(text)
-        except ValueError:
-            number = -1.0
-        if not 1 <= number < float("inf"):
+        number = _whole(value)
+        if number is None:
             self.fail(f"{value!r} is not a number of pixels such as 500M, nor 'none'", param, ctx)
-        return int(number)
+        return number
 
 
 class MemorySize(click.ParamType):
@@ -77,15 +83,10 @@ class MemorySize(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Turn a number with an optional k, M or G into an int."""
-        text = str(value).strip().lower().removesuffix("b")
-        multiple = _MULTIPLES.get(text[-1:])
-        try:
-            number = float(text[:-1]) * multiple if multiple else float(text)
-        except ValueError:
-            number = -1.0
-        if not 1 <= number < float("inf"):
+        number = _whole(str(value).strip().lower().removesuffix("b"))
+        if number is None:
             self.fail(f"{value!r} is not an amount of memory such as 2G", param, ctx)
-        return int(number)
+        return number
 
 
 class PixelSizeText(click.ParamType):
