@@ -41,9 +41,9 @@ N_THREADS = 2
 K = 5
 
 
-def mirrored(side: int) -> NDArray[np.uint8]:
-    """Give the sample mosaic, continued by its mirror images to a square of this side."""
-    image = read(SAMPLES / "five_textures.png")
+def mirrored(side: int, name: str = "five_textures.png") -> NDArray[np.uint8]:
+    """Give a sample image, continued by its mirror images to a square of this side."""
+    image = read(SAMPLES / name)
     return np.pad(image, [(0, max(0, side - length)) for length in image.shape], mode="symmetric")[
         :side, :side
     ]

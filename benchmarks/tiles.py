@@ -1,6 +1,7 @@
 """Images by blocks: labels against those of the whole, rate, memory, samples, and runs that are killed.
 
-Usage: python benchmarks/tiles.py [--side 2048] [--large 20000] [--blocks 6] [--only labels,rate,sample,kill]
+Usage: python benchmarks/tiles.py [--side 2048] [--large 20000] [--blocks 6]
+           [--cluster 8192] [--only labels,rate,sample,kill,cluster]
 
 The large image is written to a temporary folder (tiled TIFF, one byte a pixel) and is only read in part: its
 rate and peak memory are those of its first blocks.
@@ -22,13 +23,14 @@ import tifffile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.measure import limit_threads, machine
-from benchmarks.speed import mirrored
+from benchmarks.measure import Table, limit_threads, machine
+from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
 from texseg.io.windows import open_windows
 from texseg.tiles import ArrayWindows, Asked, label_blocks, plan_blocks, read_block, sample_windows
 
 K = 5
+IMAGES = ["five_textures.png", "three_real_textures.png", "scattered_textures.png"]
 
 
 def write_large(path: Path, side: int) -> None:
@@ -39,21 +41,53 @@ def write_large(path: Path, side: int) -> None:
     tifffile.imwrite(path, tiles, shape=(side, side), dtype="u1", tile=(512, 512), compression="zlib")
 
 
-def print_labels(side: int) -> None:
-    image = mirrored(side)
+def print_labels(side: int, names: list[str]) -> None:
+    print(f"\n{side} x {side}, one model: share of the pixels with the label of the whole; Mpx a CPU second")
+    table = Table([("image", -20), ("segments", -8), ("same", 9), ("whole", 6), ("blocks", 6)])
+    for name in names:
+        image, small = (mirrored(length, name) for length in (side, 512))
+        for asked in (K, None):
+            model = TextureSegmenter(asked, random_state=0).fit(small)
+            start = time.process_time()
+            whole = model.predict(image)
+            seconds = [time.process_time() - start]
+            blocks = plan_blocks(image.shape, model.textures_)
+            found = np.empty(image.shape, np.int32)
+            start = time.process_time()
+            for place, labels, _ in label_blocks(ArrayWindows(image), model.textures_, blocks, Asked()):
+                found[blocks.core(place)] = labels
+            seconds.append(time.process_time() - start)
+            rates = [side**2 / 1e6 / s for s in seconds]
+            how = "given" if asked else f"{model.n_segments_} found"
+            table.row(name, how, f"{np.mean(found == whole):.6f}", *rates)
+
+
+def print_cluster(side: int) -> None:
+    """Compare two workers of dask.distributed with one process, on a zarr array."""
+    import dask
+    import distributed
+    import zarr
+
     model = TextureSegmenter(K, random_state=0).fit(mirrored(512))
-    start = time.process_time()
-    whole = model.predict(image)
-    seconds = [time.process_time() - start]
-    blocks = plan_blocks(image.shape, model.textures_)
-    found = np.empty(image.shape, np.int32)
-    start = time.process_time()
-    for place, labels, _ in label_blocks(ArrayWindows(image), model.textures_, blocks, Asked()):
-        found[blocks.core(place)] = labels
-    seconds.append(time.process_time() - start)
-    rates = [side**2 / 1e6 / s for s in seconds]
-    print(f"{side} x {side}, one model: {np.mean(found == whole):.6f} of the pixels have the whole's label")
-    print(f"Mpx a CPU second: whole {rates[0]:.2f}, blocks {rates[1]:.2f}")
+    with tempfile.TemporaryDirectory() as folder:
+        image = zarr.create_array(f"{folder}/image", shape=(side, side), chunks=(1024, 1024), dtype="u1")
+        image[:] = mirrored(side)
+        lazy = model.predict(image)
+        start, before = time.perf_counter(), time.process_time()
+        with dask.config.set(scheduler="sync"):
+            lazy.to_zarr(f"{folder}/one")
+        walls, cpus = [time.perf_counter() - start], [time.process_time() - before]
+        before = cpu_of_children()
+        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+            start = time.perf_counter()
+            lazy.to_zarr(f"{folder}/two")
+            walls.append(time.perf_counter() - start)
+        cpus.append(cpu_of_children() - before)
+        one, two = (zarr.open_array(f"{folder}/{name}", mode="r")[:] for name in ("one", "two"))
+    print(f"\n{side} x {side}, two workers against one process: {walls[0] / walls[1]:.2f} times as fast")
+    print(f"(wall {walls[1]:.0f} for {walls[0]:.0f} s), CPU {cpus[1]:.0f} for {cpus[0]:.0f} s")
+    print(f"same labels: {np.array_equal(one, two)}")
 
 
 def print_rate(side: int, n_blocks: int) -> None:
@@ -111,13 +145,16 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--large", type=int, default=20000)
     parser.add_argument("--blocks", type=int, default=6, help="of the large image that are labelled")
-    parser.add_argument("--only", default="labels,rate,sample,kill", help="parts, comma-separated")
+    parser.add_argument("--images", default=",".join(IMAGES), help="sample images whose labels are compared")
+    parser.add_argument("--cluster", type=int, default=8192, help="side of the image that two workers label")
+    parser.add_argument("--only", default="labels,rate,sample,kill,cluster", help="parts, comma-separated")
     options = parser.parse_args()
     limit_threads(1)
     print(machine(1))
     parts = {
         "rate": lambda: print_rate(options.large, options.blocks),
-        "labels": lambda: print_labels(options.side),
+        "labels": lambda: print_labels(options.side, options.images.split(",")),
+        "cluster": lambda: print_cluster(options.cluster),
         "sample": lambda: print_sample(options.side),
         "kill": print_kill,
     }

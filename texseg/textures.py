@@ -206,6 +206,8 @@ class Textures:
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
 
+        learned = np.append(learned, -1)  # what a search behind the last finds
+
         def calibrated(columns: NDArray, heard: NDArray) -> NDArray[np.floating]:
             """Probabilities (K, n) from posteriors and window scores."""
             probabilities = np.log(np.maximum(columns, 1e-12))
@@ -220,7 +222,7 @@ class Textures:
             pixels = posteriors.band[at : at + _STRIP]
             heard = wide[:, grid.cells_of(pixels)]
             # windows across a border are less reliable than what was learned about it
-            heard[:, np.isin(pixels, learned, assume_unique=True)] = 0
+            heard[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
             return calibrated(posteriors.near[:, at : at + _STRIP], heard)
 
         strips = side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
@@ -229,7 +231,7 @@ class Textures:
         return Reading(posteriors, sure, scores)
 
     def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[PixelPlanes, NDArray[np.intp]]:
-        """Log-likelihoods, and the pixels (flat indices) for which they come from learned borders.
+        """Log-likelihoods, and the pixels (sorted flat indices) for which they come from learned borders.
 
         Those of a pixel's cell; near borders, from learned borders if possible, else from small windows.
         """

@@ -160,7 +160,10 @@ class BorderClassifier(NamedTuple):
         tables[..., : f.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         for group in octaves_of(f.wavelengths):
             for table in tables:
-                yield _local_means(sum(cv2.LUT(bins[c], table[c]) for c in group), pixels)
+                logs = cv2.LUT(bins[group[0]], table[group[0]])
+                for c in group[1:]:
+                    logs += cv2.LUT(bins[c], table[c])
+                yield _local_means(logs, pixels)
         shape = bins.shape[1:]
         around = _grown(pixels, shape, reach)
         plane = np.zeros(shape, np.float32)
