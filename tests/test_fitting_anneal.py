@@ -341,13 +341,13 @@ def test_levels_run_from_coarse_to_fine_and_agree_with_the_finest():
     assert max(agreement, 1 - agreement) > 0.95
 
 
-def test_a_level_may_bring_its_own_posterior():
+def test_a_run_may_go_on_under_a_prior_on_the_map():
     image, _ = scene()
-    parent = (np.arange(720) // 30 // 2) * 15 + np.arange(720) % 30 // 2
-    coarse = aggregate(image, parent)
-    levels = [Level(coarse.counts, coarse.sizes), Level(image, None, parent, PottsField((24, 30)))]
-    states = list(anneal(HistogramClustering(), levels, n_clusters=2, rng=np.random.RandomState(0)))
-    last = [state.free_energy for state in states if state.level == 1]
+    rng = np.random.RandomState(0)
+    end = last_of(anneal(HistogramClustering(), image, n_clusters=2, rng=rng))
+    model = HistogramClustering(PottsField((24, 30)))
+    last = [state.free_energy for state in anneal(model, image, [end.beta], start=end.params, rng=rng)]
+    assert len(last) > 1
     assert (np.diff(last) <= 0).all()
 
 

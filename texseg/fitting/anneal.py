@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.fitting.assignment import Floats, Posterior
+from texseg.fitting.assignment import Floats
 from texseg.fitting.moves import (
     MOVES,
     Growing,
@@ -94,8 +94,6 @@ class Level(NamedTuple):
     """(N,), how many sites each row stands for; a row's temperature is this many times that of a site."""
     parent: NDArray[np.intp] | None = None
     """(N,), the row of the previous level that each row belongs to; not needed at the first level."""
-    posterior: Posterior | None = None
-    """Another posterior policy for this level, such as the Potts field of its grid."""
 
 
 def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[float]:
@@ -228,17 +226,16 @@ def anneal(
     n_stages = len(schedule) + len(levels) - 1
     growing = Growing(n_clusters, growth != "split", rng) if growth else None
     for index, level in enumerate(levels):
-        here = model if level.posterior is None else model.with_posterior(level.posterior)
         if index and posteriors is not None:
-            posteriors = here.prolong(posteriors, level.parent)
+            posteriors = model.prolong(posteriors, level.parent)
         for beta in schedule if index == 0 else schedule[-1:]:
-            problem = Problem(here, level.counts, beta, level.row_weights)
+            problem = Problem(model, level.counts, beta, level.row_weights)
             if growing is None and index == 0:
-                params = _perturbed(here, params, perturbation, rng, groups_of(level.counts))
+                params = _perturbed(model, params, perturbation, rng, groups_of(level.counts))
             for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
                 step += now.cost
                 if settled:
-                    n_distinct, stage = here.n_distinct(now.params), stage + 1
+                    n_distinct, stage = model.n_distinct(now.params), stage + 1
                 yield State(
                     now.params,
                     beta,

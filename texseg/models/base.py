@@ -7,8 +7,8 @@ to one (within each group of columns, where that axis runs over features). The d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -312,7 +312,3 @@ class ClusteringModel:
     def fold_in(self, n: CountMatrix, params: Any, beta: float) -> Floats:
         """Posteriors (N, K) of other rows, the parameters fixed."""
         return self.posterior(self.scores(n, params), beta, params.weights).posteriors
-
-    def with_posterior(self, posterior: Posterior) -> Self:
-        """Return the same model with another posterior policy."""
-        return replace(self, posterior=posterior)
