@@ -26,9 +26,11 @@ from texseg.fitting.moves import (
     Partition,
     Transition,
     assess,
+    close_pairs,
     improve,
     merge,
     merge_losses,
+    merge_pairs,
     refine_halves,
     resolution,
     settle,
@@ -49,6 +51,10 @@ __all__ = [
     "last_of",
     "merge_down",
 ]
+
+
+MERGED_AT_ONCE = 0.25
+"""Share of the clusters too many that are merged before others settle; one by one finds no more."""
 
 
 class State(NamedTuple):
@@ -343,7 +349,7 @@ def merge_down(
     row_weights: Floats | None = None,
     settle_steps: int = 6,
 ) -> Any:
-    """Merge the pair of clusters that loses least, again and again, until ``n_clusters`` are left.
+    """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left.
 
     Parameters
     ----------
@@ -373,11 +379,9 @@ def merge_down(
     settings = Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
     first = problem.step(params, None)
     now = settle(problem, unsplit(problem, first.posteriors, first.stats), settings)
-    while now.Q.shape[1] > n_clusters:
-        losses = merge_losses(problem, now)
-        i, j = divmod(int(losses.argmin()), len(losses))
-        now = assess(problem, *merge((now.Q, now.stats, now.halves, now.fresh), i, j))
-        now = settle(problem, now, settings)
+    while (too_many := now.Q.shape[1] - n_clusters) > 0:
+        pairs = close_pairs(problem, now, max(1, int(too_many * MERGED_AT_ONCE)))
+        now = settle(problem, merge_pairs(problem, now, pairs), settings)
     return now.params
 
 

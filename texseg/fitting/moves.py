@@ -20,11 +20,13 @@ __all__ = [
     "Partition",
     "Transition",
     "assess",
+    "close_pairs",
     "exchange",
     "exchanges",
     "improve",
     "merge",
     "merge_losses",
+    "merge_pairs",
     "refine_halves",
     "resolution",
     "settle",
@@ -39,6 +41,8 @@ POWER_STEPS = 2
 HALVES_STEPS = 2
 """EM steps within a cluster to improve a new split before it is judged."""
 
+JUDGED_PAIRS = 4
+"""Pairs a cluster whose merging is judged exactly where many clusters are merged down."""
 
 MOVES = 5
 """Most split-and-merge moves at one temperature and number of clusters."""
@@ -170,6 +174,42 @@ def merge_losses(problem: Problem, now: Partition) -> Floats:
     both = problem.energies(stats, now.Q[:, i] + now.Q[:, j])
     losses[i, j] = both - now.energies[i] - now.energies[j]
     return losses
+
+
+def close_pairs(problem: Problem, now: Partition, n_pairs: int) -> list[tuple[int, int]]:
+    """Up to ``n_pairs`` pairs i < j, no cluster in two of them, whose merging raises F least.
+
+    Only the pairs with the least Hellinger distance, weighted by size, are judged: of many clusters, all
+    pairs would need memory and time for (K, K, M) numbers.
+    """
+    counts, K = now.stats.counts, now.Q.shape[1]
+    sizes = np.maximum(counts.sum(axis=1), 1e-30)
+    roots = np.sqrt(counts / sizes[:, None])
+    i, j = np.triu_indices(K, 1)
+    apart = (1 - roots @ roots.T)[i, j] / (1 / sizes[i] + 1 / sizes[j])
+    near = np.argsort(apart, kind="stable")[: JUDGED_PAIRS * K]
+    i, j = i[near], j[near]
+    both = type(now.stats)(*(part[i] + part[j] for part in now.stats))
+    losses = problem.energies(both, now.Q[:, i] + now.Q[:, j]) - now.energies[i] - now.energies[j]
+    pairs: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for at in np.argsort(losses, kind="stable"):
+        pair = int(i[at]), int(j[at])
+        if len(pairs) < n_pairs and taken.isdisjoint(pair):
+            pairs.append(pair)
+            taken.update(pair)
+    return pairs
+
+
+def merge_pairs(problem: Problem, now: Partition, pairs: list[tuple[int, int]]) -> Partition:
+    """Merge every ``j`` into its ``i``."""
+    target = np.arange(now.Q.shape[1])
+    for i, j in pairs:
+        target[j] = i
+    left = np.flatnonzero(target == np.arange(len(target)))
+    together = (target[:, None] == left).astype(now.Q.dtype)
+    stats = type(now.stats)(*(together.T.astype(part.dtype) @ part for part in now.stats))
+    return unsplit(problem, now.Q @ together, stats)
 
 
 def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:

@@ -189,7 +189,7 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         """If the temperature is to be chosen, grown clusters; else the clusters of all runs merged down."""
         if self.beta == "auto":
             return [grown(data.counts, self.n_clusters, rng, data.weights)]
-        return pooled(model, data, runs, self.n_clusters, float(self.beta))
+        return pooled(data, runs, self.n_clusters, float(self.beta))
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
@@ -205,20 +205,20 @@ def random_start(
     return model.initial(data.counts, n_clusters, rng, data.weights, spread=0.5)
 
 
-def pooled(
-    model: HistogramClustering, data: Data, runs: list[Run], n_clusters: int, beta: float
-) -> list[Profiles]:
+def pooled(data: Data, runs: list[Run], n_clusters: int, beta: float) -> list[Profiles]:
     """Merge down the clusters of several runs: what one run has missed another may have found.
 
-    Of planted trees with much background, three runs and this give the right one in 19 of 20 sets, at 1.6
-    times the time, the best of three runs alone in 14, the best of ten in 19.
+    Of planted trees with much background, three runs and this give the right one in 19 of 20 sets, the best
+    of three runs alone in 14, the best of ten in 19. Where the HACM's temperature is chosen, perplexities are
+    1 to 3 % lower; for the ACM, nothing is gained there.
     """
     if len(runs) == 1:
         return []
     found = [run.state.params for run in runs]
     weights = normalise(np.concatenate([params.weights for params in found]))
     every = Profiles(np.concatenate([params.profiles for params in found]), weights)
-    return [merge_down(model, data.counts, every, n_clusters, beta=beta, row_weights=data.weights)]
+    counts, rows = data.counts, data.weights
+    return [merge_down(HistogramClustering(), counts, every, n_clusters, beta=beta, row_weights=rows)]
 
 
 def leaves_out(estimator: Any) -> bool:

@@ -619,13 +619,15 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
     def _rivals(
         self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
     ) -> list[Profiles]:
-        """If the temperature is to be chosen, random starts compete with grown ones.
+        """Merge down the clusters of all runs; if the temperature is to be chosen, add random starts.
 
         Grown clusters give the better tree, but on sparse counts they may overfit the fitted occurrences.
         """
+        cold = 1.0 if self.beta == "auto" else float(self.beta)
+        merged = pooled(data, runs, self.n_clusters, cold)
         if self.beta != "auto":
-            return pooled(model, data, runs, self.n_clusters, float(self.beta))
-        return [random_start(model, data, self.n_clusters, rng) for _ in range(self.n_init)]
+            return merged
+        return [*(random_start(model, data, self.n_clusters, rng) for _ in range(self.n_init)), *merged]
 
     def _annealed(
         self, flat: HistogramClustering, data: Data, rng: np.random.RandomState
