@@ -78,6 +78,9 @@ def print_cluster(side: int) -> None:
             lazy.to_zarr(f"{folder}/one")
         walls, cpus = [time.perf_counter() - start], [time.process_time() - before]
         before = cpu_of_children()
+        spawn = "distributed.nanny.pre-spawn-environ"
+        allocation = {f"{spawn}.MALLOC_TRIM_THRESHOLD_": 2**28, f"{spawn}.MALLOC_MMAP_THRESHOLD_": 2**25}
+        dask.config.set(allocation)  # see texseg.lazy
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
             start = time.perf_counter()

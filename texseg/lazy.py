@@ -3,6 +3,12 @@
 Labels are computed only on demand, by dask's threads, processes or ``dask.distributed``, which also repeats
 what was lost with a worker. They are those of the whole image: one task joins the small parts of all blocks,
 so all blocks are read before the first labels are available.
+
+Workers of ``dask.distributed`` are told to give freed memory back to the system at once, and on Linux spend
+most of their time on getting it again. Let them keep it, before the cluster is started::
+
+    spawn = "distributed.nanny.pre-spawn-environ"
+    dask.config.set({f"{spawn}.MALLOC_TRIM_THRESHOLD_": 2**28, f"{spawn}.MALLOC_MMAP_THRESHOLD_": 2**25})
 """
 
 from __future__ import annotations
