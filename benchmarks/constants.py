@@ -229,7 +229,7 @@ def alternatives(name: str, value: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def changed(place: str, name: str, value: Any) -> Iterator[None]:
-    """Give a constant another value in all modules that hold it, or a setting in the default preset."""
+    """Give a constant another value in all modules and defaults that hold it, or a setting in the preset."""
     if place == "settings" and not name.startswith("_"):
         before = PRESETS["default"]
         field = name.removeprefix("potts.")
@@ -238,11 +238,18 @@ def changed(place: str, name: str, value: Any) -> Iterator[None]:
         yield
         PRESETS["default"] = before
         return
-    home = importlib.import_module(f"texseg.{place}")
-    holders = [home] if name.startswith("_") else [m for m in sys.modules.values() if hasattr(m, name)]
+    before = value_of(place, name)
+    modules = [m for each, m in sorted(sys.modules.items()) if each.startswith("texseg.")]
     with ExitStack() as stack:
-        for module in holders:
-            stack.enter_context(patch.object(module, name, value))
+        for module in modules:
+            if getattr(module, name, None) is before:
+                stack.enter_context(patch.object(module, name, value))
+            for held in list(vars(module).values()):
+                function = held.__init__ if isinstance(held, type) else held
+                defaults = getattr(function, "__defaults__", None) or ()
+                if isinstance(before, float) and any(default is before for default in defaults):
+                    new = tuple(value if default is before else default for default in defaults)
+                    stack.enter_context(patch.object(function, "__defaults__", new))
         yield
 
 
