@@ -136,6 +136,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "fitting.candidates": "_SAME",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",
+        "fitting.number": "_RIVALS",
         "fitting.pairs": "_ENOUGH_WINDOWS",
         "fitting.steps": "ETA_GROWTH CALM_STEPS",
         "pixels.borders": "_N_COMPOSITES _PER_TEXTURE _SHARE",

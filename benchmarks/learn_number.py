@@ -2,8 +2,9 @@
 
 Every image of `benchmarks.numbered` is over-segmented and merged down; what is measured of each merge is kept
 in --cache, so that a second run is short. Then the log-odds of two textures are fitted to the probability of
-the whole number (see `texseg/fitting/number.py`), once without each source, to judge the choice on that
-source alone, and once on all, for --write.
+the whole number (see `texseg/fitting/number.py`). They also say what is merged, so that this is done twice:
+on trees merged by separation, once without each source; and on trees merged by the odds learned without their
+source, once without each source, to judge the choice on that source alone, and once on all, for --write.
 """
 
 from __future__ import annotations
@@ -81,14 +82,18 @@ class _Found(Exception):
     pass
 
 
-def merged_down(case: Case) -> MergeTree:
-    """Fit as far as the merge tree that the number is chosen from."""
+def merged_down(case: Case, table: PairTable | None) -> MergeTree:
+    """Fit as far as the merge tree that the number is chosen from; without a table, by separation alone."""
 
     def stop(tree: MergeTree, *others: Any) -> None:
         raise _Found(tree)
 
     model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis)
-    with patch("texseg.division.choose_number", stop), warnings.catch_warnings():
+    if table is None:
+        order = patch("texseg.fitting.number._RIVALS", 1)
+    else:
+        order = patch("texseg.fitting.number.shipped_table", lambda: table)
+    with order, patch("texseg.division.choose_number", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             model.fit(case.image)
@@ -107,12 +112,12 @@ def shared_pixels(tree: MergeTree, truth: NDArray[np.integer]) -> NDArray[np.flo
     return table[:, 1:]
 
 
-def measured(image: Numbered, cache: Path) -> Measured:
+def measured(image: Numbered, cache: Path, table: PairTable | None = None) -> Measured:
     """Measure an image, or take it from the cache."""
     path = cache / f"{image.name.replace(' ', '_')}.npz"
     if not path.exists():
         case = image.load()
-        tree = merged_down(case)
+        tree = merged_down(case, table)
         np.savez(
             path,
             labels=tree.labels.astype(np.uint8),
@@ -205,10 +210,15 @@ class Judged(NamedTuple):
     """Of the chosen level, of that with the true number, and of the best."""
 
 
+def without_each_source(images: Sequence[Measured]) -> Iterator[tuple[str, PairTable]]:
+    """Fit a table without each source."""
+    for source in sorted({image.source for image in images}):
+        yield source, fit([image for image in images if image.source != source])
+
+
 def judge(images: Sequence[Measured]) -> Iterator[Judged]:
     """Choose the number of every image with a table that was fitted without its source."""
-    for source in sorted({image.source for image in images}):
-        table = fit([image for image in images if image.source != source])
+    for source, table in without_each_source(images):
         for image in images:
             if image.source == source:
                 selection = choose_number(image.tree, image.k_min, table)
@@ -273,8 +283,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help=f"the table of all images to {SHIPPED.name}")
     options = parser.parse_args(arguments)
     limit_threads(1)
-    options.cache.mkdir(parents=True, exist_ok=True)
-    images = [measured(image, options.cache) for image in numbered(options.data, options.mosaics)]
+    by_separation, by_odds = options.cache / "by_separation", options.cache / "by_odds"
+    for folder in (by_separation, by_odds):
+        folder.mkdir(parents=True, exist_ok=True)
+    images = [measured(image, by_separation) for image in numbered(options.data, options.mosaics)]
+    tables = dict(without_each_source(images))
+    images = [
+        measured(image, by_odds, tables[image.source]) for image in numbered(options.data, options.mosaics)
+    ]
     print_judged(list(judge(images)))
     if options.write:
         SHIPPED.write_text(written(fit(images), len(images)))

@@ -10,7 +10,7 @@ from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 from texseg import TextureSegmenter, match_labels
 from texseg.fitting.candidates import Candidate, interior_gain
 from texseg.fitting.number import MergeTree, Selection, choose_number, doubt_of_clusters, merge_tree
-from texseg.fitting.pairs import EVIDENCE, PairTable, shipped_table
+from texseg.fitting.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 GRID = (24, 32)
 WINDOW = 5.0
@@ -215,10 +215,35 @@ def test_twice_the_area_separates_by_the_root_of_two(planted):
     )
     one = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
     two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)
-    assert two.merges == one.merges
-    np.testing.assert_allclose(two.separations, 2**0.5 * one.separations, rtol=1e-3)
+    assert two.merges[:4] == one.merges[:4]  # of halves; then the odds of twice the area are surer
+    np.testing.assert_allclose(two.separations[:5], 2**0.5 * one.separations[:5], rtol=1e-3)
     kept = [EVIDENCE.index(name) for name in ("distance", "share", "first channel", "wrong", "step", "nats")]
-    np.testing.assert_allclose(two.evidence[:, kept], one.evidence[:, kept], atol=1e-3)
+    np.testing.assert_allclose(two.evidence[:4, kept], one.evidence[:4, kept], atol=1e-3)
+
+
+def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted):
+    sites, _, clusters = planted
+    twice = replace(
+        sites, counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
+    )
+    labels = np.concatenate([clusters.ravel(), clusters.ravel()])
+    tree = merge_tree(candidate_of(labels, twice), twice, WINDOW)
+    (pairs,) = measure([labels], 8, twice, WINDOW)
+    linkage, told, ranks = pairs.distances(), [], []
+    for merged in tree.merges:
+        separations = pairs.separations(linkage)
+        left = itertools.combinations(np.flatnonzero(pairs.areas.any(axis=1)).tolist(), 2)
+        closest = sorted(left, key=separations.__getitem__)[:3]
+        rows = [[*told, pairs.evidence(a, b, linkage[a, b])] for a, b in closest]
+        odds = [shipped_table().log_odds(along_the_tree(np.array(row)))[-1] for row in rows]
+        ranks.append(int(np.argmin(odds)))
+        a, b = closest[ranks[-1]]
+        assert merged == (a, b)
+        told = rows[ranks[-1]]
+        sizes = pairs.areas.sum(axis=1)
+        linkage[a] = linkage[:, a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
+        pairs.merge(a, b)
+    assert max(ranks) > 0  # so that this is not the order of the separations
 
 
 def test_more_cells_than_were_learned_from_make_nothing_surer():

@@ -1,10 +1,11 @@
-"""How many segments: over-segment, merge the closest clusters down to one, and judge each merge.
+"""How many segments: over-segment, merge close clusters down to one, and judge each merge.
 
-An over-segmentation is fitted first. Its closest two clusters are merged again and again (see
-:mod:`texseg.fitting.pairs`; average linkage of ``d'``), until one is left. Each merge asks one question: were
-these two one texture or two? What is measured of the pair, its *evidence*, has learned log-odds ``f`` of two
-(:class:`texseg.fitting.pairs.PairTable`). If K is the right number, the pairs of all merges down to K were
-one texture, and those of all merges from K down were two, so that::
+An over-segmentation is fitted first. Two of its clusters are merged again and again, until one is left. Each
+merge asks one question: were these two one texture or two? What is measured of the pair, its *evidence*, has
+learned log-odds ``f`` of two (:class:`texseg.fitting.pairs.PairTable`). Of the three closest pairs (average
+linkage of ``d'``, see :mod:`texseg.fitting.pairs`) the one with the least is merged, since a small patch of
+another texture may be closer than two halves of one that a shadow crosses. If K is the right number, the
+pairs of all merges down to K were one texture, and those of all merges from K down were two, so that::
 
     log P(K) = sum of f over the merges that lead from K segments to one + constant
 
@@ -47,6 +48,7 @@ __all__ = [
 
 DOUBT = 1.1
 
+_RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved
 _EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the distance between the maps
 _LISTED = 0.05  # least probability of another number to be reported
@@ -106,7 +108,7 @@ class MergeTree(NamedTuple):
     merges: tuple[tuple[int, int], ...]
     """Clusters (kept, absorbed), in the order of merging; each is named by its smallest member."""
     separations: NDArray[np.float64]
-    """(K - 1,), separation of each merged pair."""
+    """(K - 1,), separation of the two closest clusters before each merge."""
     evidence: NDArray[np.float64]
     """(K - 1, len(EVIDENCE)), what was measured of each merged pair, see :mod:`texseg.fitting.pairs`."""
 
@@ -138,7 +140,7 @@ def grouped(merges: Sequence[tuple[int, int]], k: int) -> NDArray[np.intp]:
 
 
 def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
-    """Merge the clusters of an over-segmentation, closest first.
+    """Merge the clusters of an over-segmentation, one pair after the other.
 
     Parameters
     ----------
@@ -156,25 +158,42 @@ def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
     return tree_of_labels(_dissolve(candidate, cells), cells, window)
 
 
-def tree_of_labels(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTree:
-    """Merge clusters, closest first, given the labels (N,) of all cells, 0 .. K - 1."""
+def tree_of_labels(
+    labels: NDArray[np.intp], cells: Sites, window: float, table: PairTable | None = None
+) -> MergeTree:
+    """Merge clusters, given the labels (N,) of all cells, 0 .. K - 1.
+
+    Of the three closest pairs, the one that is likeliest to be one texture is merged.
+    """
     K = int(labels.max()) + 1
     (pairs,) = measure([labels], K, cells, window)
     areas = pairs.areas.sum(axis=1)
-    merges, separations, evidence = [], [], []
+    merges: list[tuple[int, int]] = []
+    separations: list[float] = []
+    evidence: list[NDArray[np.float64]] = []
     linkage = pairs.distances()
+    table = table or shipped_table()
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
-        a, b = sorted(divmod(int(separation.argmin()), K))
+        separations.append(float(separation.min()))
+        rivals = [(a, b, pairs.evidence(a, b, linkage[a, b])) for a, b in _closest(separation, _RIVALS)]
+        odds = [table.log_odds(along_the_tree(np.array([*evidence, told])))[-1] for _, _, told in rivals]
+        a, b, told = rivals[int(np.argmin(odds))]
         merges.append((a, b))
-        separations.append(float(separation[a, b]))
-        evidence.append(pairs.evidence(a, b, linkage[a, b]))
+        evidence.append(told)
         sizes = pairs.areas.sum(axis=1)
         linkage[a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
         linkage[:, a] = linkage[a]
         pairs.merge(a, b)
-    table = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
-    return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(table))
+    told = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
+    return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(told))
+
+
+def _closest(separation: NDArray[np.float64], n: int) -> list[tuple[int, int]]:
+    """Pairs a < b with the ``n`` least separations, closest first."""
+    a, b = np.triu_indices(len(separation), 1)
+    order = np.argsort(separation[a, b], kind="stable")[:n]
+    return [(int(a[i]), int(b[i])) for i in order if np.isfinite(separation[a[i], b[i]])]
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:

@@ -18,12 +18,12 @@ two. And parts of one texture lie side by side, along a long common border, whil
 at all. Where the border is longer than twelve roots of the smaller's area, the two are interleaved, like the
 stripes of one cloth.
 
-The separation orders the merges. Whether the two are one texture or two is decided by more *evidence*
-(:data:`EVIDENCE`): how the difference is spread over the channels and the two sides; whether it grows in
-larger windows as with independent noise, or is itself a slow change; whether it is complete right at the
-common border, as between two textures, or grows away from it, as under changing light; areas and outlines.
-All are ratios, counts of windows or shares, so that they mean the same in small and large, grey and colour
-images, and each is clipped to the range it was learned in. The log-odds of two textures are a sum of
+The closest pairs may be merged. Which of them is, and whether it was one texture or two, is decided by more
+*evidence* (:data:`EVIDENCE`): how the difference is spread over the channels and the two sides; whether it
+grows in larger windows as with independent noise, or is itself a slow change; whether it is complete right at
+the common border, as between two textures, or grows away from it, as under changing light; areas and
+outlines. All are ratios, counts of windows or shares, so that they mean the same in small and large, grey and
+colour images, and each is clipped to the range it was learned in. The log-odds of two textures are a sum of
 functions of one piece of evidence each, linear between knots; ``pairs.json``, written by
 ``benchmarks/learn_number.py``, holds them.
 """
