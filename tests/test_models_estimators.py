@@ -130,6 +130,17 @@ def test_cross_validation_chooses_the_planted_number(model):
     assert search.fit(three_planted()).best_params_[size] == 3
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_blocks_of_hard_clusters_are_those_of_their_labels(seed):
+    # lengthened M-steps left an association of other columns than those that were kept
+    rng = np.random.RandomState(seed)
+    profiles = rng.dirichlet(np.full(5, 0.4), 3)[:, np.arange(30) % 5] / 6
+    n = np.array([rng.multinomial(90, profiles[i % 3]) for i in range(60)], float)[1::2]
+    model = SCM(3, 5, assignment="hard", random_state=0).fit(n)
+    joint = np.eye(3)[model.row_labels_].T @ n @ np.eye(5)[model.column_labels_]
+    np.testing.assert_allclose(model.joint_, joint / joint.sum(), atol=1e-6)
+
+
 def test_aspects_too_many_cost_nothing_at_a_temperature_of_their_own():
     """Each number predicts alike from the planted one on, within a standard error; fewer do not."""
     search = GridSearchCV(SMM(beta="auto", random_state=0), {"n_components": [2, 3, 4, 12]}, cv=3)

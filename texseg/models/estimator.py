@@ -303,7 +303,13 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         model, first = max((run(model) for model in models), key=quality)
         runs = [(model, first), *(run(model) for _ in range(self.n_init - 1))]
         rivals = self._rivals(model, data, [run for _, run in runs], rng)
-        return max([*runs, *((model, self._tempered(model, data, r, rng)) for r in rivals)], key=quality)
+        best = max(runs, key=quality)
+        for rival in rivals:
+            late = self._tempered(model, data, rival, rng)
+            if self.beta != "auto":  # it begins where the runs have ended
+                late = Run(late.state, [*runs[0][1].history, *late.history])
+            best = max(best, (model, late), key=quality)
+        return best
 
     def _tempered(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None

@@ -129,7 +129,12 @@ class TwoSidedClustering:
         return Step(end, f_columns + row_prior, sides)
 
     def relax(self, old: Blocks, new: Blocks, eta: float, groups: NDArray[np.intp]) -> Blocks:
-        """Over-relaxed parameters, normalised; the association stays consistent with the columns."""
+        """Over-relaxed parameters, normalised; the association stays consistent with the columns.
+
+        Hard assignments cannot be lengthened: the association would belong to others than those kept.
+        """
+        if isinstance(self.posterior, ArgMax):
+            return new
         joint = extrapolate(old.joint, new.joint, eta)
         return Blocks(
             joint / joint.sum(),
@@ -188,8 +193,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         Numbers K and L of clusters; K at most the number of rows. With more column clusters than columns some
         stay empty.
     assignment : {"soft", "hard"}, default="soft"
-        Mean-field posteriors of both sides, or only the most probable clusters. Use "soft" when choosing the
-        numbers of clusters by ``score``: hard assignments from half a row are too certain.
+        Mean-field posteriors of both sides, or only the most probable clusters.
     beta : float or "auto", default=1.0
         Inverse temperature; "auto" chooses it, and the stopping point, on held-out occurrences. Only for
         soft assignments.
