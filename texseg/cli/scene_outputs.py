@@ -29,6 +29,8 @@ from texseg.tiles import Asked, BlockReading, Blocks
 BY_BLOCKS = ("tif", "zarr")
 """Formats of label images that are written block by block."""
 
+_ROWS = 128  # of pixels whose regions are found at once
+
 Found = Iterable[tuple[tuple[int, int], NDArray[np.int32], BlockReading]]
 
 
@@ -147,11 +149,14 @@ class _Noted:
                 write_outlines(path, rows, self.outlines.rings(self.regions.region_of_parts()), geo)
 
     def add(self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None) -> None:
-        """Add the next rows of pixels, as wide as the image."""
-        if self.regions is not None:
-            numbers = self.regions.add(labels, confidence)
+        """Add the next rows of pixels, as wide as the image; a few at once: that takes 30 bytes a pixel."""
+        if self.regions is None:
+            return
+        for top in range(0, len(labels), _ROWS):
+            rows = slice(top, top + _ROWS)
+            numbers = self.regions.add(labels[rows], None if confidence is None else confidence[rows])
             if self.outlines is not None:
-                self.outlines.add(labels, numbers)
+                self.outlines.add(labels[rows], numbers)
 
 
 def _bands(
