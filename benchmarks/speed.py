@@ -273,7 +273,7 @@ def print_start_up(repeats: int = 7) -> None:
             "from texseg import segment": segment,
             "segment(image, 5)": f"{read}; {segment}; segment(image, 5)",
             "segment(image, 5), twice": f"{read}; {segment}; segment(image, 5); segment(image, 5)",
-            "texseg segment -k 5": f"{command}(['segment', {str(picture)!r}, '-k', '5', '--quiet'])",
+            "texseg segment -k 5": f"{command}(['segment', {str(picture)!r}, '-k5', '-q', '-o', {folder!r}])",
             "TextureSegmenter(5).fit(image)": f"{read}; import texseg; texseg.TextureSegmenter(5).fit(image)",
         }
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}  # installed packages are compiled
