@@ -469,6 +469,7 @@ def scene_file(tmp_path):
 
 def opened(application, viewer, widget, path):
     pytest.importorskip("dask")
+    pytest.importorskip("zarr")
     widget.open_scene(path)
     end = time.monotonic() + 60
     while not len(viewer.layers) and time.monotonic() < end:
