@@ -41,9 +41,7 @@ from texseg.modelfile import (
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
 from texseg.strokes import checked_seeds
-from texseg.textures import (
-    Scene,
-)
+from texseg.textures import Scene
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
 
