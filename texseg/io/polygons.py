@@ -104,7 +104,7 @@ class Outlines:
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]
         self._keys, self._owners = [], []
-        order = np.lexsort((keys, owners))
+        order = np.argsort(owners, kind="stable")
         keys, owners = keys[order], owners[order]
         del order
         begins = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
