@@ -1,4 +1,4 @@
-"""What is learned of the channels: words of patches, and bins of the images at hand and of others."""
+"""What is learned of the channels: textons of patches, and bins of the images at hand and of others."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from texseg.channels.encode import encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
-from texseg.channels.textons import learn_codebook, words
+from texseg.channels.textons import learn_codebook, nearest_textons
 
 BANK = GaborBank([3.0, 6.0], 2)
 
@@ -30,15 +30,15 @@ def learn(*images, masks=None, channel_axis=None, **options):
 
 @pytest.mark.parametrize("side", [1, 3, 5])
 @pytest.mark.parametrize("shape", [(20, 33), (1, 9), (150, 140)])
-def test_words_are_the_nearest_of_the_codebook_to_the_last_bit(side, shape):
-    """In whole numbers, so that no processor's way to add decides between words that are equally near."""
+def test_textons_are_the_nearest_of_the_codebook_to_the_last_bit(side, shape):
+    """In whole numbers, so that no processor's way to add decides between textons that are equally near."""
     plane = np.rint(picture(shape=shape) / 100 * 64)
     codebook = np.rint(np.random.default_rng(1).normal(1, 0.3, (12, side * side)) * 64)
     codebook[7] = codebook[3]
     padded = np.pad(plane, side // 2, mode="symmetric").astype(int)
     patches = [padded[y : y + side, x : x + side].ravel() for y in range(shape[0]) for x in range(shape[1])]
     distances = ((np.array(patches)[:, None] - codebook.astype(int)) ** 2).sum(axis=2)
-    chosen = words((plane / 64).astype(np.float32), (codebook / 64).astype(np.float32))
+    chosen = nearest_textons((plane / 64).astype(np.float32), (codebook / 64).astype(np.float32))
     assert chosen.dtype == np.uint8
     np.testing.assert_array_equal(chosen.ravel(), distances.argmin(axis=1))
 

@@ -262,7 +262,7 @@ def entry(array, value):
         ("ranges", lambda a: a[:, ::-1], "ranges: a range ends below its beginning"),
         ("axes", lambda a: np.full((2, 1), 0.5), "axes must have length one"),
         ("codebook", lambda a: a * 1e9, "codebook must lie in"),
-        ("codebook", lambda a: a[:, :24], "codebook must hold square patches, got 24 numbers a word"),
+        ("codebook", lambda a: a[:, :24], "codebook must hold square patches, got 24 numbers a texton"),
         ("channel_names", lambda a: a[::-1], "channel_names must be 4 px, 0 deg"),
         ("channel_names", lambda a: "abcd", "channel_names must be a list of texts"),
         ("cell", lambda a: 0, "cell must lie in"),

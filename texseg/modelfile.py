@@ -316,12 +316,14 @@ def _features(values: Mapping[str, Any]) -> Features:
     v["axes"] = _check("axes", values["axes"], _Numbers((None, n_bands), -1.001, 1.001))
     v["contrast"] = _check("contrast", values["contrast"], _Numbers((), 0, 100 * n_bands))
     v["ranges"] = _check("ranges", values["ranges"], _Numbers((C, 2), -_LARGEST))
-    n_words = v["n_bins"] if v["patch_weight"] > 0 else 0
+    n_textons = v["n_bins"] if v["patch_weight"] > 0 else 0
     v["codebook"] = _check(
-        "codebook", values["codebook"], _Numbers((n_words, None), -_LARGEST_PATCH, _LARGEST_PATCH, np.float32)
+        "codebook",
+        values["codebook"],
+        _Numbers((n_textons, None), -_LARGEST_PATCH, _LARGEST_PATCH, np.float32),
     )
     if v["codebook"].shape[1] not in _PATCH_SIZES:
-        raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a word")
+        raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a texton")
     v["wavelengths"] = _check("wavelengths", values["wavelengths"], _Numbers((C,), 0, 1024))
     v["channel_weights"] = _check(
         "channel_weights", values["channel_weights"], _Numbers((C,), 0, 8 * _HEAVIEST, np.float32)

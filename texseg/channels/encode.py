@@ -12,7 +12,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, quantize, robust_range
 from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipes
-from texseg.channels.textons import PATCH_SIDE, learn_codebook, words
+from texseg.channels.textons import PATCH_SIDE, learn_codebook, nearest_textons
 from texseg.threads import side_by_side
 
 __all__ = ["Features", "bins_of", "encode", "learn_features", "octaves_of"]
@@ -214,5 +214,5 @@ def _to_bins(
     n_bins: int,
 ) -> NDArray[np.uint8]:
     if kind == "patch":
-        return words(values, codebook)
+        return nearest_textons(values, codebook)
     return quantize(values, range_, min(_VALUE_BINS, n_bins) if kind == "value" else n_bins)

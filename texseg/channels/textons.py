@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PATCH_SIDE", "learn_codebook", "words"]
+__all__ = ["PATCH_SIDE", "learn_codebook", "nearest_textons"]
 
 PATCH_SIDE = 5
 """Pixels; side of the patches, and of other smallest neighbourhoods."""
@@ -36,25 +36,25 @@ _MOST = 8 * _UNIT - 1  # steps; 25 products of two such numbers, and as many squ
 def learn_codebook(
     planes: Sequence[NDArray[np.float32]],
     masks: Sequence[NDArray[np.bool_] | None],
-    n_words: int,
+    n_textons: int,
     side: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Find ``n_words`` typical patches by k-means.
+    """Find ``n_textons`` typical patches by k-means.
 
     Parameters
     ----------
     planes : sequence of float32 arrays of shape (H, W)
     masks : sequence of bool arrays of the same shapes, or None
         Patches are centred on True pixels only.
-    n_words : int
+    n_textons : int
     side : int
         Side of a patch in pixels, odd.
     rng : numpy.random.Generator
 
     Returns
     -------
-    float32 array of shape (n_words, side * side)
+    float32 array of shape (n_textons, side * side)
 
     Examples
     --------
@@ -77,10 +77,10 @@ def learn_codebook(
             )
         )
     patches = np.concatenate(samples)
-    codebook = _distinct(patches, n_words)
+    codebook = _distinct(patches, n_textons)
     for _ in range(_ITERATIONS):
         nearest = _nearest(patches, codebook)
-        sizes = np.bincount(nearest, minlength=n_words)
+        sizes = np.bincount(nearest, minlength=n_textons)
         order = np.argsort(nearest, kind="stable")
         starts = np.cumsum(sizes) - sizes
         filled = sizes > 0  # a texton without patches, as in a constant image, stays as it is
@@ -107,14 +107,14 @@ def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDA
     return similarity.argmax(axis=1)
 
 
-def words(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
+def nearest_textons(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Index of the texton nearest to every pixel's patch, uint8 (H, W); the border is mirrored.
 
     Examples
     --------
     >>> plane = np.zeros((4, 6), np.float32)
     >>> plane[:, 3:] = 1
-    >>> words(plane, np.array([[0] * 9, [1] * 9], np.float32))[0]
+    >>> nearest_textons(plane, np.array([[0] * 9, [1] * 9], np.float32))[0]
     array([0, 0, 0, 1, 1, 1], dtype=uint8)
     """
     H, W = plane.shape
