@@ -15,12 +15,12 @@ class Progress(NamedTuple):
     """What a ``callback`` is told whenever a step begins, and once more at the end."""
 
     phase: str
-    """"filters", "histograms", "number", "starts", "clusters", "borders", "boundaries"; "annealing, level 3
-    of 6" on the plain path, where level 1 is the coarsest."""
+    """"filters", "histograms", "number" (or "annealing"), "clusters", "borders" (if learned), "pixels"; or
+    "blocks" of an image that is read by windows."""
     done: int
     """Steps of the phase that are behind."""
     total: int
-    """Steps of the phase; of the annealing those of all levels, each temperature is one."""
+    """Steps of the phase."""
     share: float
     """Part of the time of the whole fit that is behind, 0 to 1; an estimate."""
 
