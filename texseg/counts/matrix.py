@@ -7,6 +7,7 @@ entries are local histograms that are never stored. No model asks which kind it 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ _BORDERS = {"zero": cv2.BORDER_CONSTANT, "symmetric": cv2.BORDER_REFLECT}
 _BLOCK_ENTRIES = 2**24  # non-zero entries that row_blocks may hold at once
 
 
-class CountOperator:
+class CountOperator(ABC):
     """An operator with ``shape``, ``@``, ``.T @`` and ``[rows]``; subclasses define the products."""
 
     shape: tuple[int, int]
@@ -64,14 +65,14 @@ class CountOperator:
         """The transpose, for products ``n.T @ B``."""
         return _Transposed(self)
 
-    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
-        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+    @abstractmethod
+    def _product(self, A: NDArray[Any]) -> NDArray[Any]: ...
 
-    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
-        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+    @abstractmethod
+    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]: ...
 
-    def _rows(self, wanted: range) -> sp.csr_array:
-        raise NotImplementedError  # pragma: no cover - the two subclasses define it
+    @abstractmethod
+    def _rows(self, wanted: range) -> sp.csr_array: ...
 
 
 class _Transposed:

@@ -7,6 +7,7 @@ to one (within each group of columns, where that axis runs over features). The d
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.counts.matrix import CountMatrix
 from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 FLOOR = 1e-12
@@ -218,7 +219,7 @@ def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
 
 
 @dataclass(frozen=True)
-class ClusteringModel:
+class ClusteringModel(ABC):
     """A model that assigns whole rows to clusters: scores, expected counts, M-step, and a posterior policy.
 
     Parameters
@@ -232,9 +233,9 @@ class ClusteringModel:
     monotone: ClassVar[bool] = True
     """Whether the theory says that F never rises."""
 
+    @abstractmethod
     def scores(self, n: CountMatrix, params: Any) -> Floats:
         """Log-likelihood of every row in every cluster, shape (N, K)."""
-        raise NotImplementedError  # pragma: no cover - interface
 
     def stats(self, n: CountMatrix, Q: Floats, row_weights: Floats | None = None) -> Stats:
         """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
@@ -243,21 +244,17 @@ class ClusteringModel:
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
         return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
 
-    def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Any:
-        """Maximise the expected log-likelihood."""
-        raise NotImplementedError  # pragma: no cover - interface
-
+    @abstractmethod
     def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
         """Return the over-relaxed parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
-        raise NotImplementedError  # pragma: no cover - interface
 
     def prolong(self, posteriors: Floats, parent: NDArray[np.intp]) -> Floats:
         """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
         return posteriors[parent]
 
+    @abstractmethod
     def by_weight(self, params: Any, posteriors: Floats) -> tuple[Any, Floats]:
         """Return parameters and posteriors (N, K) with the heaviest cluster first."""
-        raise NotImplementedError  # pragma: no cover - interface
 
     def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
         """Scores per site: those of the row divided by the number of sites that it stands for."""
@@ -287,6 +284,7 @@ class ClusteringModel:
             self.site_scores(n, params, row_weights), n, params, beta, posteriors, row_weights
         )
 
+    @abstractmethod
     def _step_by(
         self,
         scores: Floats,
@@ -297,9 +295,6 @@ class ClusteringModel:
         row_weights: Floats | None,
     ) -> Step:
         """E-step and M-step from the site scores (N, K)."""
-        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
-        stats = self.stats(n, Q, row_weights)
-        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
 
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""

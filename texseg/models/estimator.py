@@ -12,6 +12,7 @@ References
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -142,7 +143,7 @@ def _log_predictions(
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
-class Predictor(BaseEstimator):
+class Predictor(BaseEstimator, ABC):
     """Base of whatever predicts the occurrences of a row as ``mixing_ @ components_``."""
 
     mixing_: Floats
@@ -185,12 +186,12 @@ class Predictor(BaseEstimator):
             )
         return n, mixing
 
+    @abstractmethod
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         """``p(r | i)`` (N, R) of new rows, for the R rows of ``components_``."""
-        raise NotImplementedError  # pragma: no cover - interface
 
-    def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
-        raise NotImplementedError  # pragma: no cover - interface
+    @abstractmethod
+    def _check_new(self, X: Any, name: str = "X") -> CountMatrix: ...
 
 
 class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Predictor):
@@ -211,17 +212,17 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
 
     # ---- what subclasses define
 
+    @abstractmethod
     def _model(self) -> Any:
         """Return the model in the form that the EM driver uses."""
-        raise NotImplementedError  # pragma: no cover - interface
 
     def _models(self, data: Data) -> list[Any]:
         """Variants of the model, one of which is chosen on held-out occurrences."""
         return [self._model()]
 
+    @abstractmethod
     def _start(self, model: Any, data: Data, rng: np.random.RandomState) -> Any:
         """Return initial parameters, for a single temperature; None to cool and grow from one cluster."""
-        raise NotImplementedError  # pragma: no cover - interface
 
     def _rivals(self, model: Any, data: Data, runs: list[Run], rng: np.random.RandomState) -> list[Any]:
         """Return starts of another kind, to compete with the runs from those of `_start`."""

@@ -18,6 +18,7 @@ from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Stats,
+    Step,
     count_distinct,
     extrapolate,
     group_sums,
@@ -85,6 +86,20 @@ class HistogramClustering(ClusteringModel):
         ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
         dtype = working_dtype(n)
         return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
+
+    def _step_by(
+        self,
+        scores: Floats,
+        n: CountMatrix,
+        params: Profiles,
+        beta: float,
+        posteriors: Floats | None,
+        row_weights: Floats | None,
+    ) -> Step:
+        """E-step and M-step from the site scores (N, K)."""
+        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
+        stats = self.stats(n, Q, row_weights)
+        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
 
     def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
         """Eq. 24 and 31 of the memo."""
