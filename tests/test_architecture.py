@@ -109,6 +109,16 @@ def test_no_module_imports_itself_in_a_circle():
             del below[module]
 
 
+def test_no_two_classes_share_a_name():
+    """Who reads of a Scene or a Reading must not have to ask which one."""
+    places = {}
+    for module, tree in sources().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
 @pytest.mark.parametrize("library", sorted(ONLY_IN))
 def test_libraries_with_one_purpose_are_used_where_it_is_served(library):
     users = {

@@ -13,7 +13,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from texseg.counts.matrix import WindowedCounts
 from texseg.m3 import FiniteM3
 from texseg.m3.dirichlet import divergence, fit_concentration, fit_concentrations
-from texseg.m3.pairs import PairMemory, Pairs, pair_objective, penalised_objective
+from texseg.m3.pairs import PairInference, PairMemory, pair_objective, penalised_objective
 from texseg.m3.switch import Switch
 from texseg.m3.topics import Topics
 
@@ -68,7 +68,7 @@ def test_pairs_step_is_the_formula_in_loops(documents):
     topics = random_topics(rng, 3, 2, 9)
     n = sp.csr_array(documents)
     gamma, phi = rng.gamma(2.0, 1.0, (12, 5)), rng.dirichlet(np.ones(2), n.nnz)
-    found = Pairs(0.0, penalty=False).expect(n, PairMemory(gamma, phi), topics, max_steps=0)
+    found = PairInference(0.0, penalty=False).expect(n, PairMemory(gamma, phi), topics, max_steps=0)
     S, bounds, entry = np.zeros((9, 3, 2)), np.zeros(12), 0
     for d in range(12):
         log1 = psi(gamma[d, :3]) - psi(gamma[d, :3].sum())
@@ -132,7 +132,7 @@ def test_bounds_are_ordered_pairs_switch_exact():
     ]
     exact = np.log(((w * density[0]) @ (mixed[0] ** 2 * mixed[2])) @ (w * density[1]))
     switch = Switch(0.0, tol=1e-10).expect(n, np.ones((1, 4)), topics, 500)
-    pairs = Pairs(0.0, False, tol=1e-10)
+    pairs = PairInference(0.0, False, tol=1e-10)
     mean_field = pairs.expect(n, pairs.flat(n, (2, 2)), topics, 500)
     same_gamma = Switch(0.0).expect(n, mean_field.memory.gamma, topics, 0)
     assert mean_field.bounds[0] < same_gamma.bounds[0] <= switch.bounds[0] + 1e-9
@@ -147,7 +147,7 @@ def test_permuting_components_permutes_the_step(documents, algorithm):
     order1, order2 = [2, 0, 1], [1, 0]
     first, second = topics.spaces
     swapped = topics._replace(spaces=(first[order1], second[order2]))
-    method = Switch(0.0) if algorithm == "switch" else Pairs(0.0, False)
+    method = Switch(0.0) if algorithm == "switch" else PairInference(0.0, False)
     n = sp.csr_array(documents)
     one = method.expect(n, method.flat(n, (3, 2)), topics, 5)
     other = method.expect(n, method.flat(n, (3, 2)), swapped, 5)
@@ -245,8 +245,8 @@ def test_em_reaches_at_least_what_penalties_reach():
     topics = random_topics(rng, 3, 2, 12)
     exact = topics
     for _ in range(50):
-        exact = Pairs(0.0, penalty=False).maximise((S,), exact, None)
-    penalised = Pairs(0.0, penalty=True).maximise((S,), topics, None)
+        exact = PairInference(0.0, penalty=False).maximise((S,), exact, None)
+    penalised = PairInference(0.0, penalty=True).maximise((S,), topics, None)
     start, by_em, by_penalty = (pair_objective(S, t) for t in (topics, exact, penalised))
     assert start < by_penalty <= by_em + 1e-6 * abs(by_em)
     np.testing.assert_allclose(penalised.spaces[0].sum(axis=1), 1.0)

@@ -6,7 +6,7 @@ import pytest
 from texseg import TextureSegmenter
 from texseg.pixels.joining import joined_labels, parts_of_block
 from texseg.pixels.label import merge_small
-from texseg.tiles import ArrayWindows, Asked, Blocks, label_blocks, plan_blocks, sample_windows
+from texseg.tiles import ArrayWindows, Asked, BlockPlan, label_blocks, plan_blocks, sample_windows
 
 
 def scene(height, width, seed=0):
@@ -116,7 +116,7 @@ def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
     shape, side, K = (37, 50), 12, 3
     labels = rng.integers(-1, K, (13, 17)).repeat(3, 0).repeat(3, 1)[: shape[0], : shape[1]].astype(np.int32)
     scores = rng.standard_normal((K, *shape)).astype(np.float32)
-    blocks = Blocks(shape, side, 0)
+    blocks = BlockPlan(shape, side, 0)
     parts = {
         place: parts_of_block(
             np.ascontiguousarray(labels[blocks.core(place)]),

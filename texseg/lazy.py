@@ -23,8 +23,8 @@ from texseg.textures import Textures
 from texseg.tiles import (
     ArrayWindows,
     Asked,
+    BlockPlan,
     BlockReading,
-    Blocks,
     Place,
     finished,
     plan_blocks,
@@ -72,7 +72,7 @@ def lazy_labels(
     asked: Asked,
     channel_axis: int | None = None,
     mask: Any = None,
-    blocks: Blocks | None = None,
+    blocks: BlockPlan | None = None,
 ) -> Any:
     """Label a lazy image.
 
@@ -84,7 +84,7 @@ def lazy_labels(
     channel_axis : int, optional
     mask : array of shape (H, W), lazy or not, optional
         Non-zero where there is data.
-    blocks : Blocks, optional
+    blocks : BlockPlan, optional
         :func:`texseg.tiles.plan_blocks` by default.
 
     Returns
@@ -159,7 +159,7 @@ def _read(
     pixels: Any,
     mask: Any,
     place: Place,
-    blocks: Blocks,
+    blocks: BlockPlan,
     textures: Textures,
     asked: Asked,
     channel_axis: int | None,

@@ -28,7 +28,7 @@ from texseg.threads import crew_size, map_in_order, one_blas_thread
 __all__ = [
     "ArrayWindows",
     "BlockReading",
-    "Blocks",
+    "BlockPlan",
     "Windows",
     "finished",
     "label_blocks",
@@ -106,7 +106,7 @@ class ArrayWindows:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockPlan:
     """How an image is cut into blocks."""
 
     shape: tuple[int, int]
@@ -150,19 +150,19 @@ class Blocks:
         return rows, columns
 
 
-def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> Blocks:
+def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> BlockPlan:
     """Cut an image into blocks, aligned with all grids in use and with a sufficient margin.
 
     Their side is also a multiple of ``multiple``.
 
     Examples
     --------
-    >>> blocks = Blocks((1000, 600), side=512, margin=128)
+    >>> blocks = BlockPlan((1000, 600), side=512, margin=128)
     >>> blocks.grid, blocks.around((1, 1)), blocks.inside((1, 1))
     ((2, 2), (slice(384, 1000, None), slice(384, 600, None)), (slice(128, 616, None), slice(128, 216, None)))
     """
     step = math.lcm(WINDOW_STEP * textures.cell, _REDUCTION, multiple)
-    return Blocks(shape, max(1, round(side / step)) * step, -(-textures.reach // step) * step)
+    return BlockPlan(shape, max(1, round(side / step)) * step, -(-textures.reach // step) * step)
 
 
 class BlockReading(NamedTuple):
@@ -199,7 +199,7 @@ def read_block(
     pixels: NDArray[Any],
     mask: NDArray[np.bool_] | None,
     place: Place,
-    blocks: Blocks,
+    blocks: BlockPlan,
     textures: Textures,
     asked: Asked,
     channel_axis: int | None = None,
@@ -212,7 +212,7 @@ def read_block(
         The pixels of ``blocks.around(place)``.
     mask : bool array (h, w), or None
     place : (int, int)
-    blocks : Blocks
+    blocks : BlockPlan
     textures : Textures
     asked : Asked
     channel_axis : int, optional
@@ -261,7 +261,7 @@ def finished(block: BlockReading, names: NDArray[np.int32], n_textures: int) -> 
 def label_blocks(
     source: Windows,
     textures: Textures,
-    blocks: Blocks,
+    blocks: BlockPlan,
     asked: Asked,
     *,
     n_jobs: int = 1,
@@ -274,7 +274,7 @@ def label_blocks(
     ----------
     source : Windows
     textures : Textures
-    blocks : Blocks
+    blocks : BlockPlan
         From :func:`plan_blocks`.
     asked : Asked
     n_jobs : int, default=1

@@ -35,7 +35,7 @@ from texseg.tiles import (
     CROPS,
     SIDE,
     Asked,
-    Blocks,
+    BlockPlan,
     label_blocks,
     plan_blocks,
     sample_windows,
@@ -94,7 +94,7 @@ class Task(NamedTuple):
     """What the results are made from, for the record."""
 
 
-class Found(NamedTuple):
+class BlocksWritten(NamedTuple):
     """What is reported about an image when its results have been written."""
 
     shape: tuple[int, int]
@@ -103,7 +103,9 @@ class Found(NamedTuple):
     messages: tuple[str, ...]
 
 
-def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: Task, callback: Any) -> Found:
+def label_by_blocks(
+    item: Input, reading: ReadOptions, writing: Writing, task: Task, callback: Any
+) -> BlocksWritten:
     """Label an image block by block and write the results; an interrupted run can be resumed."""
     unfit = sorted(set(writing.formats) - set(BY_BLOCKS))
     if unfit:
@@ -155,7 +157,7 @@ def label_by_blocks(item: Input, reading: ReadOptions, writing: Writing, task: T
         said += f", textures learned from up to {n_crops} crops of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
-    return Found(source.shape, rows, written, (*source.windows.notes, said))
+    return BlocksWritten(source.shape, rows, written, (*source.windows.notes, said))
 
 
 class _MaskedWindows:
@@ -299,7 +301,7 @@ def _side(memory: int | None, model: Segmenter, source: _MaskedWindows) -> int:
     return side
 
 
-def _jobs(memory: int | None, model: Segmenter, blocks: Blocks, source: _MaskedWindows) -> int:
+def _jobs(memory: int | None, model: Segmenter, blocks: BlockPlan, source: _MaskedWindows) -> int:
     """Return the number of blocks at once: at most one per thread, and as many as fit into memory."""
     fitting = int(memory_budget(memory) / _memory(blocks.side, model, source))
     return max(1, min(crew_size(), fitting))

@@ -24,7 +24,7 @@ from texseg.io.write import write_confidence, write_outlines, write_overlay
 from texseg.io.zarr_rows import ZarrRows
 from texseg.regions import PIXELS, PixelSize, RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
 from texseg.segmenter import Segmenter
-from texseg.tiles import Asked, BlockReading, Blocks
+from texseg.tiles import Asked, BlockPlan, BlockReading
 
 BY_BLOCKS = ("tif", "zarr")
 """Formats of label images that are written block by block."""
@@ -39,7 +39,7 @@ class About(NamedTuple):
 
     item: Input
     shape: tuple[int, int]
-    blocks: Blocks
+    blocks: BlockPlan
     asked: Asked
     geo: Georeference | None
     pixel_size: PixelSize | None
@@ -161,7 +161,7 @@ class _Noted:
 
 def _bands(
     found: Found,
-    blocks: Blocks,
+    blocks: BlockPlan,
     noted: _Noted,
     pictures: _Pictures,
 ) -> Iterator[NDArray[np.integer]]:

@@ -38,7 +38,7 @@ from texseg.fitting.moves import (
     unsplit,
     whole,
 )
-from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, Settings, descend
+from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, StepLimits, descend
 
 __all__ = [
     "Level",
@@ -224,7 +224,7 @@ def anneal(
     _check_schedule(schedule)
     _check_growth(growth)
     # growth itself looks for clusters that are about to separate
-    settings = Settings(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
+    settings = StepLimits(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
     params = start
     if params is None:
         params = model.initial(first.counts, 1 if growth else n_clusters, rng)
@@ -260,7 +260,7 @@ def anneal(
 
 
 def _at_one_temperature(
-    problem: Problem, params: Any, posteriors: Any, settings: Settings, growing: Growing | None
+    problem: Problem, params: Any, posteriors: Any, settings: StepLimits, growing: Growing | None
 ) -> Iterator[tuple[Iteration, bool]]:
     """EM steps, repeated after each change made by growth; the very last one is marked True."""
     while True:
@@ -323,7 +323,7 @@ def grow(
     [(1, 725), (2, 543), (3, 396), (2, 543), (1, 725)]
     """
     problem = Problem(model, n, beta, row_weights)
-    settings = Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
+    settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
     now, most, visits = whole(problem), min(n_clusters + n_extra, n.shape[0]), 0
     yield _visited(problem, now, visits)
     now, halves = refine_halves(problem, now, rng)
@@ -376,7 +376,7 @@ def merge_down(
     array([0.1, 0.9])
     """
     problem = Problem(model, n, beta, row_weights)
-    settings = Settings(over_relax=False, max_steps=settle_steps, calm_steps=1)
+    settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
     first = problem.step(params, None)
     now = settle(problem, unsplit(problem, first.posteriors, first.stats), settings)
     while (too_many := now.Q.shape[1] - n_clusters) > 0:

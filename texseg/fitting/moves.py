@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.matrix import groups_of
 from texseg.fitting.assignment import Floats
-from texseg.fitting.steps import Problem, Settings, descend
+from texseg.fitting.steps import Problem, StepLimits, descend
 
 __all__ = [
     "Growing",
@@ -95,7 +95,7 @@ def unsplit(problem: Problem, Q: Floats, stats: Any) -> Partition:
     return assess(problem, Q, stats, np.full_like(Q, 0.5), np.ones(Q.shape[1], bool))
 
 
-def settle(problem: Problem, now: Partition, settings: Settings) -> Partition:
+def settle(problem: Problem, now: Partition, settings: StepLimits) -> Partition:
     """Run EM steps; the halves stay as they are."""
     *_, last = descend(problem, now.params, now.Q, settings)
     return assess(problem, last.result.posteriors, last.result.stats, now.halves, now.fresh)
@@ -237,7 +237,7 @@ def exchange(problem: Problem, now: Partition, halves: Halves) -> tuple[Partitio
 
 
 def improve(
-    problem: Problem, now: Partition, settings: Settings, rng: np.random.RandomState, max_moves: int
+    problem: Problem, now: Partition, settings: StepLimits, rng: np.random.RandomState, max_moves: int
 ) -> tuple[Partition, Halves]:
     """Exchange clusters as long as that lowers F."""
     for _ in range(max_moves):

@@ -10,7 +10,7 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats
 
-__all__ = ["Iteration", "Problem", "Settings", "descend"]
+__all__ = ["Iteration", "Problem", "StepLimits", "descend"]
 
 ETA_GROWTH = 1.4
 """Factor by which over-relaxation grows while it succeeds."""
@@ -19,7 +19,7 @@ CALM_STEPS = 3
 """Consecutive steps that must hardly lower F: after a single one, clusters may be just about to separate."""
 
 
-class Settings(NamedTuple):
+class StepLimits(NamedTuple):
     """When the steps end; see `texseg.fitting.anneal.anneal`."""
 
     validation: Callable[[Any, Any], float] | None = None
@@ -58,7 +58,7 @@ class Iteration(NamedTuple):
     converged: bool
 
 
-def descend(problem: Problem, params: Any, posteriors: Any, settings: Settings) -> Iterator[Iteration]:
+def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits) -> Iterator[Iteration]:
     """Yield EM steps at one temperature until F hardly falls or held-out data stop improving."""
     model, groups = problem.model, groups_of(problem.n)
     watch = Watch(settings.validation, settings.patience)

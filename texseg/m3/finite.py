@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blocks, row_totals
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
-from texseg.m3.pairs import Pairs
+from texseg.m3.pairs import PairInference
 from texseg.m3.switch import Switch
 from texseg.m3.topics import Array, Expectation, Inference, Topics, shares_of, split
 
@@ -262,7 +262,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     def _inference(self) -> Inference:
         if self.algorithm == "switch":
             return Switch(self.topic_prior)
-        return Pairs(self.topic_prior, penalty=self.algorithm == "penalty")
+        return PairInference(self.topic_prior, penalty=self.algorithm == "penalty")
 
     def _first_topics(self, n_words: int, inference: Inference) -> Topics:
         rng = check_random_state(self.random_state)

@@ -32,7 +32,7 @@ from texseg.m3.topics import (
     shares_of,
 )
 
-__all__ = ["Pairs", "PairMemory", "pair_objective", "penalised_objective"]
+__all__ = ["PairInference", "PairMemory", "pair_objective", "penalised_objective"]
 
 _FLOOR = 1e-100  # replaces a probability of zero in logarithms
 _EM_STEPS = 20
@@ -49,7 +49,7 @@ class PairMemory(NamedTuple):
     """(nnz, K2), memberships of each distinct word of each document in the second space."""
 
 
-class Pairs(NamedTuple):
+class PairInference(NamedTuple):
     """Variational inference with pairs; `Inference` says what each method does."""
 
     topic_prior: float
@@ -111,7 +111,7 @@ class Pairs(NamedTuple):
 
 def pair_objective(S: Array, topics: Topics, topic_prior: float = 0.0) -> float:
     """Compute Eq. 11 for the statistics `S` (M, K1, K2), plus the log-prior of the topics; in nats."""
-    return float((S * _pair_logs(topics)).sum()) + Pairs(topic_prior, False).topic_bound(topics)
+    return float((S * _pair_logs(topics)).sum()) + PairInference(topic_prior, False).topic_bound(topics)
 
 
 def penalised_objective(

@@ -71,7 +71,7 @@ class Expectation(NamedTuple):
 
 
 class Inference(Protocol):
-    """How FiniteM3 bounds the likelihood; implemented by `Switch` and `Pairs`."""
+    """How FiniteM3 bounds the likelihood; implemented by `Switch` and `PairInference`."""
 
     def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Any:
         """Memory of documents about which nothing is known."""

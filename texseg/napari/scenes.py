@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from texseg.io.errors import UnsuitableImageError
 from texseg.io.windows import FileWindows, open_windows
 
-__all__ = ["LARGEST_PICTURE", "Scene", "levels_of_labels", "read_scene"]
+__all__ = ["LARGEST_PICTURE", "FileLevels", "levels_of_labels", "read_scene"]
 
 LARGEST_PICTURE = 8192
 """Side in pixels of the largest labels in one piece, which can be painted on; graphics cards draw no more."""
@@ -20,7 +20,7 @@ _OVERVIEW = 2048  # pixels, side of the coarsest level where a file has no pyram
 _TILE = 1024  # pixels, side of what is read at once
 
 
-class Scene(NamedTuple):
+class FileLevels(NamedTuple):
     """A file by levels of detail, the finest first, as lazy arrays; the coarsest may be in memory."""
 
     pixels: list[Any]
@@ -30,7 +30,7 @@ class Scene(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_scene(path: str | Path) -> Scene:
+def read_scene(path: str | Path) -> FileLevels:
     """Open an image file by windows, see :mod:`texseg.io.windows`; pixels are read when they are shown.
 
     A file without a pyramid is read once, by windows, for a coarse level.
@@ -56,7 +56,7 @@ def read_scene(path: str | Path) -> Scene:
         pixels.append(coarse)
         if masks is not None:
             masks.append(valid)
-    return Scene(pixels, masks, finest.notes)
+    return FileLevels(pixels, masks, finest.notes)
 
 
 def levels_of_labels(labels: NDArray[Any]) -> list[NDArray[Any]]:

@@ -31,7 +31,7 @@ from texseg.estimator import TextureSegmenter
 from texseg.napari import scenes
 from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, Source, finest, placement
-from texseg.napari.work import Found, Job, Stopped
+from texseg.napari.work import Job, Result, Stopped
 from texseg.palette import palette
 from texseg.settings import PRESETS
 
@@ -45,7 +45,7 @@ _MODEL_FILES = "texseg models (*.texseg);;all files (*)"
 class _Result(NamedTuple):
     """Result for an image layer, and how it is shown."""
 
-    found: Found
+    found: Result
     indices: list[Index]
     """Planes that have labels."""
     number: int
@@ -340,7 +340,7 @@ class SegmentWidget(QWidget):
 
     # ---- results -----------------------------------------------------------------------------------------
 
-    def _show(self, found: Found, image: Image, indices: list[Index]) -> None:
+    def _show(self, found: Result, image: Image, indices: list[Index]) -> None:
         """Show new labels of an image, in the layer of its earlier labels if there is one."""
         if image not in self._viewer.layers:
             return
@@ -348,7 +348,7 @@ class SegmentWidget(QWidget):
         self._put(found, found.model.n_segments_, image, indices)
         self._choose_image()
 
-    def _put(self, found: Found, number: int, image: Image, indices: list[Index]) -> None:
+    def _put(self, found: Result, number: int, image: Image, indices: list[Index]) -> None:
         """Put labels into the image's layer; one that was painted on is kept, and a new one added."""
         old = self._results.get(image)
         labels = found.labels_at(number)
@@ -400,7 +400,7 @@ class SegmentWidget(QWidget):
         worker.errored.connect(self._fail)
         worker.start()
 
-    def _add_scene(self, scene: scenes.Scene, name: str) -> None:
+    def _add_scene(self, scene: scenes.FileLevels, name: str) -> None:
         for note in scene.notes:
             show_info(f"texseg: {note}")
         image = Image(scene.pixels, multiscale=True, name=name, rgb=scene.pixels[0].ndim > 2)
@@ -450,7 +450,7 @@ class SegmentWidget(QWidget):
             self.save_model(path)
 
 
-def _steps(task: Iterator[Found]) -> Iterator[Found]:
+def _steps(task: Iterator[Result]) -> Iterator[Result]:
     """Wrap a task in a generator function, so that napari's worker passes on what is yielded."""
     yield from task
 

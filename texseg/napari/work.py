@@ -17,7 +17,7 @@ from texseg.lazy import is_lazy
 from texseg.napari.source import Index, Plane, Source
 from texseg.progress import Progress
 
-__all__ = ["MOST_FITTED", "Found", "Job", "Stopped"]
+__all__ = ["MOST_FITTED", "Result", "Job", "Stopped"]
 
 MOST_FITTED = 8
 """Planes of a stack that one model is fitted to, evenly spread; the others are labelled by it."""
@@ -29,7 +29,7 @@ class Stopped(Exception):
     """The user has stopped the job."""
 
 
-class Found(NamedTuple):
+class Result(NamedTuple):
     """What a job has found."""
 
     model: TextureSegmenter
@@ -51,7 +51,7 @@ class Found(NamedTuple):
             out[index] = image
         return out
 
-    def merged(self, groups: Sequence[Sequence[int]]) -> Found:
+    def merged(self, groups: Sequence[Sequence[int]]) -> Result:
         """Merge segments of the model and of all labels."""
         K = self.model.n_segments_
         label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1])
@@ -81,7 +81,7 @@ class Job:
         """Stop the job at its next step."""
         self._stop.set()
 
-    def fit(self, model: TextureSegmenter) -> Iterator[Found]:
+    def fit(self, model: TextureSegmenter) -> Iterator[Result]:
         """Fit a model, and yield twice: first the labels, then again with the other numbers of segments.
 
         Raises
@@ -110,7 +110,7 @@ class Job:
             model.labels_ = self._computed(model.labels_)
         yield from self._all_found(model, tuple(plane.place for plane in sample))
 
-    def refit(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Found]:
+    def refit(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Result]:
         """Correct a model that was fitted to some planes by the strokes on them, and yield as `fit` does."""
         self._note("strokes", 0.0)
         missed = [index for index in self._source.painted if index not in fitted]
@@ -129,19 +129,19 @@ class Job:
         """Strokes on planes; None if there is no layer for them."""
         return [self._source.seeds(place) for place in places] if self._source.has_strokes else None
 
-    def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Found]:
+    def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Result]:
         """Split a segment of a model that was fitted to some planes, and yield as :meth:`fit` does."""
         self._note("splitting", 0.0)
         model.split(label)
         yield from self._all_found(model, fitted)
 
-    def _all_found(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Found]:
+    def _all_found(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Result]:
         labels = getattr(model, "labels_", [])
         own = labels if isinstance(labels, list) else [labels]
         everywhere = self._predicted(model, dict(zip(fitted, own, strict=True)))
         if self._source.is_too_large:  # what was fitted is not all of it
             fitted = ()
-        found = Found(model, everywhere, (model.n_segments_,), fitted)
+        found = Result(model, everywhere, (model.n_segments_,), fitted)
         yield found
         self._note("coarse and fine", _FIT)
         if fitted and len(self._indices) <= MOST_FITTED:  # else there are planes that the hierarchy lacks
@@ -149,7 +149,7 @@ class Job:
             self._note("coarse and fine", 1.0)
             yield found._replace(levels=tuple(sorted({*numbers, model.n_segments_})))
 
-    def apply(self, model: TextureSegmenter) -> Iterator[Found]:
+    def apply(self, model: TextureSegmenter) -> Iterator[Result]:
         """Find the textures of a model again, and yield the labels.
 
         Raises
@@ -159,7 +159,7 @@ class Job:
         """
         model = copy(model)
         model.set_params(channel_axis=self._source.channel_axis)
-        yield Found(model, self._predicted(model, {}), (model.n_segments_,), ())
+        yield Result(model, self._predicted(model, {}), (model.n_segments_,), ())
 
     def _predicted(
         self, model: TextureSegmenter, known: dict[Index, NDArray[np.integer]]
