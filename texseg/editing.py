@@ -13,7 +13,13 @@ from texseg.edits import Edits, check_labels, checked_edits, checked_groups, rea
 from texseg.hierarchy import cell_shares
 from texseg.merged import MergedTextures, halved, merged, separated
 
-__all__ = ["Editable"]
+__all__ = ["Editable", "Labels", "Values"]
+
+Labels = NDArray[np.int32] | Any
+"""Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
+
+Values = NDArray[np.float32] | Any
+"""The same, of probabilities."""
 
 _SMALLEST_PART = 0.05  # of the segment being split; smaller parts are specks, not textures of their own
 
@@ -22,7 +28,8 @@ class Editable:
     """Merging, splitting and naming the segments of a fitted or loaded segmenter, without a new fit."""
 
     textures_: Any
-    labels_: Any
+    labels_: Labels
+    confidence_: Values
     hierarchy_: Any
     names_: tuple[str, ...]
     ground_: Any

@@ -24,7 +24,7 @@ from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
 from texseg.division import Divider, Division, label_scene, repaint
-from texseg.editing import Editable
+from texseg.editing import Editable, Labels, Values
 from texseg.forecast import expected_memory, free_memory
 from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
@@ -280,7 +280,7 @@ class Segmenter(Editable):
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
         n_classes = max(n_classes, self.n_segments_)
-        present = self.labels_ if several else [self.labels_]
+        present: Any = self.labels_ if several else [self.labels_]
         division = repaint(
             division, strokes, n_classes, k_max=self.k_max, min_size=self.min_size, present=present
         )
@@ -292,7 +292,9 @@ class Segmenter(Editable):
         return self
 
     @computing
-    def predict(self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False) -> Any:
+    def predict(
+        self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False
+    ) -> Labels:
         """Find the learned textures again.
 
         Parameters
@@ -332,7 +334,7 @@ class Segmenter(Editable):
     @computing
     def predict_with_confidence(
         self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Labels, Values]:
         """Find the learned textures again, with the confidence of each label, in one pass.
 
         Parameters
@@ -367,7 +369,7 @@ class Segmenter(Editable):
         return (results, sure) if isinstance(X, (list, tuple)) else (results[0], sure[0])
 
     @computing
-    def predict_proba(self, X: Any, *, mask: Any = None, rescale: bool = False) -> Any:
+    def predict_proba(self, X: Any, *, mask: Any = None, rescale: bool = False) -> Values:
         """Probability of every segment at every pixel, calibrated against mosaics with known truth.
 
         The label of a pixel has the largest (before ``min_size`` merges parts).

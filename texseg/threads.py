@@ -16,7 +16,7 @@ from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import wraps
 from itertools import islice
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 __all__ = [
     "computing",
@@ -30,6 +30,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_P = ParamSpec("_P")
 
 _lock = threading.Lock()
 _users = 0
@@ -143,12 +144,12 @@ def crew_size() -> int:
     return 1 if crew is None else 1 + crew.size
 
 
-def computing(method: Callable[..., _R]) -> Callable[..., _R]:
+def computing(method: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], _R]:
     """Run a method with as many threads as its object's ``n_jobs`` allows, and BLAS with one."""
 
     @wraps(method)
-    def run(self: Any, *arguments: Any, **named: Any) -> _R:
-        with one_blas_thread(), crew_of(self.n_jobs):
+    def run(self: _T, /, *arguments: _P.args, **named: _P.kwargs) -> _R:
+        with one_blas_thread(), crew_of(self.n_jobs):  # type: ignore[attr-defined]
             return method(self, *arguments, **named)
 
     return run

@@ -210,6 +210,8 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     over_relaxation: bool
     random_state: Any
 
+    labels_: NDArray[np.intp]
+
     # ---- what subclasses define
 
     @abstractmethod
