@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -61,6 +62,7 @@ PENN = {
 MEMO = {"cran": CRAN, "adjnoun_brown": PENN}
 MODELS: dict[str, Callable[[int, int], Any]] = {
     "SMM": lambda K, seed: SMM(K, beta="auto", random_state=seed),
+    "SMM, 3": lambda K, seed: SMM(K, beta="auto", n_init=3, random_state=seed),
     "8 SMMs": lambda K, seed: Committee(SMM(K, beta="auto"), 8, random_state=seed),
     "ACM": lambda K, seed: ACM(K, beta="auto", n_init=4, random_state=seed),
     "HACM": lambda K, seed: HACM(K, beta="auto", n_init=2, random_state=seed),
@@ -259,6 +261,30 @@ def print_peers(
                     break
                 runs.append((perplexity(*factors, test), seconds, with_own_words(*factors, parts)))
             table.row(program, K, *(map(float, np.mean(runs, axis=0)) if runs else [None] * 3), setting)
+
+
+def print_taken_in(name: str, counts: sp.csr_array, K: int, seeds: int) -> None:
+    """The validation part goes into the fit as well, once it has chosen the settings."""
+    print(
+        f"\nTest perplexity on {name}, K = {K}, mean of {seeds} splits: settings from the validation part; and"
+        " fitted to it, too, with those settings"
+    )
+    table = Table([("program", -18), ("chosen", 7), ("all", 7), ("s", 6), ("s, all", 6)])
+    for starts in (1, 3):
+        runs = []
+        for seed, (train, validation, test) in enumerate(splits(counts, seeds)):
+            model = SMM(K, beta="auto", n_init=starts, validation_fraction=1 / 9, random_state=seed)
+            first, s = timed(lambda m=model, t=train, v=validation: clone(m).fit(t, validation=v))
+            second, s_all = timed(lambda m=model, t=train, v=validation: clone(m).fit(t + v))
+            runs.append((first.perplexity(test), second.perplexity(test), s, s_all))
+        table.row(f"SMM, {starts} starts", *map(float, np.mean(runs, axis=0)))
+    runs = []
+    for seed, (train, validation, test) in enumerate(splits(counts, seeds)):
+        found, s = timed(lambda t=train, seed=seed: list(tomotopy_lda(t, K, seed)))
+        best = int(np.argmin([perplexity(*factors, validation) for _, factors in found]))
+        both, more = timed(lambda t=train + validation, seed=seed: list(tomotopy_lda(t, K, seed)))
+        runs.append((perplexity(*found[best][1], test), perplexity(*both[best][1], test), s, s + more / 3))
+    table.row("LDA, tomotopy", *map(float, np.mean(runs, axis=0)))
 
 
 def print_folds(name: str, counts: sp.csr_array, K: int, seed: int = 0) -> None:
@@ -519,7 +545,7 @@ def print_scale() -> None:
 
 
 PARTS = (
-    "perplexity", "peers", "folds", "search", "trees", "planted", "predictive", "relaxation",
+    "perplexity", "peers", "taken_in", "folds", "search", "trees", "planted", "predictive", "relaxation",
     "coclustering", "steps", "scale",
 )  # fmt: skip
 SETS = ("cran", "adjnoun_brown", "bigrams", "docstrings", "dependencies")
@@ -533,6 +559,7 @@ def measure(name: str, counts: sp.csr_array, arguments: argparse.Namespace) -> N
     parts: dict[str, tuple[bool, Callable[[], None]]] = {
         "perplexity": (True, lambda: print_perplexities(name, counts, sizes, seeds, arguments.models)),
         "peers": (True, lambda: print_peers(name, counts, sizes, seeds, programs)),
+        "taken_in": (name in CORPORA, lambda: print_taken_in(name, counts, middle, min(seeds, 3))),
         "folds": (name in MEMO, lambda: print_folds(name, counts, middle)),
         "search": (name in ("cran", "docstrings"), lambda: print_search(name, counts, middle)),
         "predictive": (

@@ -229,6 +229,29 @@ def test_the_temperature_is_chosen_on_heldout_occurrences(name):
     assert 0 < own_split.beta_ <= 1
 
 
+def test_short_rows_want_priors_and_starts_merged_down():
+    """Twelve occurrences a row of eight overlapping topics, of which every row mixes three."""
+    rng = np.random.RandomState(0)
+    topics, mixing = rng.dirichlet(np.full(60, 0.1), 8), rng.dirichlet(np.full(8, 0.3), 400)
+    n, new = (np.array([rng.multinomial(12, m @ topics) for m in mixing], dtype=float) for _ in range(2))
+    one, three = (SMM(8, beta="auto", n_init=starts, random_state=0).fit(n) for starts in (1, 3))
+    assert three.priors_[0] > 0
+    assert three.perplexity(new) < one.perplexity(new)
+    assert SMM(8, beta=three.beta_, random_state=0).fit(n).priors_ == (0, 0)  # the paper's model
+
+
+def test_what_was_held_out_is_taken_in_at_the_end():
+    """The model then gives every row its share of all occurrences, which a fit to a part of them cannot."""
+    n, _ = planted()
+    own = SMM(3, beta="auto", random_state=0).fit(n)
+    totals = n.sum(axis=1) + own.priors_[0]
+    np.testing.assert_allclose(own.weights_ @ own.row_components_, totals / totals.sum())
+    part = split_counts(n, [0.9, 0.1], 0)
+    given = SMM(3, beta="auto", random_state=0).fit(part[0], validation=part[1])
+    totals = part[0].sum(axis=1) + given.priors_[0]
+    np.testing.assert_allclose(given.weights_ @ given.row_components_, totals / totals.sum())
+
+
 def test_early_stopping_at_a_given_temperature():
     n, _ = planted(occurrences=10)
     train, validation = split_counts(n, [0.7, 0.3], 0)

@@ -19,7 +19,7 @@ from texseg.models.hacm import (
 from texseg.models.left_out import Caution, rows_of_columns
 from texseg.models.pmm import ProductAspectModel, ProductAspects
 from texseg.models.scm import TwoSidedClustering, association, mutual_information
-from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel
+from texseg.models.smm import AspectModel, Aspects, PredictiveAspectModel, merged
 
 BETAS = [1.0, 0.6]
 
@@ -58,6 +58,42 @@ def test_smm(kind, beta, tilt):
     for ours, theirs in zip(result.params, (pi, p, q), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-300)
     assert result.free_energy == pytest.approx(F, rel=1e-10)
+
+
+def test_priors_of_the_smm_are_unobserved_occurrences():
+    """Three more occurrences of every row, by the weights of the aspects; two more in every aspect, even."""
+    n, rng = counts(), np.random.RandomState(0)
+    params = Aspects(rng.dirichlet(np.ones(3)), distributions(rng, 3, 7), distributions(rng, 3, 5))
+    plain = AspectModel().step(n, params, 0.8).params
+    smooth = AspectModel(row_prior=3.0, column_prior=2.0).step(n, params, 0.8).params
+    by_aspect = plain.weights[:, None] * n.sum()
+    np.testing.assert_allclose(smooth.weights, plain.weights)
+    columns = (by_aspect * plain.columns + 2 / 5) / (by_aspect + 2)
+    np.testing.assert_allclose(smooth.columns, columns)
+    totals = n.sum(axis=1, keepdims=True)
+    mixing = AspectModel().prediction(plain)[0]
+    expected = (totals * mixing + 3 * plain.weights) / (totals + 3)
+    np.testing.assert_allclose(AspectModel().prediction(smooth)[0], expected)
+    # a row that is folded in has them, too, however few occurrences it holds
+    short = np.eye(5)[:1]
+    shares = [AspectModel(row_prior=prior).fold_in(short, plain, 1.0) for prior in (0.0, 1e6)]
+    np.testing.assert_allclose(shares[1][0], plain.weights, rtol=1e-4)
+    assert np.abs(shares[0] - shares[1]).max() > 0.1
+
+
+def test_merged_aspects_average_the_closest():
+    """Two runs that found the same three aspects, one with noise, and in another order."""
+    rng = np.random.RandomState(0)
+    one = Aspects(np.array([0.5, 0.3, 0.2]), distributions(rng, 3, 40), distributions(rng, 3, 30))
+    noisy = [normalise(part * rng.uniform(0.9, 1.1, part.shape)) for part in one]
+    other = Aspects(*(part[[2, 0, 1]] for part in noisy))
+    found = merged([one, other], 3)
+    order = np.argsort(-found.weights)
+    shares = one.weights / (one.weights + noisy[0])
+    for ours, first, second in zip(found[1:], one[1:], noisy[1:], strict=True):
+        expected = shares[:, None] * first + (1 - shares[:, None]) * second
+        np.testing.assert_allclose(ours[order], expected)
+    np.testing.assert_allclose(found.weights[order], (one.weights + noisy[0]) / 2)
 
 
 def test_smm_free_energy_at_beta_1_is_the_likelihood():

@@ -91,6 +91,8 @@ class Data(NamedTuple):
     """(N,), ``sample_weight``; None where all are one."""
     validation: CountMatrix | None
     """Held-out occurrences of the same rows."""
+    everything: CountMatrix | None = None
+    """(N, M), ``counts`` and ``validation``, where the estimator itself has held out the latter."""
 
 
 class Run(NamedTuple):
@@ -267,12 +269,13 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
+        parts: tuple[CountMatrix | None, ...] = n, validation, None
         if self.beta == "auto" and validation is None:
-            n, validation = split_counts(n, [1 - self.validation_fraction, self.validation_fraction], rng)
-        data = Data(n, None, validation)
+            fraction = self.validation_fraction
+            parts = (*split_counts(n, [1 - fraction, fraction], rng), n)
         if weights is not None:
-            held = None if validation is None else scale_rows(validation, weights)
-            data = Data(scale_rows(n, weights), weights, held)
+            parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
+        data = Data(parts[0], weights, *parts[1:])
         model, run = self._fit_run(data, rng)
         self._keep(model, run)
         if weights is not None and not weights.all():
