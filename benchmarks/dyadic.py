@@ -266,7 +266,7 @@ def print_peers(
 def print_taken_in(name: str, counts: sp.csr_array, K: int, seeds: int) -> None:
     """The validation part goes into the fit as well, once it has chosen the settings."""
     print(
-        f"\nTest perplexity on {name}, K = {K}, mean of {seeds} splits: settings from the validation part; and"
+        f"\nTest perplexity on {name}, K = {K}, {seeds} splits: settings from the validation part; and"
         " fitted to it, too, with those settings"
     )
     table = Table([("program", -18), ("chosen", 7), ("all", 7), ("s", 6), ("s, all", 6)])
