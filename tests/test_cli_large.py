@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -121,6 +122,8 @@ class Killed(BaseException):
 @pytest.mark.parametrize("resume", [True, False])
 def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
+    args += ["--format", "tif,zarr"]
+    parts = tmp_path / ".image.texseg-parts"
     assert run(*args).exit_code == 0
     undisturbed = (tmp_path / "image_labels.tif").read_bytes()
     (tmp_path / "image_labels.tif").unlink()
@@ -128,6 +131,9 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
 
     def read_some(*arguments):
         if len(begun) == 2:
+            for half in parts.glob("*.part"):  # stays where it is when a process is killed
+                copy = shutil.copytree if half.is_dir() else shutil.copy
+                copy(half, half.with_suffix(".left.part"))
             raise Killed
         begun.append(arguments[2])
         return read(*arguments)
@@ -136,7 +142,8 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     with pytest.raises(Killed):
         CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
     assert not (tmp_path / "image_labels.tif").exists()  # no half file
-    assert len(list((tmp_path / ".image.texseg-parts").glob("*.npz"))) == 2
+    assert len(list(parts.glob("*.npz"))) == len(list(parts.glob("*.left.part"))) == 2
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == [parts]
 
     def read_and_note(*arguments):
         begun.append(arguments[2])
@@ -148,7 +155,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     assert result.exit_code == 0, result.output
     assert len(begun) == (4 if resume else 6)
     assert (tmp_path / "image_labels.tif").read_bytes() == undisturbed
-    assert not (tmp_path / ".image.texseg-parts").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_a_mask_is_read_by_windows_too(place, tmp_path):

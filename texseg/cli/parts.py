@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _OPTIONAL = ("strange", "confidence", "preview")
 
 class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
     """Blocks of an image that have been read, each in a file that exists whole or not at all.
+
+    Results lie in it as well until they are complete, so that a run that is killed leaves nothing elsewhere.
 
     Parameters
     ----------
@@ -61,7 +64,9 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
 
     def _clear(self) -> None:
         for path in self.folder.iterdir():
-            if path.name in (_PLAN, _MODEL) or path.suffix in (".npz", ".part"):
+            if path.is_dir() and path.suffix == ".part":
+                shutil.rmtree(path)
+            elif path.name in (_PLAN, _MODEL) or path.suffix in (".npz", ".part"):
                 path.unlink()
 
     def _path(self, place: tuple[int, int]) -> Path:

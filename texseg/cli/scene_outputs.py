@@ -56,9 +56,12 @@ def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
 
 
 def write_blocks(
-    found: Found, about: About, writing: Writing, model: Segmenter, names: Sequence[str]
+    found: Found, about: About, writing: Writing, model: Segmenter, names: Sequence[str], scratch: Path
 ) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...]]:
-    """Write label images as blocks arrive, then the rest; return the files and the rows of the table."""
+    """Write label images as blocks arrive, then the rest; return the files and the rows of the table.
+
+    Label images lie in the folder ``scratch`` until they are complete.
+    """
     noted = _Noted(about.shape, writing.kinds)
     pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
     planned = outputs_by_blocks(about.item, writing)
@@ -69,10 +72,11 @@ def write_blocks(
     largest = model.n_segments_ + about.asked.unknown
     dtype = np.min_scalar_type(largest)
     bands = _bands(found, about.blocks, noted, pictures)
-    with ZarrRows(targets["zarr"], about.shape, dtype) if "zarr" in targets else nullcontext() as copied:
+    zarr = ZarrRows(targets["zarr"], about.shape, dtype, scratch) if "zarr" in targets else nullcontext()
+    with zarr as copied:
         kept = bands if copied is None else copied.keeping(bands)
         if "tif" in targets:
-            write_label_rows(targets["tif"], kept, about.shape, largest, about.geo)
+            write_label_rows(targets["tif"], kept, about.shape, largest, about.geo, scratch)
         else:
             for _ in kept:
                 pass

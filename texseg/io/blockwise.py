@@ -34,6 +34,7 @@ def write_label_rows(
     shape: tuple[int, int],
     largest: int,
     geo: Georeference | None = None,
+    scratch: Path | None = None,
 ) -> None:
     """Write a label image from bands of full width, top to bottom, holding one of them at a time.
 
@@ -53,6 +54,8 @@ def write_label_rows(
         Largest label that may occur: up to 255 the file has 8 bits and a palette, up to 65535 16 bits.
     geo : Georeference, optional
         Its tags are written, with 0 as the no-data value.
+    scratch : Path, optional
+        Folder on the same disk for the file while it is written; that of the target by default.
 
     Examples
     --------
@@ -77,7 +80,7 @@ def write_label_rows(
         "metadata": None,
         "tile": (TILE, TILE),
     }
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = (scratch or path.parent) / f".{path.name}.{secrets.token_hex(4)}.part"
     reduced: list[NDArray] = []
     try:
         with TiffWriter(temporary, bigtiff=shape[0] * shape[1] * dtype.itemsize > _CLASSIC) as file:
@@ -102,7 +105,7 @@ def _optimise_for_clouds(path: Path) -> None:
     import rasterio
     from rasterio.shutil import copy
 
-    ordered = path.with_suffix(".cog")
+    ordered = path.with_suffix(".cog.part")
     options = {"blocksize": TILE, "compress": "DEFLATE", "overview_resampling": "NEAREST"}
     try:
         with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):

@@ -27,9 +27,13 @@ class ZarrRows:
     shape : (int, int) or (int, int, int)
         Rows and columns, preceded by the number of planes if there are several.
     dtype : dtype
+    scratch : Path, optional
+        Folder on the same disk for the array while it is written; that of the target by default.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+    def __init__(
+        self, path: Path, shape: tuple[int, ...], dtype: DTypeLike, scratch: Path | None = None
+    ) -> None:
         try:
             import zarr
         except ImportError:
@@ -37,7 +41,7 @@ class ZarrRows:
         if path.exists() and not any((path / name).is_file() for name in ("zarr.json", ".zarray")):
             raise FileExistsError(f"{path.name} is there and is no zarr array; it is not written over")
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        self._temporary = (scratch or path.parent) / f".{path.name}.{secrets.token_hex(4)}.part"
         chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
         names = ("segment", "y", "x")[-len(shape) :]
         self._array: Any = zarr.create_array(
@@ -61,7 +65,7 @@ class ZarrRows:
         if kind is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             return
-        old = self._temporary.with_suffix(".old")
+        old = self._temporary.with_suffix(".old.part")
         if self._path.exists():
             self._path.replace(old)
         self._temporary.replace(self._path)
