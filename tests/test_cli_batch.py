@@ -263,8 +263,57 @@ class TestBatches:
         assert record["made_from"]["texseg"] == texseg.__version__
         assert record["made_from"]["input_sha256"] == sha256((folder / "a.png").read_bytes()).hexdigest()
         assert record["made_from"]["smoothness"] == 0.5
-        assert record["outputs"] == ["a_overlay.png", "a_segments.csv", "a_labels.png", "a_labels.tif"]
+        assert list(record["outputs"]) == ["a_overlay.png", "a_segments.csv", "a_labels.png", "a_labels.tif"]
+        for name, digest in record["outputs"].items():
+            assert sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
         assert record["result"] == {"n_segments": 2, "height": 64, "width": 96}
+
+    def test_results_of_an_earlier_run_do_not_stay_beside_those_of_another(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons", "--confidence", "--report-html")
+        said = invoke("segment", folder, "-k", 2, "-o", out, "-q", "--format", "npy").stderr
+        left = {"a_labels.npy", "a_overlay.png", "a_segments.csv", "a_run.json"}
+        assert {path.name for path in out.iterdir()} == left
+        assert "results of an earlier run were removed: " in said
+        assert all(name in said for name in ("a_polygons.geojson", "a_labels.png", "a_report.html"))
+        assert set(json.loads((out / "a_run.json").read_text())["outputs"]) == left - {"a_run.json"}
+
+    def test_results_made_from_the_same_stay_and_are_recorded_together(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        segment = ("segment", folder, "-k", 2, "-o", out, "-q", "--pixel-size", "2um")
+        invoke(*segment)
+        assert invoke("report", folder, "-k", 2, "-o", out, "-q").stderr == ""
+        recorded = json.loads((out / "a_run.json").read_text())["outputs"]
+        kinds = {"labels.png", "labels.tif", "overlay.png", "segments.csv", "report.html"}
+        assert set(recorded) == {f"a_{kind}" for kind in kinds}
+        before = contents(out)
+        invoke(*segment, "--skip-existing")
+        assert contents(out) == before
+
+    def test_what_texseg_did_not_write_or_was_changed_since_is_never_removed(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons", "--regions")
+        (out / "a_regions.csv").write_text("my own corrections")
+        for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
+            (out / name).write_text("mine")
+        record = json.loads((out / "a_run.json").read_text())
+        for name in ("a_notes.txt", "b_polygons.geojson", "../in/a.png"):
+            record["outputs"][name] = sha256((out / name).read_bytes()).hexdigest()
+        (out / "a_run.json").write_text(json.dumps(record))
+        said = invoke("segment", folder, "-k", 2, "-o", out, "-q").stderr
+        assert "a_regions.csv is of an earlier run but was changed since" in said
+        assert (out / "a_regions.csv").read_text() == "my own corrections"
+        assert (folder / "a.png").exists() and not (out / "a_polygons.geojson").exists()
+        for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
+            assert (out / name).read_text() == "mine"
+
+    @pytest.mark.parametrize("record", ["", "[]", '{"outputs": ["a_labels.png"]}', '{"result": {}}'])
+    def test_a_damaged_record_ends_no_run(self, tmp_path, record):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        out.mkdir()
+        (out / "a_run.json").write_text(record)
+        invoke("segment", folder, "-k", 2, "-o", out, "-q", "--skip-existing")
+        assert json.loads((out / "a_run.json").read_text())["result"]["n_segments"] == 2
 
     def test_an_interrupted_rewriting_leaves_no_record_behind(self, tmp_path, monkeypatch):
         folder = folder_of(tmp_path / "in", ["a.png"])

@@ -75,6 +75,15 @@ def test_results_by_blocks_exist_only_if_they_are_those_asked_for(place, tmp_pat
     assert set(record["outputs"]) == {path.name for path in tmp_path.glob("image_*")} - {"image_run.json"}
 
 
+def test_results_by_blocks_take_the_place_of_those_of_the_whole(place, tmp_path):
+    options = ["apply", place / "model.texseg", place / "image.tif", "-o", tmp_path]
+    assert run(*options, "--polygons").exit_code == 0
+    result = run(*options, *LITTLE)
+    assert "were removed: image_polygons.geojson, image_labels.png" in result.stderr
+    kinds = ("labels.tif", "overlay.png", "run.json", "segments.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"image_{kind}" for kind in kinds]
+
+
 def test_a_report_by_blocks_with_a_name_of_its_own_leaves_no_record(place, tmp_path):
     result = run("report", place / "image.tif", "-k", 2, *LITTLE, "-o", tmp_path / "page.html")
     assert result.exit_code == 0, result.output

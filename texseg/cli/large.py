@@ -148,7 +148,7 @@ def label_by_blocks(
         )
         windows = source.windows
         about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size, task.made)
-        written, rows = write_blocks(
+        written, rows, replaced = write_blocks(
             found, about, writing, model, task.names or model.names_, parts.folder
         )
         parts.remove()
@@ -159,7 +159,7 @@ def label_by_blocks(
         said += f", textures learned from up to {n_crops} crops of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
-    return BlocksWritten(source.shape, rows, written, (*source.windows.notes, said))
+    return BlocksWritten(source.shape, rows, written, (*source.windows.notes, said, *replaced))
 
 
 class _MaskedWindows:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input
-from texseg.cli.record import remove_record, write_record
+from texseg.cli.record import replace_earlier, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 from texseg.io.read import Image
@@ -70,6 +70,8 @@ class Written(NamedTuple):
 
     paths: tuple[Path, ...]
     report: ReportEntry | None
+    messages: tuple[str, ...] = ()
+    """About results of earlier runs."""
 
 
 def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: int) -> dict[str, list[Path]]:
@@ -170,11 +172,13 @@ def write_outputs(
     geo = images[0].geo
     has_tags = geo is not None and bool(geo.tags)
     planned = planned_outputs(item, writing, has_tags=has_tags, n_pages=len(images))
+    if model is None:
+        planned.pop("report", None)
+    files = [path for paths in planned.values() for path in paths]
     reports = planned.pop("report", [])
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
     records = planned.pop("run", [])
-    for path in records:
-        remove_record(path)
+    earlier = [replace_earlier(path, made or {}, files) for path in records]
     for path, image, page in zip(planned.get("overlay", ()), images, labelled, strict=False):
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
@@ -192,9 +196,10 @@ def write_outputs(
     for path in planned.get("labels", ()):
         write_labels(path, _stacked([page.labels for page in labelled]), geo=geo)
     written = [path for paths in planned.values() for path in paths] + (reports if entry is not None else [])
-    for path in records:
-        write_record(path, item.path, made or {}, written, _result(labelled, entry))
-    return Written((*written, *records), entry)
+    for path, before in zip(records, earlier, strict=True):
+        write_record(path, item.path, before, written, _result(labelled, entry))
+    messages = tuple(message for before in earlier for message in before.messages)
+    return Written((*written, *records), entry, messages)
 
 
 def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str, Any]:

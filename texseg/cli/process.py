@@ -310,7 +310,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         item, images, pages, work.writing, model=model, names=names, made=made, rescale=work.rescale
     )
     n_segments = count_segments(pages)
-    messages = images[0].notes
+    messages = (*images[0].notes, *written.messages)
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
         messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
     if work.model is None and parameters.get("cue") is None and model is not None and model.cue_ == "values":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing, command_for, planned_outputs
-from texseg.cli.record import remove_record, write_record
+from texseg.cli.record import Earlier, replace_earlier, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
 from texseg.io.blockwise import write_label_rows
@@ -57,21 +57,24 @@ def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
 
 def write_blocks(
     found: Found, about: About, writing: Writing, model: Segmenter, names: Sequence[str], scratch: Path
-) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...]]:
-    """Write label images as blocks arrive, then the rest; return the files and the rows of the table.
+) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...], tuple[str, ...]]:
+    """Write label images as blocks arrive, then the rest; return files, rows of the table, messages.
 
     Label images lie in the folder ``scratch`` until they are complete.
     """
     noted = _Noted(about.shape, writing.kinds)
     pictures = _Pictures(about.shape, about.asked.preview, about.asked.confidence)
     planned = outputs_by_blocks(about.item, writing)
-    records = planned.pop("run", [])
-    for path in records:
-        remove_record(path)
+    files = [path for paths in planned.values() for path in paths]
+    records, earlier = planned.pop("run", []), list[Earlier]()
     targets = dict(zip(_label_formats(writing), planned["labels"], strict=True))
     largest = model.n_segments_ + about.asked.unknown
     dtype = np.min_scalar_type(largest)
-    bands = _bands(found, about.blocks, noted, pictures)
+
+    def make_room() -> None:
+        earlier.extend(replace_earlier(path, about.made, files) for path in records)
+
+    bands = _telling_before_the_last(_bands(found, about.blocks, noted, pictures), about.shape[0], make_room)
     zarr = ZarrRows(targets["zarr"], about.shape, dtype, scratch) if "zarr" in targets else nullcontext()
     with zarr as copied:
         kept = bands if copied is None else copied.keeping(bands)
@@ -95,9 +98,9 @@ def write_blocks(
     written = [path for paths in planned.values() for path in paths]
     height, width = about.shape
     result = {"n_segments": len(rows), "height": height, "width": width}
-    for path in records:
-        write_record(path, about.item.path, about.made, written, result)
-    return (*written, *records), rows
+    for path, before in zip(records, earlier, strict=True):
+        write_record(path, about.item.path, before, written, result)
+    return (*written, *records), rows, tuple(message for before in earlier for message in before.messages)
 
 
 def _label_formats(writing: Writing) -> tuple[str, ...]:
@@ -185,6 +188,17 @@ def _bands(
             noted.add(band, np.concatenate(sure, axis=1) if sure else None)
             yield band
             row, sure = [], []
+
+
+def _telling_before_the_last(
+    bands: Iterator[NDArray[np.integer]], n_rows: int, tell: Callable[[], None]
+) -> Iterator[NDArray[np.integer]]:
+    """Pass bands on; before the last, all blocks are labelled, and what an earlier run wrote can go."""
+    for band in bands:
+        n_rows -= len(band)
+        if n_rows == 0:
+            tell()
+        yield band
 
 
 def _write_overview(
