@@ -155,7 +155,8 @@ OTHERS: dict[str, dict[str, str]] = {
             "_USUAL_STEP"
         ),
     },
-    "definitions of what is meant: the side for which lengths are given, and the loss": {
+    "definitions of what is meant: the side for which lengths are given, the loss, how many are outliers": {
+        "channels.quantize": "_MOST_OUTLIERS",
         "fitting.number": "_EXACT",
         "settings": "_REFERENCE_SIDE",
     },
@@ -180,7 +181,7 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "derived from others": {
         "counts.sites": "FAR",
-        "channels.ground": "_BROAD",
+        "channels.ground": "_NARROW _BROAD",
         "channels.quantize": "FARTHEST",
         "channels.responses": "PATCH_REACH",
         "pixels.borders": "PATCH_SIZE",

@@ -49,6 +49,26 @@ def test_ground_is_one_segment_and_the_textures_on_it_keep_theirs(scene, value, 
     assert (match_labels(labels[INSIDE], scene.truth) == scene.truth).mean() > 0.95
 
 
+@pytest.mark.parametrize("value", [255, 0, 100])
+def test_noisy_ground_that_fills_nine_tenths_does_not_make_outliers_of_the_textures(scene, value):
+    image = np.random.default_rng(1).normal(value, 1.5, (506, 506))
+    image[180 : 180 + SIDE, 170 : 170 + SIDE] = scene.image
+    labels = segment(np.clip(np.rint(image), 0, 255).astype(np.uint8), 4)
+    inside = labels[180 : 180 + SIDE, 170 : 170 + SIDE]
+    assert (labels == 1).mean() > 0.89
+    assert (match_labels(inside, scene.truth) == scene.truth).mean() > 0.95
+
+
+def test_ground_reaches_into_the_corners_between_round_things():
+    rows, columns = np.mgrid[:200, :200]
+    image = np.random.default_rng(0).integers(60, 256, (200, 200))
+    outside = (rows - 90) ** 2 + (columns - 100) ** 2 > 60**2
+    image[outside] = 0
+    ground = find_ground(split_planes(image))
+    assert (ground & outside).sum() > 0.98 * outside.sum()
+    assert not (ground & ~outside).any()
+
+
 def test_ground_counts_when_the_number_is_chosen(scene):
     found = TextureSegmenter().fit(on_ground(scene.image, 255))
     assert found.n_segments_ == found.selection_.chosen + 1 == 4
@@ -115,6 +135,13 @@ def test_no_data_is_no_ground(scene):
         warnings.simplefilter("error")
         labels = segment(image, 3, mask=mask)
     np.testing.assert_array_equal(labels == 0, ~mask)
+
+
+def test_stripes_of_a_cloth_are_no_ground(scene):
+    """Half of the image is black, but nowhere more than 24 pixels wide."""
+    image = np.random.default_rng(0).integers(60, 256, (240, 240))
+    image[:, np.arange(240) % 48 < 24] = 0
+    assert find_ground(split_planes(image)) is None
 
 
 def test_a_slow_change_and_a_small_area_are_no_ground(scene):

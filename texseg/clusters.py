@@ -233,7 +233,7 @@ class Search:
     @property
     def _step(self) -> int:
         """Distance between these windows in cells; larger in large images, which need no more windows."""
-        return max(WINDOW_STEP, round(np.sqrt(len(self.cells.sizes) / _MOST_WINDOWS)))
+        return max(WINDOW_STEP, round(np.sqrt(np.count_nonzero(self.cells.sizes) / _MOST_WINDOWS)))
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""

@@ -22,17 +22,17 @@ __all__ = ["find_ground", "profile_of_ground", "without_ground"]
 
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
 _TEXTURED = 98  # percentile of the ranges that stands for texture; the rest of the image must have some
-_BROAD = 3 * PATCH_SIDE  # pixels, squares that fit into ground; narrower areas are gaps between grains
+_NARROW = 3 * PATCH_SIDE  # pixels, squares that fit into ground; narrower areas are gaps between grains
+_BROAD = 2 * _NARROW + 1  # fit into a fifth of the image, or flat are the gaps of a texture; 25 to 41 agree
 _LEAST_SHARE = 0.2  # of the image: smaller areas are textures like any other
-_ONE_VALUE = (
-    1.25  # times the level: largest spread of the ground's values (2 to 98 %); water and skies have more
-)
+_ONE_VALUE = 0.6  # times the level: largest spread of its values (2 to 98 %); skies have more
 
 
 def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
     """Find flat ground, bool (H, W); None if it covers less than a fifth, or more than 98 %, of the image.
 
-    Ground has a single value apart from a little noise. A sky or water that changes slowly is a texture.
+    Ground has a single value apart from a little noise, and is broad. A sky or water that changes slowly is a
+    texture, and so are stripes on a cloth.
 
     Examples
     --------
@@ -48,18 +48,21 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
     ranges = np.max([cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units], axis=0)
     level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))
     flat = ((ranges <= level) & valid).astype(np.uint8)
-    core = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8))
-    if core.sum() < _LEAST_SHARE * valid.sum():
+    squares = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8)) > 0
+    if np.count_nonzero(squares) < _LEAST_SHARE * np.count_nonzero(valid):
         return None
+    ends = [_TEXTURED, 100 - _TEXTURED]
+    spreads = [float(np.subtract(*np.percentile(unit[squares], ends))) for unit in units]
+    if max(spreads) > _ONE_VALUE * level:
+        return None
+    core = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_NARROW, _NARROW), np.uint8))
+    for _ in range(_NARROW // PATCH_SIDE):  # corners between round things, where no square fits
+        core = cv2.dilate(core, square) & flat
     for unit in units:  # add the rim of the core where it has the ground's values
         near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
     ground = core > 0
-    ends = [_TEXTURED, 100 - _TEXTURED]
-    spreads = [float(np.subtract(*np.percentile(unit[ground], ends))) for unit in units]
-    if max(spreads) > _ONE_VALUE * level:
-        return None
     return ground if np.count_nonzero(valid & ~ground) >= (1 - _TEXTURED / 100) * valid.sum() else None
 
 

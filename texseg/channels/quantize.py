@@ -13,9 +13,8 @@ __all__ = ["FARTHEST", "Bulk", "Range", "bulk_of", "quantize", "robust_range", "
 _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives exactly the same bins
 _OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
 _SAMPLES = 2**16  # values sampled per channel to find its range
-_FENCE = (
-    3.0  # widths of the bulk: the fence's distance from it; exponential values stay inside
-)
+_FENCE = 3.0  # widths of the bulk: the fence's distance from it; exponential values stay inside
+_MOST_OUTLIERS = 0.07  # share of the values; more of them are what stands on ground that fills the image
 _FEWEST_ALIKE = 0.01  # least share of the values that are at one extreme value set aside
 
 
@@ -32,7 +31,8 @@ FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)
 
 def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
     """Up to about ``most`` valid values on a regular sub-grid, always the same ones."""
-    step = max(1, int(np.sqrt(values.size / most)))
+    n_valid = values.size if mask is None else np.count_nonzero(mask)
+    step = max(1, int(np.sqrt(n_valid / most)))
     while True:
         grid = np.s_[::step, ::step]
         sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
@@ -57,7 +57,8 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
 
     A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
     than three times their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies
-    within a fence: three times their width from 10 to 90 % on either side.
+    within a fence: three times their width from 10 to 90 % on either side. Where more than 7 % lie outside,
+    most of the image is flat ground, and the fence is drawn round what stands on it as well.
 
     Examples
     --------
@@ -69,12 +70,21 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     most = _SAMPLES / len(images)
     sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
     sample, extremes = _without_extremes(sample)
-    low, high = (float(np.percentile(sample, p, method="nearest")) for p in (10, 90))
-    reach = _FENCE * (high - low)
-    if not reach > 0:
-        return Bulk(sample, extremes, 0.0)
-    inside = (sample >= low - reach) & (sample <= high + reach)
-    return Bulk(sample[inside], extremes, 1 - float(inside.mean()))
+    low, high = _ends(sample, 10)
+    while high > low:
+        reach = _FENCE * (high - low)
+        outside = (sample < low - reach) | (sample > high + reach)
+        if outside.mean() <= _MOST_OUTLIERS:
+            return Bulk(sample[~outside], extremes, float(outside.mean()))
+        bottom, top = _ends(sample[outside], 10)
+        low, high = min(low, bottom), max(high, top)
+    return Bulk(sample, extremes, 0.0)
+
+
+def _ends(values: NDArray, percent: float) -> tuple[float, float]:
+    """Order statistics as far from both ends."""
+    low, high = (float(np.percentile(values, p, method="nearest")) for p in (percent, 100 - percent))
+    return low, high
 
 
 def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
@@ -84,7 +94,7 @@ def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
         others = sample[sample != value]
         if len(sample) - len(others) < _FEWEST_ALIKE * len(sample) or not len(others):
             continue
-        low, high = (float(np.percentile(others, p, method="nearest")) for p in (1, 99))
+        low, high = _ends(others, 1)
         if high > low and abs(float(value) - float(end(others))) > _FENCE * (high - low):
             extremes.append(float(value))
             sample = others
