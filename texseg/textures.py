@@ -218,15 +218,16 @@ class Textures:
             agree(probabilities, arg_max_over(columns))
             return probabilities
 
-        def of_strip(at: int) -> NDArray[np.floating]:
+        near = np.empty_like(posteriors.near)
+
+        def of_strip(at: int) -> None:
             pixels = posteriors.band[at : at + _STRIP]
             heard = wide[:, grid.cells_of(pixels)]
             # windows across a border are less reliable than what was learned about it
             heard[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
-            return calibrated(posteriors.near[:, at : at + _STRIP], heard)
+            near[:, at : at + _STRIP] = calibrated(posteriors.near[:, at : at + _STRIP], heard)
 
-        strips = side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
-        near = np.concatenate([posteriors.near[:, :0], *strips], axis=1)
+        side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
         sure = PixelPlanes(grid, calibrated(posteriors.cells, wide), posteriors.band, near)
         return Reading(posteriors, sure, scores)
 

@@ -23,7 +23,7 @@ __all__ = ["find_ground", "profile_of_ground", "without_ground"]
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
 _TEXTURED = 98  # percentile of the ranges that stands for texture; the rest of the image must have some
 _NARROW = 3 * PATCH_SIDE  # pixels, squares that fit into ground; narrower areas are gaps between grains
-_BROAD = 2 * _NARROW + 1  # fit into a fifth of the image, or flat are the gaps of a texture; 25 to 41 agree
+_BROAD = 2 * _NARROW + 1  # fit into a fifth of the image, or flat are the gaps of a texture; 15 to 61 agree
 _LEAST_SHARE = 0.2  # of the image: smaller areas are textures like any other
 _ONE_VALUE = 0.6  # times the level: largest spread of its values (2 to 98 %); skies have more
 

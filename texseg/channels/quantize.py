@@ -14,7 +14,7 @@ _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives
 _OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
 _SAMPLES = 2**16  # values sampled per channel to find its range
 _FENCE = 3.0  # widths of the bulk: the fence's distance from it; exponential values stay inside
-_MOST_OUTLIERS = 0.07  # share of the values; more of them are what stands on ground that fills the image
+_MOST_OUTLIERS = 0.06  # share of the values; more of them are what stands on ground that fills the image
 _FEWEST_ALIKE = 0.01  # least share of the values that are at one extreme value set aside
 
 
@@ -57,7 +57,7 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
 
     A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
     than three times their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies
-    within a fence: three times their width from 10 to 90 % on either side. Where more than 7 % lie outside,
+    within a fence: three times their width from 10 to 90 % on either side. Where more than 6 % lie outside,
     most of the image is flat ground, and the fence is drawn round what stands on it as well.
 
     Examples
