@@ -166,6 +166,7 @@ def test_pixels_without_data_have_no_class(mosaic, painted):
         ({"preset": "plain"}, lambda s: s, "need smoothness above 0"),
         ({"model": "smm"}, lambda s: s, "need model='acm'"),
         ({}, lambda s: [s, s], "do not match the image"),
+        ({}, lambda s: 85 * s, "numbers up to 255, which asks for 252 more classes"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(mosaic, painted, parameters, change, message):

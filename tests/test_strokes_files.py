@@ -123,10 +123,75 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     with pytest.raises(OSError, match=r"none\.geojson: no such file"):
         read_strokes(tmp_path / "none.geojson", SHAPE)
     Image.fromarray(np.ones(SHAPE, np.uint8)).save(tmp_path / "full.png")
-    with pytest.raises(ValueError, match="no pixel is 0"):
+    with pytest.raises(ValueError, match="no stroke: all pixels are 1"):
         read_strokes(tmp_path / "full.png", SHAPE)
     with pytest.raises(ValueError, match="the strokes are 60 x 40 pixels, the image 50 x 50"):
         read_strokes(tmp_path / "full.png", (50, 50))
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------
+
+PAINTED = np.zeros(SHAPE, int)
+"""Strokes of three classes."""
+PAINTED[5:9, 5:40], PAINTED[20:23, 10:50], PAINTED[30:36, 3:20] = 1, 2, 3
+
+COLOURS = [(0, 0, 255), (0, 200, 0), (255, 0, 0)]
+"""In their order, class 1 first."""
+
+
+def saved(path, table, painted=PAINTED):
+    """Save a picture that has, where class c is painted, entry c of a table of values or colours."""
+    Image.fromarray(np.array(table, np.uint8)[painted]).save(path)
+    return path
+
+
+def test_label_images_are_taken_as_they_are(tmp_path):
+    for numbers in ([0, 1, 2, 3], [0, 2, 3, 9]):
+        strokes = read_strokes(saved(tmp_path / "a.png", numbers), SHAPE)
+        assert np.array_equal(strokes, np.array(numbers)[PAINTED])
+
+
+@pytest.mark.parametrize(
+    ("table", "ground"),
+    [
+        ([0, 85, 170, 255], "0"),
+        ([255, 0, 100, 200], "255"),
+        ([7, 60, 120, 200], "7"),
+        ([(0, 0, 0), *COLOURS], r"\(0, 0, 0\)"),
+        ([(255, 255, 255), *COLOURS], r"\(255, 255, 255\)"),
+        ([(9, 9, 9, 0), *[(*colour, 255) for colour in COLOURS]], "transparency"),
+    ],
+)
+def test_grey_values_and_colours_are_numbered_in_their_order(tmp_path, table, ground):
+    path = saved(tmp_path / "a.png", table)
+    with pytest.warns(UserWarning, match=rf"^a\.png: unpainted is {ground}, class 1 is .*, class 3 is [^,]*"):
+        assert np.array_equal(read_strokes(path, SHAPE), PAINTED)
+
+
+def test_soft_edges_count_as_unpainted(tmp_path):
+    """Only their thin seams are lost, whatever values they have."""
+    big = np.kron(PAINTED, np.ones((4, 4), int))
+    path = tmp_path / "soft.png"
+    soft = Image.fromarray(np.array([(0, 0, 0), *COLOURS], np.uint8)[big])
+    soft.resize((150, 100), Image.Resampling.BICUBIC).save(path)
+    with pytest.warns(UserWarning, match="% of the painted pixels have .* other colours, as at the edges"):
+        strokes = read_strokes(path, (100, 150))
+    hard = Image.fromarray(PAINTED.astype(np.uint8)).resize((150, 100), Image.Resampling.NEAREST)
+    expected = np.asarray(hard)
+    assert set(np.unique(strokes)) == {0, 1, 2, 3}
+    assert ((strokes == 0) | (strokes == expected)).mean() > 0.99
+    assert (strokes > 0).sum() > 0.6 * (expected > 0).sum()
+
+
+def test_pictures_without_ground_or_with_too_many_colours_are_refused(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (*SHAPE, 3))
+    Image.fromarray(noise.astype(np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="strokes need a ground that is not painted"):
+        read_strokes(tmp_path / "a.png", SHAPE)
+    noise[10:] = 0
+    Image.fromarray(noise.astype(np.uint8)).save(tmp_path / "b.png")
+    with pytest.raises(ValueError, match="b.png: 600 different colours are too many for strokes"):
+        read_strokes(tmp_path / "b.png", SHAPE)
 
 
 # ---- the command -------------------------------------------------------------------------------------------
@@ -138,6 +203,17 @@ def test_labels_are_those_of_the_library(mosaic, files, tmp_path):
     labels = read_labels(tmp_path / "image_labels.png")
     assert np.array_equal(labels, texseg.segment(mosaic[0].astype(np.uint8), seeds=strokes))
     assert (labels == strokes)[strokes > 0].all()
+
+
+def test_grey_values_of_a_paint_program_are_classes(files, tmp_path):
+    image, seeds, strokes = files
+    grey = tmp_path / "grey.png"
+    Image.fromarray((127 * strokes).astype(np.uint8)).save(grey)
+    run("segment", image, "--seeds", seeds, "-o", tmp_path / "numbers", "-q")
+    result = run("segment", image, "--seeds", grey, "-o", tmp_path / "values", "-q")
+    assert "grey.png: unpainted is 0, class 1 is 127, class 2 is 254" in result.stderr
+    labels = [read_labels(tmp_path / name / "image_labels.png") for name in ("numbers", "values")]
+    assert np.array_equal(*labels)
 
 
 def test_results_of_other_strokes_are_no_results(files, tmp_path):

@@ -40,7 +40,7 @@ from texseg.modelfile import (
 )
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
-from texseg.strokes import checked_seeds
+from texseg.strokes import checked_seeds, refuse_grey_values
 from texseg.textures import Scene
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
@@ -647,7 +647,12 @@ class Segmenter(Editable):
         if self.model != "acm":
             raise ValueError(f"strokes need model='acm', got {self.model!r}")
         shapes, masks = [image.bands[0].shape for image in images], [image.mask for image in images]
-        return checked_seeds(seeds, shapes, masks, several=several, n_segments=self.n_segments)
+        strokes, n_classes = checked_seeds(
+            seeds, shapes, masks, several=several, n_segments=self.n_segments
+        )
+        if self.n_segments is None:
+            refuse_grey_values(strokes)
+        return strokes, n_classes
 
     def _refuse_strokes_without_cells(self) -> None:
         if self._smoothness == 0:

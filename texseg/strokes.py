@@ -43,6 +43,7 @@ __all__ = [
     "learn_classes",
     "painted_cells",
     "pins",
+    "refuse_grey_values",
 ]
 
 Floats = NDArray[np.floating]
@@ -178,6 +179,25 @@ def checked_seeds(
             f"{largest}, got {n_segments}"
         )
     return checked, n_segments
+
+
+def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
+    """Refuse strokes whose numbers leave out more classes than would ever be found, at a high cost.
+
+    Raises
+    ------
+    ValueError
+        The numbers are the grey values of a paint program, such as 85, 170, 255.
+    """
+    from texseg.io.strokes import MOST_UNPAINTED
+
+    classes = _classes_in(seeds)
+    missing = int(classes[-1]) - len(classes)
+    if missing > MOST_UNPAINTED:
+        raise ValueError(
+            f"seeds of {len(classes)} classes have numbers up to {classes[-1]}, which asks for {missing} "
+            f"more classes between them; number them 1 to {len(classes)}, or give n_segments"
+        )
 
 
 def _classes_in(seeds: Sequence[NDArray[np.int32] | None]) -> NDArray[np.intp]:

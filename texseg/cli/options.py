@@ -363,8 +363,8 @@ seeds_option = click.option(
     "--seeds",
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE",
-    help="Strokes: an image with the class of each painted pixel, else 0, or GeoJSON with a property class; "
-    "or a folder with one named like each image.",
+    help="Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
+    "GeoJSON with a property class; or a folder with one named like each image.",
 )
 
 folder_option = click.option(

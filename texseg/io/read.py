@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,20 +194,37 @@ def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PI
 
     Colours that are not in a palette are numbered in the order of their red, green and blue values.
     """
+    return read_label_picture(path, max_pixels=max_pixels).labels
+
+
+class LabelPicture(NamedTuple):
+    """A label image as it was painted."""
+
+    labels: NDArray[np.int32]
+    """(H, W), as :func:`read_labels` returns them."""
+    colours: NDArray[Any] | None = None
+    """(n, bands), of the labels from 1; None if labels are palette indices or grey values."""
+    mask: NDArray[np.bool_] | None = None
+    """(H, W), False where the picture is transparent; None if it is nowhere, or labels are indices."""
+
+
+def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> LabelPicture:
+    """Read a label image together with the colours and the transparency that it was painted with."""
     with _opened(path) as (source, header):
         _check_size(header, header.n_pages, max_pixels)
         labels = source.decode_indices()
         if labels is not None:
-            return upright(labels, header.orientation).astype(np.int32)
-    pixels = read_image(path, max_pixels=max_pixels).pixels
+            return LabelPicture(upright(labels, header.orientation).astype(np.int32))
+    image = read_image(path, max_pixels=max_pixels)
+    pixels, mask = image.pixels, image.mask
     if pixels.ndim == 3:
         colours, labels = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
-        return (labels.reshape(pixels.shape[:2]) + 1).astype(np.int32)
+        return LabelPicture((labels.reshape(pixels.shape[:2]) + 1).astype(np.int32), colours, mask)
     if pixels.dtype.kind == "f" and not (np.isfinite(pixels) & (pixels == np.rint(pixels))).all():
         raise UnsuitableImageError(f"{Path(path).name}: labels must be whole numbers, got fractions")
     if pixels.size and (pixels.max() > np.iinfo(np.int32).max or pixels.min() < np.iinfo(np.int32).min):
         raise UnsuitableImageError(f"{Path(path).name}: labels do not fit into 32 bits")
-    return pixels.astype(np.int32)
+    return LabelPicture(pixels.astype(np.int32), None, mask)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import ImageReadError, UnsuitableImageError
 from texseg.io.geo import Georeference
-from texseg.io.read import read_labels
+from texseg.io.read import LabelPicture, read_label_picture
 
-__all__ = ["read_strokes"]
+__all__ = ["MOST_UNPAINTED", "read_strokes"]
+
+MOST_UNPAINTED = 14
+"""Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
+out, the numbers are the grey values of a paint program."""
 
 _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
@@ -33,10 +38,13 @@ def read_strokes(
     Parameters
     ----------
     path : str or path-like
-        A label image of the image's size, 0 where nothing is painted; or GeoJSON (``.geojson``, ``.json``)
-        of points, lines (drawn 3 pixels wide) and polygons with the number of their class in the property
-        ``class`` or ``label``, in the coordinates of the image where it has a georeference, else in pixels
-        (column, row) from its upper left corner.
+        A picture of the image's size: a label image, 0 where nothing is painted, or strokes in other grey
+        values or colours on an unpainted ground, which is transparent or has one colour that covers most of
+        it. Values and colours are numbered from 1 in their order, and a warning says what was taken as
+        what; those that are nowhere two pixels wide, as at the edges of soft brushes, count as unpainted.
+        Or GeoJSON (``.geojson``, ``.json``) of points, lines (drawn 3 pixels wide) and polygons with the
+        number of their class in the property ``class`` or ``label``, in the coordinates of the image where
+        it has a georeference, else in pixels (column, row) from its upper left corner.
     shape : (H, W)
         Shape of the image.
     geo : Georeference, optional
@@ -57,16 +65,76 @@ def read_strokes(
             where = "pixels (column, row)" if in_pixels else "the image's own system"
             raise UnsuitableImageError(f"{name}: no stroke lies on the image; coordinates must be in {where}")
         return drawn
-    labels = read_labels(path)
-    if labels.shape != tuple(shape):
+    picture = read_label_picture(path)
+    if picture.labels.shape != tuple(shape):
         raise UnsuitableImageError(
-            f"{name}: the strokes are {_size(labels.shape)} pixels, the image {_size(shape)}"
+            f"{name}: the strokes are {_size(picture.labels.shape)} pixels, the image {_size(shape)}"
         )
-    if labels.size and labels.min() > 0:
+    return _classes(picture, name)
+
+
+def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
+    """Turn a picture into classes: label images as they are, grey values and colours numbered from 1."""
+    labels = picture.labels
+    values, places = np.unique(labels, return_inverse=True)
+    numbers = values[values > 0]
+    if picture.colours is None and picture.mask is None and values[0] <= 0 and _count_up(numbers):
+        return labels
+    places = places.reshape(labels.shape)
+    ground = labels == 0 if picture.mask is None else ~picture.mask
+    if picture.mask is None:
+        commonest = int(np.bincount(places.ravel()).argmax())
+        if 2 * np.count_nonzero(places == commonest) > labels.size:
+            ground = places == commonest
+    if not ground.any():
         raise UnsuitableImageError(
-            f"{name}: strokes must be 0 where nothing is painted, as in a grey label image; no pixel is 0"
+            f"{name}: strokes need a ground that is not painted: 0 in a label image, transparent, or one "
+            "colour that covers more than half of the image; here none does"
         )
-    return labels
+    painted = places[~ground]
+    if not len(painted):
+        raise UnsuitableImageError(
+            f"{name}: no stroke: all pixels are {_called(picture, int(labels.flat[0]))}"
+        )
+    present = np.unique(painted)
+    wide = np.intersect1d(present, _two_wide(np.where(ground, -1, places)))
+    kept = wide if len(wide) else present
+    if len(kept) > MOST_UNPAINTED and not (picture.colours is None and _count_up(values[kept])):
+        raise UnsuitableImageError(
+            f"{name}: {len(present)} different colours are too many for strokes; use a hard brush without "
+            "anti-aliasing, one colour a class, and a format without losses such as PNG"
+        )
+    said = [f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)]
+    blurred = 1 - np.isin(painted, kept).mean()
+    if blurred:
+        said.append(
+            f"{100 * blurred:.2g} % of the painted pixels have {len(present) - len(kept)} other colours, "
+            "as at the edges of soft brushes, and count as unpainted"
+        )
+    unpainted = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
+    warnings.warn(f"{name}: unpainted is {unpainted}, {', '.join(said)}", stacklevel=3)
+    number_of = np.zeros(len(values), np.int32)
+    number_of[kept] = np.arange(1, len(kept) + 1)
+    return np.where(ground, 0, number_of[places]).astype(np.int32)
+
+
+def _count_up(numbers: NDArray[np.integer]) -> bool:
+    """Tell whether numbers are those of classes, rather than grey values of a paint program."""
+    return not len(numbers) or int(numbers[-1]) - len(numbers) <= MOST_UNPAINTED
+
+
+def _two_wide(places: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Values that somewhere fill a square of 2 x 2 pixels."""
+    corner = places[:-1, :-1]
+    same = (corner == places[1:, :-1]) & (corner == places[:-1, 1:]) & (corner == places[1:, 1:])
+    return np.unique(corner[same])
+
+
+def _called(picture: LabelPicture, label: int) -> str:
+    """Call a label as its painter sees it."""
+    if picture.colours is None:
+        return str(label)
+    return f"({', '.join(map(str, picture.colours[label - 1].tolist()))})"
 
 
 def _size(shape: tuple[int, ...]) -> str:
