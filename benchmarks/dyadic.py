@@ -287,14 +287,14 @@ def print_taken_in(name: str, counts: sp.csr_array, K: int, seeds: int) -> None:
     table.row("LDA, tomotopy", *map(float, np.mean(runs, axis=0)))
 
 
-def print_folds(name: str, counts: sp.csr_array, K: int, seed: int = 0) -> None:
+def print_folds(name: str, counts: sp.csr_array, K: int, models: Sequence[str], seed: int = 0) -> None:
     """Ten folds of occurrences, as the memo has it; every model sets its own validation data aside."""
     print(f"\nTen-fold cross-validation on {name}, K = {K}: perplexity, standard deviation over the folds")
     table = Table([("model", -8), ("perpl.", 7), ("std", 5), ("memo", 5)])
-    for model_name, make in MODELS.items():
-        if model_name in MEMO[name]:
-            folds = cross_validate(make(K, seed), counts, random_state=seed)
-            table.row(model_name, float(folds.mean()), float(folds.std()), MEMO[name][model_name][K][1])
+    for model_name in models:
+        memo = MEMO[name].get(model_name, {}).get(K, (None, None))
+        folds = cross_validate(MODELS[model_name](K, seed), counts, random_state=seed)
+        table.row(model_name, float(folds.mean()), float(folds.std()), memo[1])
 
 
 def print_search(name: str, counts: sp.csr_array, K: int, length: int = 4, seeds: int = 3) -> None:
@@ -485,13 +485,18 @@ def print_steps(K: int = 32) -> None:
     # predictive steps go from the responsibilities of the step before
     before = predictive.step(counts, aspects, 1.0).posteriors
 
-    def nmf_steps(n: int) -> Any:
+    def nmf_steps(n: int, counts: sp.csr_array = counts) -> Any:
         with np.errstate(all="ignore"):
             settings = {"solver": "mu", "beta_loss": "kullback-leibler", "tol": 0, "random_state": 0}
             return NMF(K, init="random", max_iter=n, **settings).fit(counts)
 
+    def nmf_second(counts: sp.csr_array) -> float:
+        return (timed(lambda: nmf_steps(3, counts))[1] - timed(lambda: nmf_steps(1, counts))[1]) / 2
+
+    single = counts.astype(np.float32)
     steps: dict[str, Callable[[], Any]] = {
         "ACM": lambda: flat.step(counts, clusters, 0.2),
+        "ACM, float32": lambda: flat.step(single, clusters, 0.2),
         "ACM, predictive": lambda: PredictiveHistogramClustering().step(counts, clusters, 0.2, Q),
         "SMM": lambda: AspectModel().step(counts, aspects, 1.0),
         "SMM, predictive": lambda: predictive.step(counts, aspects, 1.0, before),
@@ -500,7 +505,7 @@ def print_steps(K: int = 32) -> None:
     table = Table([("step", -16), ("CPU s", 7), ("/ ACM", 6), ("/ SMM", 6), ("/ NMF-KL", 9), ("B / nz", 7)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the NMF has not converged
-        nmf_second = (timed(lambda: nmf_steps(3))[1] - timed(lambda: nmf_steps(1))[1]) / 2
+        peer, peer_single = (min(nmf_second(part) for _ in range(2)) for part in (counts, single))
     seconds = {name: min(timed(step)[1] for _ in range(3)) for name, step in steps.items()}
     for name, step in steps.items():
         s = seconds[name]
@@ -508,8 +513,9 @@ def print_steps(K: int = 32) -> None:
         step()
         peak = tracemalloc.get_traced_memory()[1] / counts.nnz
         tracemalloc.stop()
-        table.row(name, s, s / seconds["ACM"], s / seconds["SMM"], s / nmf_second, round(peak))
-    table.row("NMF-KL", nmf_second)
+        table.row(name, s, s / seconds["ACM"], s / seconds["SMM"], s / peer, round(peak))
+    table.row("NMF-KL", peer)
+    table.row("NMF-KL, float32", peer_single)
 
 
 def print_planted(seeds: int) -> None:
@@ -560,7 +566,7 @@ def measure(name: str, counts: sp.csr_array, arguments: argparse.Namespace) -> N
         "perplexity": (True, lambda: print_perplexities(name, counts, sizes, seeds, arguments.models)),
         "peers": (True, lambda: print_peers(name, counts, sizes, seeds, programs)),
         "taken_in": (name in CORPORA, lambda: print_taken_in(name, counts, middle, min(seeds, 3))),
-        "folds": (name in MEMO, lambda: print_folds(name, counts, middle)),
+        "folds": (name in MEMO, lambda: print_folds(name, counts, middle, arguments.models)),
         "search": (name in ("cran", "docstrings"), lambda: print_search(name, counts, middle)),
         "predictive": (
             name == "cran", lambda: print_predictive(counts, [K for K in sizes if K <= 32], min(seeds, 2))

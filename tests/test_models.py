@@ -93,6 +93,15 @@ def test_sparse_counts_give_the_same_as_dense(name, kind):
     np.testing.assert_array_equal(sparse.predict(kind(n)), dense.predict(n))
 
 
+@each_model
+def test_single_precision_finds_the_same(name):
+    n, _ = planted()
+    double, single = LAWS[name]().fit(n), LAWS[name]().fit(n.astype(np.float32))
+    predicted = (model.mixing_ @ model.components_ for model in (single, double))
+    np.testing.assert_allclose(*predicted, atol=1e-3)
+    assert same_partition(single.labels_, double.labels_)  # clusters of equal weight may change places
+
+
 # with mixing of each row, the root can be one texture and the rows choose level instead of cluster
 @pytest.mark.parametrize("name", [name for name in LAWS if name != "hacm-object"])
 def test_image_counts_give_the_same_as_explicit_ones(name):

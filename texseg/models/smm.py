@@ -476,16 +476,22 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         model = self._model()
         first = self._tempered(model, data, self._start(model, data, rng), rng)
         model, first = self._refine(*self._with_priors(model, first, data, rng), data, rng)
+        if self.n_init > 1:
+            model, first = self._with_others(model, first, data, rng)
+        return model, self._with_all(model, first, data, rng)
+
+    def _with_others(
+        self, model: AspectModel, first: Run, data: Data, rng: np.random.RandomState
+    ) -> tuple[AspectModel, Run]:
+        """Best of the first run, others with its settings, and all merged down and refined."""
         runs, beta = [first], first.state.beta
         for _ in range(1, self.n_init):
             runs.append(self._descend(model, data, self._start(model, data, rng), beta, rng))
-        if self.n_init > 1:
-            together = merged([run.state.params for run in runs], self.n_components)
-            runs.append(self._descend(model, data, together, beta, rng))
-            best = max(runs, key=lambda run: run.state.heldout).state
-            history = list(chain.from_iterable(run.history for run in runs))
-            model, first = self._refine(model, Run(best, history), data, rng)
-        return model, self._with_all(model, first, data, rng)
+        together = merged([run.state.params for run in runs], self.n_components)
+        last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
+        found = [*((model, run) for run in runs), last]
+        model, best = max(found, key=lambda run: run[1].state.heldout)
+        return model, Run(best.state, list(chain.from_iterable(run.history for _, run in found)))
 
     def _with_priors(
         self, model: AspectModel, run: Run, data: Data, rng: np.random.RandomState
