@@ -182,6 +182,7 @@ class TestSegment:
         assert said in plain.stderr and "number chosen: 1 segment (" in plain.stdout
         divided = run("segment", tmp_path / "noise.png", "-o", tmp_path / "divided")
         assert said not in divided.stderr and "rather a single texture (" in divided.stdout
+        assert "), which --k-min 1 allows; if divided, " in divided.stdout
         assert said not in run("segment", tmp_path / "noise.png", "-k", 1, "-o", tmp_path / "given").stderr
 
     def test_number_is_chosen(self, scene_file, tmp_path):

@@ -127,7 +127,12 @@ def test_a_corner_too_much_is_cheaper_than_half_the_image():
         ([1, 2], [0.97, 0.03], 0.97, "1 segment (97%)"),
         ([2, 3, 4], [0.2, 0.7, 0.1], 0.1, "3 segments (70%), then 2 (20%), 4 (10%)"),
         ([2, 3], [0.52, 0.48], 0.1, "2 segments (52%), then 3 (48%), all but a tie"),
-        ([2, 3], [0.98, 0.02], 0.8, "2 segments (98%); rather a single texture (80%), which k_min=1 allows"),
+        (
+            [2, 3],
+            [0.98, 0.02],
+            0.8,
+            "2 segments, rather a single texture (80%), which k_min=1 allows; if divided, 2 (98%)",
+        ),
     ],
 )
 def test_a_choice_reads_in_words(numbers, probabilities, one, words):
@@ -140,7 +145,7 @@ def test_words_tell_when_the_least_loss_is_not_the_likeliest_number():
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
     selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), unused, unused, 3, 0.1)
     assert str(selection) == (
-        "3 segments (30%), then 2 (36%), 4 (34%); 2 is likelier, but 3 is closer to the others"
+        "3 segments (30%), or 2 (36%), 4 (34%); 3 is safest, 2 likeliest"
     )
 
 

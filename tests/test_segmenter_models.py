@@ -169,6 +169,8 @@ def test_a_choice_is_forgotten_when_the_next_fit_is_told_the_number(three):
     model.set_params(n_segments=2).fit(three[0])
     assert model.n_segments_ == 2
     assert not hasattr(model, "selection_")
+    with pytest.raises(AttributeError, match="selection_ is there after a fit that chooses the number"):
+        _ = model.selection_
 
 
 def test_the_file_of_a_model_that_chose_its_number(tmp_path, three, chosen):

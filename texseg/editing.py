@@ -48,7 +48,7 @@ class Editable:
     def merge(self, groups: Iterable[Sequence[int]]) -> Self:
         """Merge each group of labels into one segment.
 
-        It keeps the smallest of their numbers, and higher numbers move up to close the gaps. No border moves.
+        It keeps the smallest of their numbers, and higher numbers go down to close the gaps. No border moves.
         Images predicted later are labelled in the same way, and a merged segment's probability is the sum of
         those of its parts; ``confidence_`` keeps that of the pixel's part.
 

@@ -25,6 +25,7 @@ from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
 from texseg.division import Divider, Division, label_scene, repaint
 from texseg.editing import Editable, Labels, Values
+from texseg.fitting.number import Selection
 from texseg.forecast import expected_memory, free_memory
 from texseg.hierarchy import Hierarchy, Levels, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
@@ -50,8 +51,8 @@ __all__ = ["Record", "Segmenter", "segment"]
 _MOST_SEGMENTS = 255
 _MOSTLY_UNKNOWN = 0.9
 _LOGARITHM_TAKEN = (
-    "contrast follows brightness by the same factor, as under light, gains or speckle that multiply: the "
-    "logarithm of the values is taken; log=False (--no-log) takes them as they are"
+    "the logarithm of the values is taken, since contrast follows brightness by the same factor everywhere, "
+    "as under light, gains or speckle that multiply; log=False (--no-log) takes the values as they are"
 )
 Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
 Preset = Literal["default", "plain"]
@@ -70,6 +71,16 @@ _COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
 
 
+class _OfChosenNumber:
+    """Stands in for `selection_` where a model has none, and says so."""
+
+    def __get__(self, model: Any, owner: type) -> Selection:
+        raise AttributeError(
+            "selection_ is there after a fit that chooses the number, with n_segments=None and without "
+            "strokes; it is not kept in files"
+        )
+
+
 class Segmenter(Editable):
     """What :class:`texseg.TextureSegmenter` does, without what scikit-learn adds to it.
 
@@ -78,6 +89,7 @@ class Segmenter(Editable):
     """
 
     ground_: NDArray[np.floating] | None = None
+    selection_ = _OfChosenNumber()
 
     def __init__(
         self,

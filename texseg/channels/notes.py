@@ -91,8 +91,8 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
         )
     elif may_multiply and any(_is_shaded(planes) for planes in images):
         yield (
-            "contrast follows brightness, as under shading that multiplies (vignetting, gains, speckle): "
-            "if textures are divided by it, take the logarithm, log=True (--log)"
+            "the values are taken as they are, though brighter parts tend to have more contrast; if textures "
+            "are divided by light or gains, take the logarithm, log=True (--log)"
         )
 
 

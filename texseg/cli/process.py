@@ -333,4 +333,4 @@ def _in_words(selection: Selection) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
     others = selection.others.tolist()
     hint = f"; -k {others[0]} gives the next" if others else ""
-    return f"number chosen: {selection}{hint}"
+    return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")

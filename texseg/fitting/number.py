@@ -84,18 +84,22 @@ class Selection(NamedTuple):
         return float(self.probabilities[self.n_segments == k].sum())
 
     def __str__(self) -> str:
-        own = self.probability(self.chosen)
-        text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'} ({own:.0%})"
-        if len(self.others):
-            text += ", then " + ", ".join(f"{k} ({self.probability(k):.0%})" for k in self.others.tolist())
-            likeliest = self.probability(self.others[0])
-            if likeliest * _TIE > own:
-                text += f"; {self.others[0]} is likelier, but {self.chosen} is closer to the others"
+        own, others = self.probability(self.chosen), self.others.tolist()
+        odds = f" ({own:.0%})"
+        if others:
+            likeliest = self.probability(others[0])
+            likelier = likeliest * _TIE > own
+            odds += ", or " if likelier else ", then "
+            odds += ", ".join(f"{k} ({self.probability(k):.0%})" for k in others)
+            if likelier:
+                odds += f"; {self.chosen} is safest, {others[0]} likeliest"
             elif likeliest >= _TIE * own:
-                text += ", all but a tie"
+                odds += ", all but a tie"
+        text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"
         if self.chosen > 1 and self.one_texture >= _LIKELY:
-            text += f"; rather a single texture ({self.one_texture:.0%}), which k_min=1 allows"
-        return text
+            text += f", rather a single texture ({self.one_texture:.0%}), which k_min=1 allows"
+            text += f"; if divided, {self.chosen}"
+        return text + odds
 
 
 class MergeTree(NamedTuple):
