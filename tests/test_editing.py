@@ -134,6 +134,12 @@ def test_a_loaded_model_can_be_edited(path):
     assert model.split(2).n_segments_ == 3
 
 
+def test_a_merged_model_that_was_loaded_is_merged_on(path, tmp_path):
+    TextureSegmenter.load(path).merge([(2, 3)]).save(tmp_path / "two.texseg")
+    model = TextureSegmenter.load(tmp_path / "two.texseg").merge([(1, 2)])
+    assert model.n_segments_ == 1 and (model.predict(IMAGE) == 1).all()
+
+
 def test_several_images_are_edited_together():
     model = TextureSegmenter(n_segments=3).fit([IMAGE, IMAGE[:, ::-1].copy()])
     before = [labels.copy() for labels in model.labels_]

@@ -34,7 +34,7 @@ class Editable:
     names_: tuple[str, ...]
     ground_: Any
     _division: Any
-    _parts: list[NDArray[np.int32]]
+    _parts: Sequence[NDArray[np.int32]] = ()
     _describe: Any
 
     def _check_is_fitted(self) -> None:
@@ -173,7 +173,7 @@ class Editable:
         labels = getattr(self, "labels_", [])
         return list(labels) if isinstance(labels, list) else [labels]
 
-    def _part_images(self) -> list[NDArray[np.int32]]:
+    def _part_images(self) -> Sequence[NDArray[np.int32]]:
         """Labels of these images before segments were merged, from 1."""
         return self._parts if isinstance(self.textures_, MergedTextures) else self._images()
 
@@ -208,7 +208,7 @@ class Editable:
         shares = np.concatenate([cell_shares(half, 2, grid, cell) for half, grid in pairs])
         return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
 
-    def _take_over(self, textures: MergedTextures, parts: list[NDArray[np.int32]] | None = None) -> None:
+    def _take_over(self, textures: MergedTextures, parts: Sequence[NDArray[np.int32]] | None = None) -> None:
         """Set the public attributes to the edited textures and to the labels of the fitted images."""
         parts = self._part_images() if parts is None else parts
         first = self._first_texture
