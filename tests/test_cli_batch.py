@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -177,6 +178,16 @@ class TestBatches:
         for i, shift in enumerate((0, 60, 100)):
             first = np.roll(read_labels(tmp_path / "out" / "0_labels.png"), shift, axis=1)
             assert np.mean(first == read_labels(tmp_path / "out" / f"{i}_labels.png")) > 0.96
+
+    def test_a_shared_model_costs_no_more_to_send_for_more_images(self, tmp_path):
+        """Every worker gets it with every image, so it must not bring along what it was learned from."""
+        folder = folder_of(tmp_path, [f"{i}.png" for i in range(4)], PIXELS)
+        items = collect_inputs([str(folder)]).inputs
+        sizes = [
+            len(pickle.dumps(batch.fit_shared(some, ReadOptions(), {"n_segments": 2})))
+            for some in (items[:1], items)
+        ]
+        assert abs(sizes[1] - sizes[0]) < 0.1 * sizes[0] < PIXELS.size
 
     def test_shared_model_of_nothing_readable(self, tmp_path):
         folder = tmp_path / "in"

@@ -34,6 +34,7 @@ from texseg.threads import crew_of
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
+_OF_IMAGES = ("labels_", "confidence_", "_parts", "_division", "_hierarchy")  # that were fitted
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
 _PENDING_PER_JOB = 2
@@ -127,12 +128,18 @@ def fit_shared(
     callback: Any = None,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to an even sample of the inputs, few enough to be held in memory together."""
+    """Fit one model to an even sample of the inputs, few enough to be held in memory together.
+
+    It forgets these images, and can be sent to workers for little.
+    """
     if reading.seeds is not None and len(items) > 1:
         raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
     with crew_of(n_jobs):
         sample = read_sample(items, reading)
-        return fit_model(sample, parameters, callback, read_seeds(items[0].path, reading, sample[0]))
+        model = fit_model(sample, parameters, callback, read_seeds(items[0].path, reading, sample[0]))
+    for name in _OF_IMAGES:
+        vars(model).pop(name, None)
+    return model
 
 
 def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
