@@ -31,6 +31,7 @@ functions of one piece of evidence each, linear between knots; ``pairs.json``, w
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -383,7 +384,8 @@ def _inner_ratios(
         rows = (down @ ratios.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
         means.append(np.matmul(across, rows)[mine])
     share = np.concatenate(shares)
-    whole = share >= min(_INSIDE, float(np.quantile(share, 0.7)))
+    place = math.ceil(0.7 * (len(share) - 1) - 1e-9)  # exact; np.quantile takes ten times as long
+    whole = share >= min(_INSIDE, np.partition(share, place)[place])
     inner = np.concatenate(means)[whole] / share[whole, None]
     return inner.reshape(len(inner), len(others), -1).astype(np.float64)
 
