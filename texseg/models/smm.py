@@ -420,7 +420,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
 
     With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. The
     smallest number within one standard error of the best is asked for by a function (three planted clusters:
-    right in 6 of 6 sets, where the best score is in 3; five: in 4, where the best score is in 1).
+    right in 6 of 6 sets, where the best score is in 4; five: in 4, where the best score is in 1).
 
     >>> from sklearn.model_selection import GridSearchCV
     >>> def smallest_good(results):
