@@ -277,6 +277,12 @@ class TestBatches:
         assert list(record["outputs"]) == ["a_overlay.png", "a_segments.csv", "a_labels.png", "a_labels.tif"]
         for name, digest in record["outputs"].items():
             assert sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
+        mean = record["result"].pop("mean_confidence")
+        with (tmp_path / "out" / "a_segments.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert mean == pytest.approx(
+            sum(float(row["fraction"]) * float(row["mean_confidence"]) for row in rows), abs=1e-4
+        )
         assert record["result"] == {"n_segments": 2, "height": 64, "width": 96}
 
     def test_results_of_an_earlier_run_do_not_stay_beside_those_of_another(self, tmp_path):
@@ -317,6 +323,32 @@ class TestBatches:
         assert (folder / "a.png").exists() and not (out / "a_polygons.geojson").exists()
         for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
             assert (out / name).read_text() == "mine"
+
+    @pytest.mark.parametrize("suffix", ["csv", "json"])
+    def test_the_summary_says_how_sure_each_result_is(self, tmp_path, suffix):
+        folder = folder_of(tmp_path / "in", ["a.png", "b.png"])
+        summary = tmp_path / f"summary.{suffix}"
+        arguments = ("segment", folder, "--k-max", 4, "-o", tmp_path / "out", "--summary", summary)
+        printed = invoke(*arguments).stdout
+
+        def read():
+            text = summary.read_text()
+            return list(csv.DictReader(text.splitlines())) if suffix == "csv" else json.loads(text)
+
+        rows = read()
+        selection = texseg.TextureSegmenter(k_max=4).fit(SMALL).selection_
+        own = selection.probability(selection.chosen)
+        assert float(rows[0]["probability"]) == pytest.approx(own, abs=1e-4)
+        assert float(rows[0]["single_texture"]) == pytest.approx(selection.one_texture, abs=1e-4)
+        others = [f"{k} ({selection.probability(k):.0%})" for k in selection.others]
+        assert rows[0]["others"] == ", ".join(others)
+        assert f"{selection.chosen} segments ({own:.0%}), " in printed
+        assert all(0.5 < float(row["mean_confidence"]) <= 1 for row in rows)
+        invoke(*arguments, "--skip-existing")
+        for row, before in zip(read(), rows, strict=True):
+            assert row["status"] == "skipped"
+            for name in ("probability", "others", "single_texture", "mean_confidence"):
+                assert row[name] == before[name]
 
     @pytest.mark.parametrize("record", ["", "[]", '{"outputs": ["a_labels.png"]}', '{"result": {}}'])
     def test_a_damaged_record_ends_no_run(self, tmp_path, record):
@@ -507,6 +539,7 @@ def test_report_formats(tmp_path):
     records = json.loads((tmp_path / "r.json").read_text())
     assert records[0] == {
         "input": "a.png", "status": "done", "reason": "", "n_segments": 2, "height": 3, "width": 4,
+        "probability": None, "others": None, "single_texture": None, "mean_confidence": None,
         "seconds": 0.25, "outputs": [os.path.join("o", "a_labels.png")],
     }  # fmt: skip
     write_report(tmp_path / "r.csv", outcomes)

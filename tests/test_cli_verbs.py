@@ -391,9 +391,9 @@ class TestEdits:
         four, three = (read_labels(tmp_path / folder / "scene_labels.png") for folder in "ab")
         np.testing.assert_array_equal(three, np.array([0, 1, 2, 3, 2])[four])
         with (tmp_path / "b" / "scene_segments.csv").open() as file:
-            assert [row["name"] for row in csv.DictReader(file)] == ["", "gland", "stroma"]
+            assert [row["name"] for row in csv.DictReader(file)] == ["segment 1", "gland", "stroma"]
         features = json.loads((tmp_path / "b" / "scene_polygons.geojson").read_text())["features"]
-        assert {f["properties"]["name"] for f in features} == {"texture 1", "gland", "stroma"}
+        assert {f["properties"]["name"] for f in features} == {"segment 1", "gland", "stroma"}
 
     def test_the_file_that_a_report_saves_does_the_same(self, scene_file, tmp_path):
         edits = tmp_path / "edits.json"

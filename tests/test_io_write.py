@@ -273,6 +273,16 @@ class TestOverlayAndConfidence:
             assert (half < 20).all(axis=-1).any()
         assert ((one > 200) != (eight > 200)).any()
 
+    def test_numbers_are_as_bold_in_a_large_picture_that_is_shrunk(self, tmp_path):
+        labels = np.repeat([1, 8], 512)[None].repeat(512, axis=0)
+        white = []
+        for times in (1, 4):
+            large = np.kron(labels, np.ones((times, times), int))
+            write_overlay(tmp_path / "o.png", np.full(large.shape, 99, np.uint8), large)
+            half = np.asarray(opened(tmp_path / "o.png"))[:, : 500 * times]
+            white.append([(half > 200).all(axis=-1).mean(), (half < 20).all(axis=-1).mean()])
+        np.testing.assert_allclose(*white, rtol=0.25)
+
     def test_overlay_of_one_segment_is_not_tinted(self, tmp_path):
         write_overlay(tmp_path / "o.png", PIXELS, TRUTH * 0 + 1)
         shown = np.asarray(opened(tmp_path / "o.png"))
@@ -477,7 +487,7 @@ class TestPolygons:
         collection = json.loads((tmp_path / "p.geojson").read_text())
         assert collection["crs"]["properties"]["name"] == "urn:ogc:def:crs:EPSG::32633"
         (feature,) = collection["features"]
-        assert feature["properties"]["name"] == "texture 1"
+        assert feature["properties"]["name"] == "segment 1"
         corners = np.array(feature["geometry"]["coordinates"][0])
         assert corners.min(axis=0).tolist() == [500000.0, 5199999.0]
         assert corners.max(axis=0).tolist() == [500002.0, 5200000.0]

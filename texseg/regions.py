@@ -291,11 +291,15 @@ def harmless_cell(value: Any) -> Any:
 
 
 def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
-    """Comma-separated table with a header line; values that are None stay empty."""
+    """Comma-separated table with a header line; values that are None stay empty, names are "segment 2"."""
     buffer = StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(fields)
-    writer.writerows(map(harmless_cell, row) for row in rows)
+    label, name = fields.index("label"), fields.index("name")
+    for row in rows:
+        cells = list(row)
+        cells[name] = cells[name] or f"segment {cells[label]}"
+        writer.writerow(map(harmless_cell, cells))
     return buffer.getvalue()
 
 

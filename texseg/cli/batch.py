@@ -195,6 +195,7 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "status": outcome.status,
         "reason": shown(outcome.reason),
         "n_segments": outcome.n_segments or None,
+        **outcome.sure._asdict(),
         "height": height,
         "width": width,
         "seconds": round(outcome.seconds, 3),

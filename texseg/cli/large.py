@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import texseg
 from texseg.cli.inputs import Input
-from texseg.cli.outputs import Writing
+from texseg.cli.outputs import Sureness, Writing
 from texseg.cli.parts import PartsFolder, stamp_of
 from texseg.cli.reading import ReadOptions, mask_for, turned_grey
 from texseg.cli.record import digest_of_model
@@ -101,6 +101,7 @@ class BlocksWritten(NamedTuple):
     rows: tuple[SegmentRow, ...]
     outputs: tuple[Path, ...]
     messages: tuple[str, ...]
+    sure: Sureness
 
 
 def label_by_blocks(
@@ -148,7 +149,7 @@ def label_by_blocks(
         )
         windows = source.windows
         about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size, task.made)
-        written, rows, replaced = write_blocks(
+        written, rows = write_blocks(
             found, about, writing, model, task.names or model.names_, parts.folder
         )
         parts.remove()
@@ -159,7 +160,8 @@ def label_by_blocks(
         said += f", textures learned from up to {n_crops} crops of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
-    return BlocksWritten(source.shape, rows, written, (*source.windows.notes, said, *replaced))
+    messages = (*source.windows.notes, said, *written.messages)
+    return BlocksWritten(source.shape, rows, written.paths, messages, written.sure)
 
 
 class _MaskedWindows:

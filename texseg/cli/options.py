@@ -427,7 +427,7 @@ batch_options = _group(
         "--summary",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Write a table of the outcome for each image, .csv or .json.",
+        help="Write a table of the outcome for each image, .csv or .json: number, its odds, mean confidence.",
     ),
     click.option("--allow-empty", is_flag=True, help="Write labels 0 for images without any data."),
     quiet_option,

@@ -28,11 +28,13 @@ from texseg.regions import (
 )
 
 if TYPE_CHECKING:
+    from texseg.fitting.number import Selection
     from texseg.report import ReportEntry
     from texseg.segmenter import Segmenter
 
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
+_DIGITS = 4  # of probabilities
 
 LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy", "zarr": ".zarr"}
 """Suffix of each format of label images."""
@@ -65,11 +67,25 @@ class Labelled(NamedTuple):
     confidence: NDArray[np.float32] | None
 
 
+class Sureness(NamedTuple):
+    """How sure results are; None where that is not known, as the odds of a number that was given."""
+
+    probability: float | None = None
+    """Of the number of segments."""
+    others: str | None = None
+    """Other likely numbers, with their probabilities."""
+    single_texture: float | None = None
+    """Probability that the image is a single texture."""
+    mean_confidence: float | None = None
+    """Of the labels of all pixels."""
+
+
 class Written(NamedTuple):
     """Files that were written, and what an index of reports says about the report among them."""
 
     paths: tuple[Path, ...]
     report: ReportEntry | None
+    sure: Sureness
     messages: tuple[str, ...] = ()
     """About results of earlier runs."""
 
@@ -196,10 +212,33 @@ def write_outputs(
     for path in planned.get("labels", ()):
         write_labels(path, _stacked([page.labels for page in labelled]), geo=geo)
     written = [path for paths in planned.values() for path in paths] + (reports if entry is not None else [])
+    pixels = sum(int(np.count_nonzero(page.labels)) for page in labelled)
+    confidences = [page.confidence for page in labelled if page.confidence is not None]
+    total = sum(float(values.sum(dtype=np.float64)) for values in confidences)
+    mean = total / pixels if pixels and len(confidences) == len(labelled) else None
+    sure = how_sure(getattr(model, "selection_", None), mean)
     for path, before in zip(records, earlier, strict=True):
-        write_record(path, item.path, before, written, _result(labelled, entry))
+        write_record(path, item.path, before, written, {**_result(labelled, entry), **known(sure)})
     messages = tuple(message for before in earlier for message in before.messages)
-    return Written((*written, *records), entry, messages)
+    return Written((*written, *records), entry, sure, messages)
+
+
+def how_sure(selection: Selection | None, mean_confidence: float | None) -> Sureness:
+    """Round what is known about how sure results are; further digits depend on the number of threads."""
+    mean = None if mean_confidence is None else round(mean_confidence, _DIGITS)
+    if selection is None:
+        return Sureness(mean_confidence=mean)
+    return Sureness(
+        round(selection.probability(selection.chosen), _DIGITS),
+        ", ".join(f"{k} ({selection.probability(k):.0%})" for k in selection.others.tolist()),
+        round(float(selection.one_texture), _DIGITS),
+        mean,
+    )
+
+
+def known(sure: Sureness) -> dict[str, Any]:
+    """Return what is known, for a record."""
+    return {name: value for name, value in sure._asdict().items() if value is not None}
 
 
 def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str, Any]:
@@ -231,6 +270,11 @@ def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> Report
     entry = result["report"]
     shape = (result["height"], result["width"])
     return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, entry["thumbnail"])
+
+
+def recorded_sureness(result: Mapping[str, Any]) -> Sureness:
+    """Return how sure results are, according to their record."""
+    return Sureness(**{name: result[name] for name in Sureness._fields if name in result})
 
 
 def command_for(item: Input, writing: Writing) -> tuple[str, ...]:

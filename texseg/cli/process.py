@@ -18,11 +18,13 @@ from texseg.cli.inputs import Input
 from texseg.cli.large import Task, label_by_blocks, needs_blocks
 from texseg.cli.outputs import (
     Labelled,
+    Sureness,
     Writing,
     check_names,
     count_segments,
     planned_outputs,
     recorded_entry,
+    recorded_sureness,
     write_outputs,
 )
 from texseg.cli.prepare import refuse_photograph
@@ -81,6 +83,7 @@ class Outcome(NamedTuple):
     messages: tuple[str, ...] = ()
     """Notes and warnings, in words."""
     report: ReportEntry | None = None
+    sure: Sureness = Sureness()
 
 
 def reason_of(error: BaseException, path: Path | None = None) -> str:
@@ -242,6 +245,7 @@ def earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str,
         n_segments=result["n_segments"],
         outputs=outputs,
         report=recorded_entry(result, planned.get("report", ())),
+        sure=recorded_sureness(result),
     )
 
 
@@ -326,6 +330,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         outputs=written.paths,
         messages=messages,
         report=written.report,
+        sure=written.sure,
     )
 
 

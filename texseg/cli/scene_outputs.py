@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import Input
-from texseg.cli.outputs import Writing, command_for, planned_outputs
+from texseg.cli.outputs import Writing, Written, command_for, how_sure, known, planned_outputs
 from texseg.cli.record import Earlier, replace_earlier, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
@@ -57,8 +57,8 @@ def outputs_by_blocks(item: Input, writing: Writing) -> dict[str, list[Path]]:
 
 def write_blocks(
     found: Found, about: About, writing: Writing, model: Segmenter, names: Sequence[str], scratch: Path
-) -> tuple[tuple[Path, ...], tuple[SegmentRow, ...], tuple[str, ...]]:
-    """Write label images as blocks arrive, then the rest; return files, rows of the table, messages.
+) -> tuple[Written, tuple[SegmentRow, ...]]:
+    """Write label images as blocks arrive, then the rest; return what was written, and rows of the table.
 
     Label images lie in the folder ``scratch`` until they are complete.
     """
@@ -97,10 +97,18 @@ def write_blocks(
         _write_overview(path, about, model, pictures, rows, command_for(about.item, writing))
     written = [path for paths in planned.values() for path in paths]
     height, width = about.shape
-    result = {"n_segments": len(rows), "height": height, "width": width}
+    sure = how_sure(None, _mean_confidence(rows))
+    result = {"n_segments": len(rows), "height": height, "width": width, **known(sure)}
     for path, before in zip(records, earlier, strict=True):
         write_record(path, about.item.path, before, written, result)
-    return (*written, *records), rows, tuple(message for before in earlier for message in before.messages)
+    messages = tuple(message for before in earlier for message in before.messages)
+    return Written((*written, *records), None, sure, messages), rows
+
+
+def _mean_confidence(rows: Sequence[SegmentRow]) -> float | None:
+    """Mean over all pixels; None if it is not known."""
+    sums = [row.pixels * row.mean_confidence for row in rows if row.mean_confidence is not None]
+    return sum(sums) / sum(row.pixels for row in rows) if sums and len(sums) == len(rows) else None
 
 
 def _label_formats(writing: Writing) -> tuple[str, ...]:

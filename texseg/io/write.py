@@ -235,7 +235,7 @@ def polygons(
     labels : ndarray of int, shape (H, W)
         Labels, 0 for no data.
     names : sequence of str, optional
-        Name of label 1, label 2 and so on; "texture 1" where there is none.
+        Name of label 1, label 2 and so on; "segment 1" where there is none.
     confidence : ndarray of float, shape (H, W), optional
         Confidence of each pixel's label; its mean goes with each polygon.
     geo : Georeference, optional
@@ -288,7 +288,7 @@ def _collection(
 ) -> dict[str, Any]:
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
-        name = row.name or f"texture {row.label}"
+        name = row.name or f"segment {row.label}"
         properties: dict[str, Any] = {
             "label": row.label,
             "name": name,
@@ -422,7 +422,9 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
     """Write the number of each label into the middle of its widest part, where there is room."""
     from scipy.ndimage import find_objects  # slow to import
 
-    scale = _DIGIT_HEIGHT * max(1.0, max(labels.shape) / _LARGE_PICTURE) / _FONT_HEIGHT
+    enlarged = max(1.0, max(labels.shape) / _LARGE_PICTURE)
+    scale, thickness = _DIGIT_HEIGHT * enlarged / _FONT_HEIGHT, round(2 * enlarged)
+    rim = 2 * round(2 * enlarged) + 1
     for number, box in enumerate(find_objects(labels), start=1):
         if box is None:
             continue
@@ -430,7 +432,7 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
             np.pad((labels[box] == number).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_3
         )
         row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, 2)
+        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, thickness)
         if depth[row, column] * 2 < height:
             continue
         left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
@@ -439,8 +441,8 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
         top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
         patch = picture[top : bottom + height, first : left + width + height]
         ink = np.zeros(patch.shape[:2], np.uint8)
-        cv2.putText(ink, str(number), (left - first, bottom - top), _FONT, scale, 255, 2)
-        patch[cv2.dilate(ink, np.ones((5, 5), np.uint8)) > 0] = 0
+        cv2.putText(ink, str(number), (left - first, bottom - top), _FONT, scale, 255, thickness)
+        patch[cv2.dilate(ink, np.ones((rim, rim), np.uint8)) > 0] = 0
         patch[ink > 127] = 255
 
 
