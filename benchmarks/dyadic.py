@@ -499,6 +499,7 @@ def print_steps(K: int = 32) -> None:
         "ACM, float32": lambda: flat.step(single, clusters, 0.2),
         "ACM, predictive": lambda: PredictiveHistogramClustering().step(counts, clusters, 0.2, Q),
         "SMM": lambda: AspectModel().step(counts, aspects, 1.0),
+        "SMM, float32": lambda: AspectModel().step(single, aspects, 1.0),
         "SMM, predictive": lambda: predictive.step(counts, aspects, 1.0, before),
     }
     print(f"\nOne step at {counts.nnz} non-zeros ({counts.shape[0]} x {counts.shape[1]}), K = {K}, float64")

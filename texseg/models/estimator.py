@@ -249,7 +249,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         X : count matrix of shape (N, M)
             Non-negative; fractional counts, empty rows and empty columns are allowed. The column names of a
             data frame are kept; a table larger than memory can be given as `BlockCounts`. Large tables in
-            single precision stay so: a step of the `ACM` then takes half the time.
+            single precision stay so: a step of the `ACM` or `SMM` then takes half the time.
         y : None
             Ignored.
         validation : count matrix of shape (N, M), optional

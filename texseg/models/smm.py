@@ -59,6 +59,7 @@ from texseg.models.base import (
     normalise,
     products_at,
     tempered,
+    working_dtype,
 )
 from texseg.models.estimator import CooccurrenceEstimator, Data, Run, with_short_rows
 
@@ -144,14 +145,15 @@ class AspectModel:
     ) -> Step:
         """One EM iteration over blocks of rows; memory does not grow with non-zeros x K."""
         of_rows, of_columns = self.betas(beta)
-        A = tempered(params.rows, of_rows) * params.weights
-        B = tempered(params.columns, of_columns)
-        by_row, by_column = np.empty_like(A), np.zeros_like(B)
+        dtype = working_dtype(n) if beta <= 1 else np.float64  # products of floors^beta must not vanish
+        A = (tempered(params.rows, of_rows) * params.weights).astype(dtype, copy=False)
+        B = tempered(params.columns, of_columns).astype(dtype, copy=False)
+        by_row, by_column = np.empty(A.shape), np.zeros(B.shape)
         energy = 0.0
         for rows, block in row_blocks(n):
             a = A[rows]
             z = products_at(a, B, entry_rows(block), block.indices)
-            energy -= float(block.data @ np.log(z))
+            energy -= float(block.data @ np.log(z, dtype=np.float64))
             ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
             by_row[rows] = a * (ratio @ B)
             by_column += ratio.T @ a
