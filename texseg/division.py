@@ -254,12 +254,13 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
 
     Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
     """
-    reading = textures.read(scene, smoothness)
-    labels = reading.posteriors.labels()
+    posteriors, probabilities, scores = textures.read(scene, smoothness)
+    labels = posteriors.labels()
     if scene.mask is not None:
         labels[~scene.mask] = -1
-    labels = merge_small(labels, reading.scores, int(min_size))
-    confidence = reading.probabilities.at(labels)
+    labels = merge_small(labels, scores, int(min_size))
+    del posteriors, scores  # as large as the probabilities
+    confidence = probabilities.at(labels)
     if scene.seeds is not None:
         rows, columns = np.nonzero(scene.seeds)
         labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns] - 1, 1

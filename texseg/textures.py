@@ -246,7 +246,8 @@ class Textures:
         local = np.empty((len(of_cells), len(band)), np.float32)
         if not known.all():
             n = self._windowed(scene, _SMALL_WINDOWS, votes_of_scales(self.features.wavelengths))
-            local[:, ~known] = self._scores(n)[band[~known]].T
+            for k in range(len(local)):  # the scores of all at once would take as much again
+                local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
             local[:, known] = self.borders.log_odds(scene.planes, band[known], scene.bins)
         if scene.seeds is not None:
@@ -272,9 +273,10 @@ class Textures:
             scene.bins, sides, n_bins=f.n_bins, mask=scene.mask, weights=f.weights * votes, border="symmetric"
         )
 
-    def _scores(self, n: CountMatrix) -> NDArray[np.floating]:
-        """Log-likelihood (N, K) of the sites of a count matrix."""
-        params = Profiles(self.profiles, np.ones(len(self.profiles)))
+    def _scores(self, n: CountMatrix, which: slice = slice(None)) -> NDArray[np.floating]:
+        """Log-likelihood (N, K) of the sites of a count matrix, of some textures."""
+        profiles = self.profiles[which]
+        params = Profiles(profiles, np.ones(len(profiles)))
         return HistogramClustering(background=self.background).scores(n, params)
 
     def _log_profiles(self) -> NDArray[np.floating]:

@@ -77,23 +77,22 @@ def pixel_posteriors(
     H, W = grid.image_shape
     sigma = grid.cell / 2 / _REDUCTION
     K, small = len(local), (-(-W // _REDUCTION), -(-H // _REDUCTION))
-    planes = [np.ascontiguousarray(grid.to_pixels(values)) for values in found.cells]
 
-    def pull(k: int, strength: np.float32) -> None:
+    def pull(k: int, strength: np.float32, first: bool) -> None:
         """Add the neighbours' influence to the log-likelihood of one label."""
-        plane = planes[k] if mask is None else planes[k] * mask
+        plane = np.array(grid.to_pixels(found.cells[k]), order="C")
+        if not first:
+            plane.ravel()[band] = found.near[k]
+        if mask is not None:
+            plane *= mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
         field = cv2.GaussianBlur(field, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
         there = strength * cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
         np.add(local[k], there, out=found.near[k])
 
-    def put(k: int) -> None:
-        planes[k].ravel()[band] = found.near[k]
-
-    for share in np.linspace(0.5, 1, SETTLING_SWEEPS):
-        side_by_side(partial(pull, strength=np.float32(share * strength)), range(K))
+    for sweep, share in enumerate(np.linspace(0.5, 1, SETTLING_SWEEPS)):
+        side_by_side(partial(pull, strength=np.float32(share * strength), first=sweep == 0), range(K))
         in_strips(soft_max_over, found.near)
-        side_by_side(put, range(K))
     return found
 
 
