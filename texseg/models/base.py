@@ -117,6 +117,8 @@ def extrapolate(old: Floats, new: Floats, eta: float) -> Floats:
 def normalise(weights: Floats) -> Floats:
     """Divide by the sum of the last axis; uniform where that is zero."""
     total = weights.sum(axis=-1, keepdims=True)
+    if total.min(initial=1.0) > 0:
+        return weights / total
     safe = np.where(total > 0, total, 1)
     return np.where(total > 0, weights / safe, 1.0 / weights.shape[-1])
 

@@ -182,8 +182,8 @@ class AspectModel:
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
         joint = (params.rows * params.weights[:, None]).T
-        seen = joint.sum(axis=1, keepdims=True) > 0
-        return np.where(seen, normalise(joint), params.weights), params.columns
+        joint[joint.sum(axis=1) == 0] = params.weights
+        return normalise(joint), params.columns
 
     def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
