@@ -77,7 +77,10 @@ def build(folder: Path) -> int:
     """Render the site, and return the exit code."""
     with tempfile.TemporaryDirectory() as source:
         lay_out(Path(source))
-        return sphinx(["-q", "-W", "--keep-going", "-b", "html", source, str(folder)])
+        failed = sphinx(["-q", "-W", "--keep-going", "-b", "html", source, str(folder)])
+    if not failed:
+        print(f"built {folder / 'index.html'}")
+    return failed
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 import texseg.tiles
 from tests.test_tiles import scene
 from texseg.cli import main
+from texseg.cli.terminal import InterruptedBySignalError
 from texseg.io.read import read_labels
 from texseg.io.write import polygons
 from texseg.regions import region_table
@@ -114,6 +116,7 @@ def test_textures_are_learned_from_crops(place, tmp_path):
     result = run("segment", place / "image.tif", "-k", 2, *LITTLE, "-o", tmp_path)
     assert result.exit_code == 0, result.output
     assert "textures learned from up to 1 crops of 512 pixels" in result.stderr
+    assert "labels written as TIFF alone" in result.stderr
     labels = read_labels(tmp_path / "image_labels.tif")
     assert set(np.unique(labels)) == {1, 2}
     assert (labels[:, :150] == 1).mean() > 0.8 or (labels[:, :150] == 2).mean() > 0.8
@@ -170,6 +173,28 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     assert len(begun) == (4 if resume else 6)
     assert (tmp_path / "image_labels.tif").read_bytes() == undisturbed
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
+    args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path, "--jobs", 1]
+    read = texseg.tiles.read_block
+
+    def interrupted_at(n_blocks):
+        begun = []
+
+        def read_some(*arguments):
+            if len(begun) == n_blocks:
+                raise InterruptedBySignalError(signal.SIGINT)
+            begun.append(arguments)
+            return read(*arguments)
+
+        monkeypatch.setattr(texseg.tiles, "read_block", read_some)
+        result = run(*args)
+        assert result.exit_code == 130
+        return result.stderr.splitlines()[-1]
+
+    assert interrupted_at(0) == "texseg: interrupted"
+    assert interrupted_at(1) == "texseg: interrupted; the same command with --resume goes on from here"
 
 
 def test_a_mask_is_read_by_windows_too(place, tmp_path):

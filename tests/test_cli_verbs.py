@@ -370,6 +370,14 @@ class TestFitApplyName:
         quiet = run("apply", model_file, image, "--rescale", "-o", tmp_path / "b")
         assert "multiplied" not in quiet.stderr
 
+    def test_a_refused_image_leaves_no_folder(self, tmp_path):
+        (tmp_path / "text.png").write_text("no image")
+        run("segment", tmp_path / "text.png", "-o", tmp_path / "new" / "out", exit_code=1)
+        assert [path.name for path in tmp_path.iterdir()] == ["text.png"]
+        summary = tmp_path / "tables" / "all.csv"
+        run("segment", tmp_path / "text.png", "-o", tmp_path / "new", "--summary", summary, exit_code=1)
+        assert "failed" in summary.read_text() and not (tmp_path / "new").exists()
+
     def test_fit_on_what_cannot_be_read_or_written(self, scene_file, tmp_path):
         failed = run("fit", tmp_path / "none.png", "-k", 2, "-o", tmp_path / "m.texseg", exit_code=1)
         assert (
@@ -536,6 +544,13 @@ class TestInfo:
         assert found["georeference"] == "EPSG:32633, origin 500000 5.2e+06, pixel 0.5 -0.5"
         text = run("info", geo).stdout
         assert "format:        TIFF" in text
+
+    @pytest.mark.parametrize("orientation", range(1, 9))
+    def test_the_size_is_that_of_the_results(self, tmp_path, orientation):
+        stored = io_scenes.stored_with_orientation(PIXELS, orientation)
+        Image.fromarray(stored).save(tmp_path / "i.png", exif=io_scenes.exif(orientation))
+        found = json.loads(run("info", tmp_path / "i.png", "--json").stdout)
+        assert (found["height"], found["width"]) == texseg.read_image(tmp_path / "i.png").pixels.shape
 
     def test_cost_grows_with_pixels_and_segments(self, tmp_path):
         costs = []

@@ -135,7 +135,7 @@ class TestNoData:
         failed = run("segment", path, "-k", 4, "-o", tmp_path / "out")
         assert failed.exit_code == 1
         assert "empty.tif: no valid pixels" in failed.stderr
-        assert not list((tmp_path / "out").iterdir())
+        assert not (tmp_path / "out").exists()
         assert run("segment", path, "-k", 4, "-o", tmp_path / "out", "--allow-empty").exit_code == 0
         assert (read_labels(tmp_path / "out" / "empty_labels.png") == 0).all()
 
@@ -286,7 +286,7 @@ class TestGeometryAndContent:
     def test_saturated_image(self):
         assert pixel_accuracy(segment(np.clip(PIXELS * 3.0 - 200, 0, 255), 4), TRUTH) >= 0.9
 
-    @pytest.mark.filterwarnings("ignore:the values are taken as they are")
+    @pytest.mark.filterwarnings("ignore:the (values|logarithm of the values) (are|is) taken")
     @pytest.mark.parametrize("kind", ["gain", "ramp"])
     def test_illumination_is_not_texture(self, kind):
         light = np.add.outer(np.linspace(0, 0.5, 160), np.linspace(0, 0.5, 192))

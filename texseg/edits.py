@@ -1,7 +1,7 @@
 """What a user wants changed about a segmentation: segments to merge, and names for them.
 
 All numbers are those of the labels before the edits. Merged segments keep the smallest number among them, and
-higher numbers move up.
+higher numbers go down.
 """
 
 from __future__ import annotations

@@ -163,6 +163,7 @@ def fit(**options: Any) -> None:
     check_folder(target.parent)
     model = fit_and_show(items, reading_of(options), parameters_of(options), options["quiet"])
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         model.save(target)
     except OSError as error:
         fail(f"{target}: {error.strerror or error}")

@@ -10,6 +10,8 @@ from texseg.io.header import Header
 from texseg.io.read import read_header
 from texseg.threads import n_threads
 
+_ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
+
 
 def describe(
     path: str | os.PathLike[str], n_segments: int | None = None, preset: str = "default"
@@ -28,12 +30,13 @@ def describe(
     Returns
     -------
     dict
-        Format, size, type, channels, pages, orientation, no-data value, georeference, size of a pixel,
-        whether a page is read whole or by blocks, and what it is expected to cost: memory in MB, processor
-        time in seconds.
+        Format, size of the results (photographs are turned upright), type, channels, pages, orientation,
+        no-data value, georeference, size of a pixel, whether a page is read whole or by blocks, and what it
+        is expected to cost: memory in MB, processor time in seconds.
     """
     header = read_header(path)
     shape, size = (header.height, header.width), header.pixel_size
+    size_shown = shape[::-1] if header.orientation >= _ON_ITS_SIDE else shape
     memory = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
     whole = memory <= free_memory() // 2
     if whole:
@@ -43,8 +46,8 @@ def describe(
     return {
         "file": Path(path).name,
         "format": header.format,
-        "width": header.width,
-        "height": header.height,
+        "width": size_shown[1],
+        "height": size_shown[0],
         "dtype": str(header.dtype),
         "channels": header.n_channels,
         "alpha": "yes" if header.has_alpha else "no",

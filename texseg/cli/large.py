@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import texseg
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Sureness, Writing
-from texseg.cli.parts import PartsFolder, stamp_of
+from texseg.cli.parts import PartsFolder, parts_of, stamp_of
 from texseg.cli.reading import ReadOptions, mask_for, turned_grey
 from texseg.cli.record import digest_of_model
 from texseg.cli.scene_outputs import BY_BLOCKS, About, write_blocks
@@ -114,13 +114,12 @@ def label_by_blocks(
             f"by blocks, labels are written as {' or '.join(BY_BLOCKS)}, not {', '.join(unfit)}; leave it "
             "out, or give more --memory"
         )
-    folder, name = writing.folder / item.name.parent, item.name.name
     if "probabilities" in writing.kinds:
         raise ValueError("probabilities of all segments are written of images that fit into --memory")
     wants_confidence = bool(writing.kinds & {"confidence", "report"})
     with _MaskedWindows(item.path, reading) as source:
         plan = _plan(item, reading, task) | {"confidence": wants_confidence}
-        parts = PartsFolder(folder / f".{name}.texseg-parts", plan, task.resume)
+        parts = PartsFolder(parts_of(item, writing.folder), plan, task.resume)
         model = task.model or parts.model() or parts.keep_model(_fit(source, reading, task, callback))
         if model.ground_ is not None:
             raise ValueError(
@@ -154,6 +153,8 @@ def label_by_blocks(
         )
         parts.remove()
     said = f"read by blocks of {blocks.side} pixels"
+    if not writing.formats:
+        said += ", labels written as TIFF alone"
     if task.model is None:
         n_crops = _crop_count(reading.memory, source.windows.n_channels)
         n_crops = len(sample_windows(source.shape, n_crops=n_crops))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from texseg.cli.inputs import Input
 from texseg.io.atomic import atomic_write
 from texseg.pixels.joining import BlockParts
 from texseg.segmenter import Segmenter
@@ -103,6 +104,16 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def parts_of(item: Input, folder: Path) -> Path:
+    """Folder in which the blocks of an input are kept, below the folder for its results."""
+    return folder / item.name.parent / f".{item.name.name}.texseg-parts"
+
+
+def can_resume(folder: Path) -> bool:
+    """Tell whether a run has left something that the next can go on with."""
+    return (folder / _MODEL).exists() or any(folder.glob("*.npz"))
 
 
 def stamp_of(path: Path) -> dict[str, Any]:

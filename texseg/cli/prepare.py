@@ -169,12 +169,15 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
 
 
 def check_folder(folder: Path) -> None:
-    """Create a folder if needed and try to write in it."""
+    """Try to create a folder and to write in it; one that was not there is left for the first result."""
     if folder.is_file():
         fail(f"cannot write to the folder {folder}: it is a file")
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+        for place in missing:
+            place.rmdir()
     except OSError as error:
         fail(f"cannot write to the folder {folder}: {error.strerror or error}")

@@ -13,6 +13,7 @@ import click
 
 from texseg.cli.batch import fit_shared, run, write_report
 from texseg.cli.inputs import Input
+from texseg.cli.parts import can_resume, parts_of
 from texseg.cli.prepare import fail
 from texseg.cli.process import Outcome, Work, reason_of
 from texseg.cli.reading import ReadOptions
@@ -61,6 +62,10 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                     _show_outcome(outcome, quiet, with_table=len(items) == 1)
                     if outcome.status == "failed" and options["on_error"] == "stop":
                         break
+        except KeyboardInterrupt as interruption:
+            if any(can_resume(parts_of(item, work.writing.folder)) for item in items):
+                interruption.add_note("the same command with --resume goes on from here")
+            raise
         finally:
             outcomes.sort(key=lambda outcome: order[outcome.input])
             if options["summary"] is not None:
@@ -75,6 +80,7 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
 def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
     """Write a file about the whole run, or end with the reason why that failed."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write(path, content)
     except OSError as error:
         fail(reason_of(error))

@@ -98,7 +98,8 @@ class Verbs(click.Group):
                 return super().invoke(ctx)
         except InterruptedBySignalError as interruption:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                click.echo("texseg: interrupted", err=True)
+                notes = getattr(interruption, "__notes__", [])
+                click.echo("; ".join(["texseg: interrupted", *notes]), err=True)
             ctx.exit(128 + interruption.number)
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
