@@ -8,6 +8,8 @@ import matplotlib
 import numpy as np
 import pytest
 
+from texseg.io.read import read_labels
+
 matplotlib.use("Agg")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,9 +57,49 @@ def test_the_commands_for_an_own_photograph_write_pages_and_labels(monkeypatch, 
 
     (tmp_path / "my_photo.jpg").write_bytes((ROOT / "sample_images" / "cat.png").read_bytes())
     monkeypatch.chdir(tmp_path)
-    for line in blocks("sh")[2].splitlines():
+    for line in blocks("sh")[1].splitlines():
         assert CliRunner().invoke(main, shlex.split(line, comments=True)[1:]).exit_code == 0, line
     assert {"my_photo_overlay.png", "my_photo_report.html"} <= {path.name for path in Path("out").iterdir()}
+
+
+@pytest.mark.parametrize("topic", ["sample_images/tissue.png", "sample_images/scattered_textures.png"])
+def test_the_commands_on_sample_images_run(monkeypatch, tmp_path, topic):
+    from click.testing import CliRunner
+
+    from texseg.cli import main
+
+    (tmp_path / "sample_images").symlink_to(ROOT / "sample_images")
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in blocks("sh") if topic in block)
+    for line in block.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "echo":
+            Path(arguments[2]).write_text(arguments[0])
+        else:
+            result = CliRunner().invoke(main, arguments)
+            assert result.exit_code == 0, result.output
+    table = (Path("out") / f"{Path(topic).stem}_segments.csv").read_text()
+    if "tissue" in topic:
+        assert "gland" in table and "stroma" in table
+        return
+    labels, truth = (
+        read_labels(path)
+        for path in ("out/scattered_textures_labels.tif", "sample_images/scattered_textures_truth.png")
+    )
+    number_of = {name: int(label) for label, name in (row.split(",")[:2] for row in table.split("\n")[1:6])}
+    for number, name in enumerate(("gravel", "grass", "weave", "wood", "sand"), start=1):
+        assert (labels[truth == number] == number_of[name]).mean() > 0.9, name
+
+
+def test_models_take_the_tables_it_names():
+    from scipy.sparse import csr_array
+
+    from texseg.models import ACM
+
+    assert "`ACM(n_clusters=5).fit(table).labels_`" in README
+    table = np.random.default_rng(0).multinomial(40, np.full(12, 1 / 12), 30)
+    for given in (table, csr_array(table)):
+        assert set(ACM(n_clusters=5, random_state=0).fit(given).labels_) <= {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("verb", ["fit", "name", "apply", "completion", "info", "report"])

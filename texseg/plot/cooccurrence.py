@@ -90,7 +90,8 @@ def words(
     Returns
     -------
     array of Axes, shape (rows, n_columns)
-        Bar lengths are the probabilities, on the same scale everywhere; unused panels are hidden.
+        Bar lengths are the probabilities, on the same scale everywhere; unused panels are hidden. They lie in
+        the figure ``axes[0, 0].figure``.
     """
     table = np.asarray(profiles, dtype=float)
     top = _top_words(table, vocabulary, n_words)
