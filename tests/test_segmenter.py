@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import texseg
 from texseg import TextureSegmenter, match_labels, segment
+from texseg.counts.packed import PackedCounts
 from texseg.modelfile import ModelFileError
 
 K = 3
@@ -333,6 +334,17 @@ def test_several_images_have_their_textures_in_common(mosaic, make_mosaic):
     np.testing.assert_array_equal(model.predict(second), model.labels_[1])
     assert [p.shape for p in model.predict_proba(images)] == [(128, 144, K), (160, 96, K)]
     assert [c.shape for c in model.confidence_] == [(128, 144), (160, 96)]
+
+
+def test_cells_kept_as_bytes_give_the_same_labels(mosaic, make_mosaic, monkeypatch):
+    """Many cells, of one image or of several together, take a quarter of the memory."""
+    images = [mosaic[0], make_mosaic((160, 96), 9)[0]]
+    expected = TextureSegmenter(K).fit(images).labels_
+    monkeypatch.setattr("texseg.textures._MANY_CELLS", 1500)  # they have 1140 and 960
+    model = TextureSegmenter(K).fit(images)
+    assert isinstance(model._division.search.cells.counts, PackedCounts)
+    for one, other in zip(model.labels_, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_list_of_one_image_is_that_image(mosaic, fitted):

@@ -16,7 +16,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.counts.grid import CellGrid, cell_counts, cell_grid
 from texseg.counts.matrix import CountMatrix, WindowedCounts
-from texseg.counts.packed import PackedCounts
+from texseg.counts.packed import PackedCounts, stacked
 from texseg.counts.sites import (
     WINDOW_STEP,
     Sites,
@@ -82,15 +82,16 @@ class Scene:
             self.keep_scores(strokes, strokes.scores(sites))
         return self._told[0][1]
 
-    def cells(self, side: int, n_bins: int) -> tuple[NDArray[np.floating] | PackedCounts, CellGrid]:
+    def cells(
+        self, side: int, n_bins: int, packed: bool
+    ) -> tuple[NDArray[np.floating] | PackedCounts, CellGrid]:
         """Histograms (cells, C * n_bins) of cells of ``side`` pixels, and their grid; counted only once.
 
-        Those of a large image are packed, which takes a little longer and a quarter of the memory.
+        To pack them takes a little longer and a quarter of the memory.
         """
         if side not in self._tables:
             grid = cell_grid(self.shape, side, self.mask)
             ones = np.ones(len(self.bins), np.float32)
-            packed = grid.n_cells > _MANY_CELLS and side**2 <= _MOST_PACKED
             self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask, packed), grid
         return self._tables[side]
 
@@ -360,8 +361,10 @@ def cell_sites(
     background: NDArray[np.floating] | None = None,
 ) -> tuple[Sites, list[CellGrid]]:
     """Histograms of the cells' own pixels, of all scenes."""
-    tables, grids = zip(*(scene.cells(cell, features.n_bins) for scene in scenes), strict=True)
-    counts = tables[0] if len(tables) == 1 else np.concatenate([table[...] for table in tables])
+    n_cells = sum(math.prod(math.ceil(side / cell) for side in scene.shape) for scene in scenes)
+    packed = n_cells > _MANY_CELLS and cell**2 <= _MOST_PACKED
+    tables, grids = zip(*(scene.cells(cell, features.n_bins, packed) for scene in scenes), strict=True)
+    counts = tables[0] if len(tables) == 1 else stacked(tables)
     sizes = np.concatenate([grid.sizes for grid in grids])
     if background is None:
         sums = sum(in_strips(lambda rows: counts[rows].sum(axis=0, dtype=np.float64), len(counts)))

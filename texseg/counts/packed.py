@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedCounts"]
+__all__ = ["PackedCounts", "stacked"]
 
 
 class PackedCounts:
@@ -53,3 +54,17 @@ class PackedCounts:
     def rows(self, first: int, stop: int) -> PackedCounts:
         """Take some rows, still packed."""
         return PackedCounts(self.table[first:stop], self.unit)
+
+
+def stacked(tables: Sequence[Any]) -> NDArray[np.float32] | PackedCounts:
+    """Put the rows of several tables, all of one unit, below each other; packed if all of them are.
+
+    Examples
+    --------
+    >>> row = PackedCounts(np.array([[0, 64]], np.uint8), np.float32(1 / 64))
+    >>> stacked([row, row]).shape
+    (2, 2)
+    """
+    if all(isinstance(table, PackedCounts) for table in tables):
+        return PackedCounts(np.concatenate([table.table for table in tables]), tables[0].unit)
+    return np.concatenate([table[...] for table in tables])
