@@ -155,9 +155,9 @@ OTHERS: dict[str, dict[str, str]] = {
             "_USUAL_STEP"
         ),
     },
-    "definitions of what is meant: the side for which lengths are given, the loss, how many are outliers": {
+    "definitions of what is meant: by lengths, by a wrong number, by outliers": {
         "channels.quantize": "_MOST_OUTLIERS",
-        "fitting.number": "_EXACT",
+        "fitting.number": "_EXACT _AS_GOOD",
         "settings": "_REFERENCE_SIDE",
     },
     "exact arithmetic": {

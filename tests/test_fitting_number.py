@@ -121,6 +121,15 @@ def test_a_corner_too_much_is_cheaper_than_half_the_image():
     assert losses[3] < losses[1]
 
 
+def test_of_numbers_that_cost_hardly_more_the_fewest_segments_are_chosen():
+    """Odds that say next to nothing once made the answer as many clusters as the tree has."""
+    choice = choose_number(tree_of([0.02] * 11, areas=[100] * 12), k_min=2, table=PLAIN)
+    near = choice.n_segments[choice.losses <= choice.losses.min() + 0.05]
+    assert choice.chosen == near[0] < choice.n_segments[choice.losses.argmin()]
+    sure = choose_number(tree_of([9.0] * 3, areas=[100] * 4), k_min=2, table=PLAIN)
+    assert sure.chosen == sure.n_segments[sure.losses.argmin()] == 4
+
+
 @pytest.mark.parametrize(
     ("numbers", "probabilities", "one", "words"),
     [
@@ -144,9 +153,7 @@ def test_a_choice_reads_in_words(numbers, probabilities, one, words):
 def test_words_tell_when_the_least_loss_is_not_the_likeliest_number():
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
     selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), unused, unused, 3, 0.1)
-    assert str(selection) == (
-        "3 segments (30%), or 2 (36%), 4 (34%); 3 is safest, 2 likeliest"
-    )
+    assert str(selection) == "3 segments (30%), or 2 (36%), 4 (34%); 3 is safer, 2 likelier"
 
 
 def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():

@@ -14,10 +14,10 @@ The table of ``f`` was fitted by maximum likelihood of the number, on images whe
 doubt, is spread evenly over all numbers that may be answered, so that the answer is never certain for images
 of other kinds.
 
-*Which number is chosen?* The one with the least expected loss. The loss of k segments where K are right is
-one half if k differs from K, plus half the distance between the two maps: one minus the adjusted Rand index
-of the two levels of the tree. So a number that merely splits off a small corner costs little more than one
-half, and being off by one is cheaper than being off by four.
+*Which number is chosen?* The least whose expected loss is within .05 of the smallest: few segments first. The
+loss of k segments where K are right is one half if k differs from K, plus half the distance between the two
+maps: one minus the adjusted Rand index of the two levels of the tree. So a number that merely splits off a
+small corner costs little more than one half, and being off by one is cheaper than being off by four.
 
 Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
 never homogeneous; so does the held-out likelihood alone, which every split improves.
@@ -51,6 +51,7 @@ DOUBT = 1.1
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
 _EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the distance between the maps
+_AS_GOOD = 0.05  # of the loss: fewer segments cost hardly more; .03 to .08 are right as often
 _LISTED = 0.05  # least probability of another number to be reported
 _MOST_LISTED = 3
 _LIKELY = 0.5  # least probability of a single texture to be reported
@@ -65,10 +66,11 @@ class Selection(NamedTuple):
     probabilities: NDArray[np.float64]
     """(n,), probability that each is the number of textures, given that it is one of these."""
     losses: NDArray[np.float64]
-    """(n,), expected loss of answering with each, 0 to 1; the least is chosen."""
+    """(n,), expected loss of answering with each, 0 to 1."""
     separations: NDArray[np.float64]
     """(n,), separation of the closest two segments, see :mod:`texseg.fitting.pairs`; NaN for one segment."""
     chosen: int
+    """The fewest segments whose loss is within .05 of the least."""
     one_texture: float
     """Probability that everything is a single texture, whether or not that was allowed as an answer."""
 
@@ -92,7 +94,7 @@ class Selection(NamedTuple):
             odds += ", or " if likelier else ", then "
             odds += ", ".join(f"{k} ({self.probability(k):.0%})" for k in others)
             if likelier:
-                odds += f"; {self.chosen} is safest, {others[0]} likeliest"
+                odds += f"; {self.chosen} is safer, {others[0]} likelier"
             elif likeliest >= _TIE * own:
                 odds += ", all but a tie"
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"
@@ -201,7 +203,7 @@ def _closest(separation: NDArray[np.float64], n: int) -> list[tuple[int, int]]:
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:
-    """Find the number of segments, at least ``k_min``, with the least expected loss.
+    """Find the fewest segments, at least ``k_min``, whose expected loss is within .05 of the least.
 
     If the tree has fewer than ``k_min`` clusters, all of them are kept. ``table`` is the shipped one unless
     given.
@@ -220,7 +222,7 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
         probabilities,
         losses,
         np.append(np.nan, tree.separations[::-1])[first:],
-        first + 1 + int(losses.argmin()),
+        first + 1 + int(np.argmax(losses <= losses.min() + _AS_GOOD)),
         float(_doubted(softmax(logits), table.doubt)[0]),
     )
 
