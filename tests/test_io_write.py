@@ -273,15 +273,22 @@ class TestOverlayAndConfidence:
             assert (half < 20).all(axis=-1).any()
         assert ((one > 200) != (eight > 200)).any()
 
-    def test_numbers_are_as_bold_in_a_large_picture_that_is_shrunk(self, tmp_path):
-        labels = np.repeat([1, 8], 512)[None].repeat(512, axis=0)
-        white = []
+    def test_numbers_can_be_read_in_a_large_picture_that_is_shrunk(self, tmp_path):
+        labels = np.repeat([1, 8], 400)[None].repeat(400, axis=0)
+        labels[:8, :20] = 5  # too small for any number
+        labels[350:362, 700:730] = 6  # at four times the size there is room for a small one
+        ink = []
         for times in (1, 4):
             large = np.kron(labels, np.ones((times, times), int))
             write_overlay(tmp_path / "o.png", np.full(large.shape, 99, np.uint8), large)
-            half = np.asarray(opened(tmp_path / "o.png"))[:, : 500 * times]
-            white.append([(half > 200).all(axis=-1).mean(), (half < 20).all(axis=-1).mean()])
-        np.testing.assert_allclose(*white, rtol=0.25)
+            shown = np.asarray(opened(tmp_path / "o.png"))
+            half = shown[50 * times : 350 * times, : 390 * times]
+            rows = np.flatnonzero((half > 200).all(axis=-1).any(axis=1))
+            assert 17 * times <= np.ptp(rows) + 1 <= 23 * times
+            ink.append([(half > 200).all(axis=-1).mean(), (half < 20).all(axis=-1).mean()])
+            small = shown[352 * times : 360 * times, 705 * times : 725 * times]
+            assert (small > 200).all(axis=-1).any() == (times == 4)
+        np.testing.assert_allclose(*ink, rtol=0.2)
 
     def test_overlay_of_one_segment_is_not_tinted(self, tmp_path):
         write_overlay(tmp_path / "o.png", PIXELS, TRUTH * 0 + 1)

@@ -31,7 +31,8 @@ _TINT = 0.45
 _TIFF_ASCII = 2
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
-_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 1024  # pixels, up to that side of the picture; more in proportion
+_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the picture; more in proportion,
+# where there is room, so that digits have 20 pixels when a large picture is shrunk to 800
 _LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
 
 
@@ -422,9 +423,7 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
     """Write the number of each label into the middle of its widest part, where there is room."""
     from scipy.ndimage import find_objects  # slow to import
 
-    enlarged = max(1.0, max(labels.shape) / _LARGE_PICTURE)
-    scale, thickness = _DIGIT_HEIGHT * enlarged / _FONT_HEIGHT, round(2 * enlarged)
-    rim = 2 * round(2 * enlarged) + 1
+    usual = max(1.0, max(labels.shape) / _LARGE_PICTURE)
     for number, box in enumerate(find_objects(labels), start=1):
         if box is None:
             continue
@@ -432,9 +431,13 @@ def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> N
             np.pad((labels[box] == number).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_3
         )
         row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, thickness)
-        if depth[row, column] * 2 < height:
+        _, least = cv2.getTextSize(str(number), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
+        enlarged = min(usual, 2 * float(depth[row, column]) / least)
+        if enlarged < 1:
             continue
+        scale, thickness = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged)
+        rim = 2 * thickness + 1
+        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, thickness)
         left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
         lowest = max(height + 1, len(labels) - 2)
         bottom = int(np.clip(row - 1 + box[0].start + height // 2, height + 1, lowest))
