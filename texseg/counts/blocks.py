@@ -21,10 +21,12 @@ class BlockCounts(CountOperator):
     """A table in blocks of rows, only one of which is in memory at a time.
 
     The way to fit a table larger than memory: every model of the family takes it in place of an array, in
-    ``fit`` and everywhere else, with the same result. Each EM step reads every block once or twice; blocks
-    of about 100 MB on a fast disk work well. Only one block, the memberships of the rows and the profiles
-    stay in memory (about ``8 K (N + M)`` bytes, and a few times as much during a step). There is no
-    ``partial_fit``: EM without the rows it has seen before would forget them.
+    ``fit`` and everywhere else, with the same result; where it holds out occurrences itself, as with
+    ``beta="auto"``, these are drawn block by block, and the result is as good, not the same. Each EM step
+    reads every block once or twice; blocks of about 100 MB on a fast disk work well. Only one block, the
+    memberships of the rows and the profiles stay in memory (about ``8 K (N + M)`` bytes, and a few times as
+    much during a step). There is no ``partial_fit``: EM without the rows it has seen before would forget
+    them.
 
     Parameters
     ----------
