@@ -324,6 +324,39 @@ class TestBatches:
         for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
             assert (out / name).read_text() == "mine"
 
+    def test_a_run_that_is_ended_leaves_what_the_next_needs_to_know(self, tmp_path, monkeypatch):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons")
+
+        def full(*_, **__):
+            raise OSError("No space left on device")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(outputs, "write_polygons", full)
+            invoke("segment", folder, "-k", 2, "-o", out, "-q", "--polygons", exit_code=1)
+        assert "a_polygons.geojson" in invoke("segment", folder, "-k", 2, "-o", out, "-q").stderr
+        assert not (out / "a_polygons.geojson").exists()
+
+    def test_tables_in_another_unit_contradict(self, tmp_path):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        segment = ("segment", folder, "-k", 2, "-o", out, "-q")
+        invoke(*segment, "--regions", "--pixel-size", "0.5um")
+        invoke(*segment)
+        assert not (out / "a_regions.csv").exists()
+        assert json.loads((out / "a_run.json").read_text())["made_from"]["pixel_size"] is None
+
+    @pytest.mark.parametrize("option", ["--mask", "--seeds"])
+    def test_masks_and_strokes_with_the_name_of_a_result_are_not_overwritten(self, tmp_path, option):
+        folder = folder_of(tmp_path, ["a.png"])
+        painted = np.zeros(SMALL.shape[:2], np.uint8)
+        painted[5:20, 5:20], painted[40:60, 60:80] = 1, 2
+        io_scenes.write(folder / "a_labels.png", painted)
+        before = (folder / "a_labels.png").read_bytes()
+        given = (option, folder / "a_labels.png")
+        said = invoke("segment", folder / "a.png", *given, "-o", folder, exit_code=2).stderr
+        assert "would overwrite the input" in said
+        assert (folder / "a_labels.png").read_bytes() == before
+
     @pytest.mark.parametrize("suffix", ["csv", "json"])
     def test_the_summary_says_how_sure_each_result_is(self, tmp_path, suffix):
         folder = folder_of(tmp_path / "in", ["a.png", "b.png"])

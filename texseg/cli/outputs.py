@@ -144,11 +144,12 @@ def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
         )
 
 
-def inputs_in_danger(items: Sequence[Input], folder: Path) -> list[Path]:
-    """Find the inputs that have the name of an output of some input and would be overwritten."""
+def inputs_in_danger(items: Sequence[Input], folder: Path, others: Sequence[Path] = ()) -> list[Path]:
+    """Find what is read, images and other files, that has the name of an output and would be overwritten."""
     stems = {os.path.realpath(folder / item.name) for item in items}
     ending = re.compile(rf"(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.[^.]+$")
-    return [item.path for item in items if _stems_behind(os.path.realpath(item.path), ending) & stems]
+    read = [*(item.path for item in items), *others]
+    return [path for path in read if _stems_behind(os.path.realpath(path), ending) & stems]
 
 
 def _stems_behind(path: str, ending: re.Pattern[str]) -> set[str]:

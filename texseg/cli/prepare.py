@@ -120,7 +120,7 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         folder, page = folder.parent, folder
     if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
         raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
-    for path in inputs_in_danger(items, folder):
+    for path in inputs_in_danger(items, folder, _read_beside(options)):
         raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
     check_folder(folder)
     if options["summary"] is not None:
@@ -131,6 +131,12 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
     inputs = options["paths"] if options.get("shared") else ()
     words, size = _words_without(options["paths"]), options.get("pixel_size")
     return Writing(folder, options.get("formats", ()), kinds, page, words, size, inputs)
+
+
+def _read_beside(options: dict[str, Any]) -> list[Path]:
+    """List the masks and strokes, or all files in their folders."""
+    given = [Path(options[name]) for name in ("mask", "seeds") if options.get(name) is not None]
+    return [file for path in given for file in (path.iterdir() if path.is_dir() else [path])]
 
 
 def _words_without(paths: Sequence[str]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The record beside the results of an input: what they were made from, with what, and what came out.
 
-The record (``*_run.json``) is written last and removed first: if it exists, the results are complete. Nothing
-in it changes between identical runs. It holds the digest of every file, by which a later run knows what of an
-earlier one may be removed: only what texseg wrote and nobody changed since.
+The record (``*_run.json``) is written last and removed first: if it exists, the results are complete;
+meanwhile it lies beside them under a hidden name, so that a later run knows them even if this one is ended.
+Nothing in it changes between identical runs. It holds the digest of every file, by which a later run knows
+what of an earlier one may be removed: only what texseg wrote and nobody changed since.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -79,13 +81,17 @@ def replace_earlier(path: Path, made: Mapping[str, Any], planned: Collection[Pat
     Results made from the same stay, such as labels beside a report that is written later. Of others, what is
     not in `planned` is removed, if it is as texseg wrote it.
     """
-    record = _read(path)
+    withdrawn = _withdrawn(path)
+    record = _read(path) or _read(withdrawn)
+    if record:
+        atomic_write(withdrawn, json.dumps(record).encode())
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     names = {output.name for output in planned}
     others = {name: digest for name, digest in _outputs_in(record, path).items() if name not in names}
     before = record.get("made_from")
-    if made.get("pixel_size") is None and isinstance(before, dict):  # a report has no such option
+    only_report = all(output.suffix in (".html", ".htm") for output in planned if output != path)
+    if only_report and isinstance(before, dict):  # a report has no such option
         made = {**made, "pixel_size": before.get("pixel_size")}
     if before == made:
         return Earlier(made, others, record["result"], ())
@@ -103,6 +109,11 @@ def replace_earlier(path: Path, made: Mapping[str, Any], planned: Collection[Pat
     return Earlier(made, {}, {}, tuple(messages))
 
 
+def _withdrawn(path: Path) -> Path:
+    """Where a record lies while results are written, for the next run should this one be ended."""
+    return path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.part")
+
+
 def write_record(
     path: Path, input_path: Path, earlier: Earlier, outputs: list[Path], result: Mapping[str, Any]
 ) -> None:
@@ -117,13 +128,14 @@ def write_record(
         "result": {**earlier.result, **result},
     }
     atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    _withdrawn(path).unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Read a record; an empty one where there is none, or it was damaged."""
     try:
         record = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) and isinstance(record.get("result"), dict) else {}
 
