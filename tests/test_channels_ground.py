@@ -137,6 +137,15 @@ def test_no_data_is_no_ground(scene):
     np.testing.assert_array_equal(labels == 0, ~mask)
 
 
+def test_dust_on_the_ground_is_ground(scene):
+    image = on_ground(scene.image, 255, 2)
+    dust = (np.random.default_rng(2).uniform(size=image.shape) < 0.001) & outside()
+    image[dust] = 0
+    assert find_ground(split_planes(image))[outside()].mean() > 0.99
+    labels = segment(image, 4)
+    assert (match_labels(labels[INSIDE], scene.truth) == scene.truth).mean() > 0.95
+
+
 def test_stripes_of_a_cloth_are_no_ground(scene):
     """Half of the image is black, but nowhere more than 24 pixels wide."""
     image = np.random.default_rng(0).integers(60, 256, (240, 240))

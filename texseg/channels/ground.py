@@ -62,8 +62,15 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
         near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
-    ground = core > 0
+    ground = _without_specks(core > 0)
     return ground if np.count_nonzero(valid & ~ground) >= (1 - _TEXTURED / 100) * valid.sum() else None
+
+
+def _without_specks(ground: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Add small holes, as round dust: no texture can be seen in them."""
+    _, parts, stats, _ = cv2.connectedComponentsWithStats((~ground).astype(np.uint8), connectivity=4)
+    small = stats[:, cv2.CC_STAT_AREA] < _NARROW**2
+    return ground | small[parts]
 
 
 def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:
