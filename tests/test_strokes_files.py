@@ -194,6 +194,14 @@ def test_pictures_without_ground_or_with_too_many_colours_are_refused(tmp_path):
         read_strokes(tmp_path / "b.png", SHAPE)
 
 
+def test_jpeg_is_refused_since_it_changes_colours(tmp_path):
+    picture = np.full((*SHAPE, 3), 255, np.uint8)
+    picture[5:15, 5:15] = (255, 0, 0)
+    Image.fromarray(picture).save(tmp_path / "a.jpg", quality=90)
+    with pytest.raises(ValueError, match="a.jpg: JPEG changes the colours of strokes"):
+        read_strokes(tmp_path / "a.jpg", SHAPE)
+
+
 # ---- the command -------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from texseg.io.read import LabelPicture, read_label_picture
 
 __all__ = ["MOST_UNPAINTED", "read_strokes"]
 
+_JPEG = b"\xff\xd8\xff"
 MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
 out, the numbers are the grey values of a paint program."""
@@ -70,6 +71,11 @@ def read_strokes(
         raise UnsuitableImageError(
             f"{name}: the strokes are {_size(picture.labels.shape)} pixels, the image {_size(shape)}"
         )
+    with Path(path).open("rb") as file:
+        if file.read(len(_JPEG)) == _JPEG:
+            raise UnsuitableImageError(
+                f"{name}: JPEG changes the colours of strokes a little everywhere; save them as PNG"
+            )
     return _classes(picture, name)
 
 
