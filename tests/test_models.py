@@ -306,6 +306,13 @@ def test_cross_validation_uses_every_occurrence_once():
     assert (scores < unigram).all()
 
 
+@pytest.mark.parametrize("model", [SMM(1, beta="auto"), ACM(1, beta="auto")], ids=["SMM", "ACM"])
+def test_too_few_occurrences_to_hold_any_out_are_refused(model):
+    """The search once went on for ever: nothing held out makes every trial as good as the last."""
+    with pytest.raises(ValueError, match='beta="auto" needs occurrences that are held out'):
+        model.fit(np.array([[1, 0], [0, 0]]))
+
+
 def test_nothing_held_out_is_no_number():
     assert np.isnan(heldout_log_likelihood(np.ones((1, 1)), np.ones((1, 2)) / 2, np.zeros((1, 2))))
 

@@ -266,14 +266,21 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         ------
         ValueError
             ``X`` or ``validation`` are not counts of the same shape, a setting is out of range, more clusters
-            (aspects) than rows are asked for, or no row with occurrences has weight.
+            (aspects) than rows are asked for, no row with occurrences has weight, or ``beta="auto"`` finds
+            too few occurrences to hold any out.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
         parts: tuple[CountMatrix | None, ...] = n, validation, None
         if self.beta == "auto" and validation is None:
             fraction = self.validation_fraction
-            parts = (*split_counts(n, [1 - fraction, fraction], rng), n)
+            fitted, held_out = split_counts(n, [1 - fraction, fraction], rng)
+            if not row_totals(held_out).sum() > 0:
+                raise ValueError(
+                    f'{owner}: beta="auto" needs occurrences that are held out, but validation_fraction='
+                    f"{fraction} of {row_totals(n).sum():g} gave none; pass a larger one, or validation="
+                )
+            parts = fitted, held_out, n
         if weights is not None:
             parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
         data = Data(parts[0], weights, *parts[1:])
