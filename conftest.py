@@ -1,5 +1,5 @@
-"""Which modules cannot be collected here: those of extras that are not installed."""
+"""Which modules are not collected: those of missing extras, and one for the type checker alone."""
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("napari") else ["texseg/napari"]
+collect_ignore = ["tests/typed_use.py"] + ([] if find_spec("napari") else ["texseg/napari"])

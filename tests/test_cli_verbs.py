@@ -195,7 +195,7 @@ class TestSegment:
         selection = texseg.TextureSegmenter(k_max=6).fit(PIXELS).selection_
         assert f"number chosen: {selection}" in told
         for other in selection.others[:1]:
-            assert f"; -k {other} gives the next" in told
+            assert f"; -k {other} gives {other}" in told
         assert "number chosen" not in run("segment", scene_file, "-k", 2, "-o", tmp_path / "given").stdout
 
     def test_no_number_between_k_min_and_k_max_is_a_mistake(self, scene_file, tmp_path):

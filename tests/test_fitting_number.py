@@ -153,7 +153,7 @@ def test_a_choice_reads_in_words(numbers, probabilities, one, words):
 def test_words_tell_when_the_least_loss_is_not_the_likeliest_number():
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
     selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), unused, unused, 3, 0.1)
-    assert str(selection) == "3 segments (30%), or 2 (36%), 4 (34%); 3 is safer, 2 likelier"
+    assert str(selection) == "3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 costs least if wrong"
 
 
 def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():

@@ -260,6 +260,7 @@ def _made_from(item: Input, work: Work) -> dict[str, Any]:
         what["seeds"] = digest_of(seeds_for(item.path, work.reading.seeds))
     if work.model is not None:
         what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+        what["rescale"] = work.rescale
     return made_from(item.path, work.reading, mask, what)
 
 
@@ -337,5 +338,5 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
 def _in_words(selection: Selection) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
     others = selection.others.tolist()
-    hint = f"; -k {others[0]} gives the next" if others else ""
+    hint = f"; -k {others[0]} gives {others[0]}" if others else ""
     return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")

@@ -94,7 +94,7 @@ class Selection(NamedTuple):
             odds += ", or " if likelier else ", then "
             odds += ", ".join(f"{k} ({self.probability(k):.0%})" for k in others)
             if likelier:
-                odds += f"; {self.chosen} is safer, {others[0]} likelier"
+                odds += f"; {others[0]} is likeliest, {self.chosen} costs least if wrong"
             elif likeliest >= _TIE * own:
                 odds += ", all but a tie"
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"

@@ -391,7 +391,7 @@ def _lazy_stack(series: Any, path: Path) -> Any:
         import zarr
     except ImportError:
         raise UnsuitableImageError(
-            "compressed TIFF files are read by windows with zarr (pip install 'texseg[large]')"
+            "tiled or compressed TIFF files are read by windows with zarr (pip install 'texseg[large]')"
         ) from None
     store = series.aszarr(level=0) if hasattr(series, "levels") else series.aszarr()
     return zarr.open(store, mode="r")
