@@ -337,6 +337,22 @@ class TestBatches:
         assert "a_polygons.geojson" in invoke("segment", folder, "-k", 2, "-o", out, "-q").stderr
         assert not (out / "a_polygons.geojson").exists()
 
+    def test_what_a_run_that_was_ended_wrote_is_not_taken_for_results_of_the_one_before(
+        self, tmp_path, monkeypatch
+    ):
+        folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
+        invoke("segment", folder, "-k", 3, "-o", out, "-q", "--polygons")
+
+        def full(*_, **__):
+            raise OSError("No space left on device")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(outputs, "write_labels", full)
+            invoke("segment", folder, "-k", 2, "-o", out, "-q", "--polygons", exit_code=1)
+        said = invoke("segment", folder, "-k", 3, "-o", out, "-q").stderr
+        assert "a_polygons.geojson is of an earlier run but was changed since" in said
+        assert "a_polygons.geojson" not in json.loads((out / "a_run.json").read_text())["outputs"]
+
     def test_tables_in_another_unit_contradict(self, tmp_path):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
         segment = ("segment", folder, "-k", 2, "-o", out, "-q")

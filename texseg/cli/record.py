@@ -84,7 +84,8 @@ def replace_earlier(path: Path, made: Mapping[str, Any], planned: Collection[Pat
     withdrawn = _withdrawn(path)
     record = _read(path) or _read(withdrawn)
     if record:
-        atomic_write(withdrawn, json.dumps(record).encode())
+        # what it was made from is not kept: this run may have written some of its files anew
+        atomic_write(withdrawn, json.dumps({**record, "made_from": None}).encode())
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     names = {output.name for output in planned}
