@@ -231,7 +231,7 @@ def how_sure(selection: Selection | None, mean_confidence: float | None) -> Sure
         return Sureness(mean_confidence=mean)
     return Sureness(
         round(selection.probability(selection.chosen), _DIGITS),
-        ", ".join(f"{k} ({selection.probability(k):.0%})" for k in selection.others.tolist()),
+        selection.others_in_words,
         round(float(selection.one_texture), _DIGITS),
         mean,
     )

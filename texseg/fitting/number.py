@@ -81,6 +81,11 @@ class Selection(NamedTuple):
         likely = order[self.probabilities[order] >= _LISTED]
         return self.n_segments[likely][self.n_segments[likely] != self.chosen][:_MOST_LISTED]
 
+    @property
+    def others_in_words(self) -> str:
+        """These with their probabilities, such as "3 (20%), 4 (10%)"."""
+        return ", ".join(f"{k} ({self.probability(k):.0%})" for k in self.others.tolist())
+
     def probability(self, k: int) -> float:
         """Probability of ``k`` segments, 0 if it was not compared."""
         return float(self.probabilities[self.n_segments == k].sum())
@@ -92,7 +97,7 @@ class Selection(NamedTuple):
             likeliest = self.probability(others[0])
             likelier = likeliest * _TIE > own
             odds += ", or " if likelier else ", then "
-            odds += ", ".join(f"{k} ({self.probability(k):.0%})" for k in others)
+            odds += self.others_in_words
             if likelier:
                 odds += f"; {others[0]} is likeliest, {self.chosen} costs least if wrong"
             elif likeliest >= _TIE * own:
