@@ -71,18 +71,18 @@ def pixel_posteriors(
     PixelPlanes
         Float32; sums to one over K.
     """
-    found = PixelPlanes(grid, np.ascontiguousarray(cell_posteriors.T), band, np.empty_like(local))
+    cells = np.ascontiguousarray(cell_posteriors.T)
+    found = PixelPlanes(grid, cells, band, cells[:, grid.cells_of(band)])
     if not len(band):
         return found
     H, W = grid.image_shape
     sigma = grid.cell / 2 / _REDUCTION
     K, small = len(local), (-(-W // _REDUCTION), -(-H // _REDUCTION))
 
-    def pull(k: int, strength: np.float32, first: bool) -> None:
+    def pull(k: int, strength: np.float32) -> None:
         """Add the neighbours' influence to the log-likelihood of one label."""
         plane = np.array(grid.to_pixels(found.cells[k]), order="C")
-        if not first:
-            plane.ravel()[band] = found.near[k]
+        plane.ravel()[band] = found.near[k]
         if mask is not None:
             plane *= mask
         field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
@@ -90,8 +90,8 @@ def pixel_posteriors(
         there = strength * cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
         np.add(local[k], there, out=found.near[k])
 
-    for sweep, share in enumerate(np.linspace(0.5, 1, SETTLING_SWEEPS)):
-        side_by_side(partial(pull, strength=np.float32(share * strength), first=sweep == 0), range(K))
+    for share in np.linspace(0.5, 1, SETTLING_SWEEPS):
+        side_by_side(partial(pull, strength=np.float32(share * strength)), range(K))
         in_strips(soft_max_over, found.near)
     return found
 
