@@ -189,11 +189,11 @@ def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
     ValueError
         The numbers are the grey values of a paint program, such as 85, 170, 255.
     """
-    from texseg.io.strokes import MOST_UNPAINTED
+    from texseg.io.strokes import count_up
 
     classes = _classes_in(seeds)
-    missing = int(classes[-1]) - len(classes)
-    if missing > MOST_UNPAINTED:
+    if not count_up(classes):
+        missing = int(classes[-1]) - len(classes)
         raise ValueError(
             f"seeds of {len(classes)} classes have numbers up to {classes[-1]}, which asks for {missing} "
             f"more classes between them; number them 1 to {len(classes)}, or give n_segments"

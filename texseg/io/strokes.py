@@ -17,10 +17,10 @@ from texseg.io.errors import ImageReadError, UnsuitableImageError
 from texseg.io.geo import Georeference
 from texseg.io.read import LabelPicture, read_label_picture
 
-__all__ = ["MOST_UNPAINTED", "read_strokes"]
+__all__ = ["count_up", "read_strokes"]
 
 _JPEG = b"\xff\xd8\xff"
-MOST_UNPAINTED = 14
+_MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
 out, the numbers are the grey values of a paint program."""
 
@@ -84,7 +84,7 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     labels = picture.labels
     values, places = np.unique(labels, return_inverse=True)
     numbers = values[values > 0]
-    if picture.colours is None and picture.mask is None and values[0] <= 0 and _count_up(numbers):
+    if picture.colours is None and picture.mask is None and values[0] <= 0 and count_up(numbers):
         return labels
     places = places.reshape(labels.shape)
     ground = labels == 0 if picture.mask is None else ~picture.mask
@@ -105,7 +105,7 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     present = np.unique(painted)
     wide = np.intersect1d(present, _two_wide(np.where(ground, -1, places)))
     kept = wide if len(wide) else present
-    if len(kept) > MOST_UNPAINTED and not (picture.colours is None and _count_up(values[kept])):
+    if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         raise UnsuitableImageError(
             f"{name}: {len(present)} different colours are too many for strokes; use a hard brush without "
             "anti-aliasing, one colour a class, and a format without losses such as PNG"
@@ -124,9 +124,9 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     return np.where(ground, 0, number_of[places]).astype(np.int32)
 
 
-def _count_up(numbers: NDArray[np.integer]) -> bool:
+def count_up(numbers: NDArray[np.integer]) -> bool:
     """Tell whether numbers are those of classes, rather than grey values of a paint program."""
-    return not len(numbers) or int(numbers[-1]) - len(numbers) <= MOST_UNPAINTED
+    return not len(numbers) or int(numbers[-1]) - len(numbers) <= _MOST_UNPAINTED
 
 
 def _two_wide(places: NDArray[np.intp]) -> NDArray[np.intp]:
