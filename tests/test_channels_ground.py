@@ -71,8 +71,34 @@ def test_ground_reaches_into_the_corners_between_round_things():
 
 def test_ground_counts_when_the_number_is_chosen(scene):
     found = TextureSegmenter().fit(on_ground(scene.image, 255))
-    assert found.n_segments_ == found.selection_.chosen + 1 == 4
+    selection = found.selection_
+    assert found.n_segments_ == selection.chosen == 4
+    assert selection.n_segments.tolist() == list(range(2, selection.n_segments[-1] + 1))
     assert (found.labels_[outside()] == 1).all()
+
+
+@pytest.mark.parametrize(("k_min", "k_max", "n_segments"), [(1, 14, 2), (2, 14, 2), (3, 3, 3)])
+def test_one_texture_on_ground_is_two_segments_for_certain(scene, k_min, k_max, n_segments):
+    """It was once called one segment, and -k 2 was said to give what was there."""
+    noise = np.random.default_rng(0).normal(128, 40, (SIDE, SIDE))
+    found = TextureSegmenter(k_min=k_min, k_max=k_max).fit(on_ground(noise, 255))
+    selection = found.selection_
+    assert found.n_segments_ == selection.chosen == n_segments
+    assert selection.n_segments[0] == max(2, k_min) and selection.n_segments[-1] <= k_max
+    assert selection.one_texture == 0 and str(selection).startswith(f"{n_segments} segments (")
+
+
+def test_levels_hold_the_ground_and_the_result_is_one_of_them(model, tmp_path):
+    hierarchy = model.hierarchy_
+    np.testing.assert_array_equal(hierarchy.labels(4), model.labels_)
+    for k in hierarchy.n_segments:
+        labels = hierarchy.labels(k)
+        assert np.unique(labels).tolist() == list(range(1, k + 1))
+        assert (labels[outside()] == 1).all()
+    assert (hierarchy.labels(2) == np.where(model.labels_ == 1, 1, 2)).all()
+    temperatures = hierarchy.critical_temperatures
+    assert len(temperatures) == len(hierarchy.merges)
+    assert np.isinf(temperatures[0]) and np.isfinite(temperatures[1:]).all()
 
 
 def test_everything_about_the_segments_knows_the_ground(model, scene):
@@ -85,7 +111,6 @@ def test_everything_about_the_segments_knows_the_ground(model, scene):
     assert probabilities.shape == (300, 340, 4)
     np.testing.assert_array_equal(probabilities.argmax(axis=-1) + 1, model.labels_)
     np.testing.assert_allclose(probabilities.sum(axis=-1), 1, rtol=1e-4)
-    assert not model.hierarchy_.labels(2)[outside()].any()
 
 
 def test_ground_is_found_again_in_other_images_and_with_a_model_file(model, scene, tmp_path):

@@ -107,9 +107,10 @@ class Divider:
         """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as requested or chosen."""
         has_ground = any(scene.ground is not None for scene in scenes)
         selection = None
+        k_max = max(1, self.k_max - has_ground)
         if self.n_segments is None:
             self.tell("number")
-            selection = choose_number(search.tree(self.k_max), max(1, self.k_min - has_ground))
+            selection = choose_number(search.tree(k_max), max(1, self.k_min - has_ground))
             K = selection.chosen
         else:
             K = self.n_segments - has_ground
@@ -120,7 +121,9 @@ class Divider:
             profiles = search.find(K, self.tell).profiles
         else:
             self.tell("clusters")
-            profiles = search.merged(self.k_max, K).profiles
+            profiles = search.merged(k_max, K).profiles
+        if selection is not None and has_ground:
+            selection = _beside_ground(selection)
         return search.textures(profiles, features), selection
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
@@ -231,6 +234,12 @@ def repaint(
     return best._replace(
         textures=textures, labelled=labelled, painted=best.painted._replace(textures=textures)
     )
+
+
+def _beside_ground(selection: Selection) -> Selection:
+    """Count flat ground, too: it is a segment, and never the only one."""
+    numbers = selection.n_segments + 1
+    return selection._replace(n_segments=numbers, chosen=selection.chosen + 1, one_texture=0.0)
 
 
 def _telling(by_texture: Division, by_values: Division) -> Division:

@@ -189,7 +189,7 @@ class Editable:
                 f"segment {segment} cannot be split in an image that was too large to be fitted as a whole; "
                 "fit a part of it, split there, and predict the whole"
             )
-        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_) - self._first_texture]:
+        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
             level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
             inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]
             sizes = np.sum([np.bincount(image.ravel(), minlength=k + 1)[1:] for image in inside], axis=0)

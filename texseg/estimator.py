@@ -102,8 +102,9 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
     selection_ : texseg.fitting.number.Selection
-        When the number was chosen: the probability of every number from ``k_min`` to ``k_max``, and that of
-        a single texture; print it to read it in words.
+        When the number was chosen: the probability of every number from ``k_min`` to as many as there are
+        clusters to merge, at most ``k_max``, and that of a single texture; print it to read it in words. Flat
+        ground counts as one of them.
     hierarchy_ : texseg.hierarchy.Hierarchy
         Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
         one of them; made when it is first asked for.

@@ -14,7 +14,7 @@ from texseg.counts.sites import Sites
 from texseg.fitting.number import MergeTree, grouped
 from texseg.models.histograms import HistogramClustering, Profiles
 
-__all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_of"]
+__all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_beside_ground", "levels_of"]
 
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
 _OWN = 10.0  # nats in favour of a cell's part in the over-segmentation, as much as the Potts prior adds
@@ -51,7 +51,7 @@ class Hierarchy:
 
     @property
     def finest(self) -> list[NDArray[np.int32]]:
-        """Labels of each image in the finest segmentation, from 1; 0 without data, and on flat ground."""
+        """Labels of each image in the finest segmentation, from 1; 0 without data."""
         return self._levels.finest
 
     @property
@@ -63,7 +63,8 @@ class Hierarchy:
     def critical_temperatures(self) -> NDArray[np.float64]:
         """(K - 1,): entry k - 1 is where, on cooling, one of k segments splits in two ([1]_ section 5.1).
 
-        For histograms of cells, with each channel counting as many observations as its weight.
+        For histograms of cells, with each channel counting as many observations as its weight. Infinite
+        where flat ground leaves the textures.
 
         References
         ----------
@@ -132,6 +133,16 @@ def levels_of(
     of_cells = number[np.where(own, evidence, -np.inf).argmax(axis=1)]
     temperatures = critical_temperatures(of_cells, merges, cells)
     return Levels([new[image] for image in finest], merges, temperatures)
+
+
+def levels_beside_ground(levels: Levels, grounds: Sequence[NDArray[np.bool_]]) -> Levels:
+    """Make flat ground segment 1 of all levels of the textures beside it, and part of the only one."""
+    finest = [
+        np.where(ground, 1, image + (image > 0)).astype(np.int32)
+        for image, ground in zip(levels.finest, grounds, strict=True)
+    ]
+    merges = (*((kept + 1, absorbed + 1) for kept, absorbed in levels.merges), (0, 1))
+    return Levels(finest, merges, np.append(np.inf, levels.critical_temperatures))
 
 
 class _Parts(NamedTuple):

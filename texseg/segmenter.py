@@ -27,7 +27,7 @@ from texseg.division import Divider, Division, label_scene, repaint
 from texseg.editing import Editable, Labels, Values
 from texseg.fitting.number import Selection
 from texseg.forecast import expected_memory, free_memory
-from texseg.hierarchy import Hierarchy, Levels, levels_of
+from texseg.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.modelfile import (
     ModelFileError,
@@ -463,12 +463,11 @@ class Segmenter(Editable):
             labels: Any = self.labels_ if is_list else [self.labels_]
             if [image.shape for image in labels] != [scene.shape for scene in self._division.scenes]:
                 raise AttributeError("hierarchy_ of the crops of a large image ends with the first edit")
-            if self.ground_ is not None:
-                labels = [np.maximum(image - 1, 0) for image in labels]
-            elif self._unused():  # which strokes leave their number
+            if self._unused():  # which strokes leave their number
                 used = np.unique(np.concatenate([[0], *(np.unique(image) for image in labels)]))
                 labels = [np.searchsorted(used, image).astype(np.int32) for image in labels]
-            levels = partial(_nested, labels, self._division.search, self.k_max, self.n_jobs)
+            has_ground, search = self.ground_ is not None, self._division.search
+            levels = partial(_nested, labels, has_ground, search, self.k_max, self.n_jobs)
             self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
 
@@ -715,12 +714,16 @@ class Segmenter(Editable):
         self.cue_: Cue = "texture" if features.has_filters else "values"
 
 
-def _nested(labels: list[NDArray[np.int32]], search: Search, k_max: int, n_jobs: int | None) -> Levels:
+def _nested(
+    labels: list[NDArray[np.int32]], has_ground: bool, search: Search, k_max: int, n_jobs: int | None
+) -> Levels:
     """Nest a result between coarser and finer segmentations."""
     with one_blas_thread(), crew_of(n_jobs):
         settings = search.settings
-        tree = search.tree(k_max)
-        return levels_of(labels, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
+        tree = search.tree(max(1, k_max - has_ground))
+        of_textures = [np.maximum(image - has_ground, 0) for image in labels]
+        levels = levels_of(of_textures, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
+    return levels_beside_ground(levels, [image == 1 for image in labels]) if has_ground else levels
 
 
 def _found_ground(planes: Planes) -> NDArray[np.bool_]:
