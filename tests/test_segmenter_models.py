@@ -156,6 +156,19 @@ def test_k_min_is_at_least_met_or_refused(make_number, three):
         TextureSegmenter(k_min=0).fit(image)
 
 
+def test_a_k_min_that_is_not_met_is_said(three):
+    """Nine segments for k_min=14 were once called certain, without a word."""
+    with pytest.warns(UserWarning, match="k_min is 14, but only") as said:
+        found = TextureSegmenter(k_min=14).fit(three[0])
+    assert len(said) == 1
+    assert f"only {found.n_segments_} could be told apart; n_segments=14 (-k 14)" in str(said[0].message)
+    assert found.n_segments_ < 14
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TextureSegmenter().fit(np.full((40, 40), 7)).n_segments_ == 1  # plain images need none
+        assert TextureSegmenter(k_min=4).fit(three[0]).n_segments_ >= 4
+
+
 def test_the_callback_is_told_that_the_number_is_looked_for(three):
     told = []
     TextureSegmenter(callback=lambda progress: told.append(progress.phase)).fit(three[0])

@@ -236,6 +236,12 @@ class Segmenter(Editable):
                 "more textures that can be told apart",
                 stacklevel=3,
             )
+        if fit.selection is not None and self.k_min > 2 and n_found < self.k_min:
+            warnings.warn(
+                f"k_min is {self.k_min}, but only {n_found} could be told apart; "
+                f"n_segments={self.k_min} (-k {self.k_min}) searches for as many",
+                stacklevel=3,
+            )
         self._publish(fit, isinstance(X, (list, tuple)))
         self.ground_ = profile_of_ground(originals, grounds, fit.textures.features)
         self._describe()
