@@ -103,7 +103,7 @@ CONSTANTS: dict[str, dict[str, str]] = {
     },
     "clusters": {
         "_HALF": "of the windows; those at borders are fewer",
-        "_ODDS": "of the learned log-odds, in log gains",
+        "_ODDS": "of the learned log-odds of a pair, in log gains",
     },
     "cues": {"_MORE": "share of the entropy; values must explain much more, or textures stay"},
     "textures": {
@@ -128,7 +128,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.textons": "_SAMPLES _ITERATIONS",
         "clusters": (
             "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _NEAR_TIE "
-            "_MOST_RIVALS"
+            "_MOST_RIVALS _DOUBTFUL _MORE"
         ),
         "counts.sites": "WINDOW_STEP",
         "cues": "_SURE _STRIDE",

@@ -9,6 +9,7 @@ from site_scenes import GRID, N_BINS, N_CHANNELS, agree, gains_of, regions, scor
 from texseg.clusters import Search
 from texseg.counts.grid import cell_grid
 from texseg.fitting.candidates import Candidate
+from texseg.fitting.number import merge_tree
 from texseg.settings import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
@@ -167,16 +168,16 @@ def test_the_greatest_gain_wins_unless_it_is_nearly_a_tie():
     search = search_of(region)
     right = candidate_of(region, search.cells, 1.0)
     far_ahead = candidate_of(spoilt(region), search.cells, 1.8)
-    assert search.best([right, far_ahead]) is far_ahead
+    assert search.best([right, far_ahead]).candidate is far_ahead
 
 
-def test_among_near_ties_the_closest_two_clusters_are_far_apart():
+def test_among_near_ties_the_surest_to_be_textures_wins():
     region = regions((24, 32))
     search = search_of(region)
     right = candidate_of(region, search.cells, 1.0)
     wrong = candidate_of(spoilt(region), search.cells, 1.02)
-    assert search.best([wrong, right]) is right
-    assert search.best([right, wrong]) is right
+    assert search.best([wrong, right]).candidate is right
+    assert search.best([right, wrong]).candidate is right
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2])
@@ -184,7 +185,33 @@ def test_a_single_run_is_the_best(n_clusters):
     region = regions((24, 32)) % n_clusters
     search = search_of(regions((24, 32)))
     only = candidate_of(region, search.cells, -1.0)
-    assert search.best([only]) is only
+    assert search.best([only]).candidate is only
+
+
+def test_where_two_clusters_seem_one_texture_an_over_segmentation_is_merged(monkeypatch):
+    """A poor optimum, one region cut and two joined, must be left for the one that merging down finds."""
+    region = regions((24, 32))
+    search = search_of(region)
+    found = Search.candidates
+
+    def poor(self, starts):
+        if starts.shape[1] > 4:
+            return found(self, starts)
+        return [candidate_of(spoilt(region), self.cells, 0.5)]
+
+    monkeypatch.setattr(Search, "candidates", poor)
+    assert search.best(search.candidates(search.starts(4))).least_odds < 0
+    assert agree(labels_of(search.find(4, lambda phase: None)), region)
+
+
+def test_merging_down_is_judged_like_a_near_tie(monkeypatch):
+    region = regions((24, 32))
+    search = search_of(region)
+    ahead = candidate_of(spoilt(region), search.cells, 100.0)
+    monkeypatch.setattr(Search, "candidates", lambda self, starts: [ahead])
+    monkeypatch.setattr(Search, "merged", lambda self, more, k: candidate_of(region, self.cells, 1.0))
+    monkeypatch.setattr(Search, "tree", lambda self, more: merge_tree(ahead, self.cells, self.window))
+    assert search.find(4, lambda phase: None) is ahead
 
 
 # ---- the over-segmentation ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The default path through its public door: planted textures found, and laws that labels obey."""
 
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
@@ -16,6 +17,7 @@ from texseg.counts.packed import PackedCounts
 from texseg.modelfile import ModelFileError
 
 K = 3
+SAMPLES = Path(__file__).parents[1] / "sample_images"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,17 @@ def test_a_gradient_of_the_light_makes_no_classes(mosaic):
     lit = image.astype(float) * np.geomspace(1, 10, image.shape[1])
     with pytest.warns(UserWarning, match="contrast follows brightness"):
         assert accuracy(segment(lit, K), truth) > 0.95
+
+
+@pytest.mark.parametrize("n_segments", [5, None])
+def test_a_spot_of_light_makes_no_classes(n_segments):
+    """Light that changes slowly inside textures must not divide them, whether or not their number is said."""
+    image = texseg.read_image(SAMPLES / "five_textures.png").pixels
+    truth = texseg.read_labels(SAMPLES / "five_textures_truth.png")
+    rows, columns = np.mgrid[: len(image), : len(image)] / len(image) - 0.5
+    spot = np.exp(-(rows**2 + columns**2) / 0.08)
+    for strength in (2, 4):  # standard deviations of the image
+        assert accuracy(segment(image + strength * image.std() * spot, n_segments), truth) > 0.98
 
 
 def test_textures_that_differ_in_colour_alone_are_found():

@@ -10,7 +10,9 @@
    <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and gains
    nothing. Without a prior on the map (``smoothness=0``), a window around every cell is used instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
-4. *Near ties* are decided by how surely the most similar clusters are different textures.
+4. *Near ties* are decided by how surely the clusters are different textures.
+5. *Doubt.* If two of the clusters are likelier to be one texture than two, an over-segmentation is merged
+   down to as many, which finds other optima, and judged like a near tie.
 
 :mod:`texseg.textures` describes how pixels get their labels.
 
@@ -44,7 +46,7 @@ from texseg.strokes import Description, describe
 from texseg.textures import Textures, divergence_limits, potts_field
 from texseg.threads import side_by_side
 
-__all__ = ["Record", "Search"]
+__all__ = ["Judged", "Record", "Search"]
 
 Floats = NDArray[np.floating]
 
@@ -60,7 +62,9 @@ _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which starts near
 _NEIGHBOURS = 6  # most exchanges tried in a round
 _NEAR_TIE = 0.6  # least share of the largest gain that makes a candidate a rival
 _MOST_RIVALS = 3  # with 6, every tie of 85 images is decided in the same way
-_ODDS = 0.06  # weight of the least log-odds; .05 to .08 work
+_ODDS = 0.3  # weight of the mean log-odds; .2 to .4 work
+_DOUBTFUL = -0.5  # log-odds of two textures below which more is tried; -1.5 to 0 do as well
+_MORE = 14  # clusters that are merged down where there is doubt, as many as the number is chosen from
 
 
 class Record(NamedTuple):
@@ -79,6 +83,16 @@ class Record(NamedTuple):
     """0 for windows, 1 for cells."""
     transitions: tuple[Transition, ...] = ()
     """Phase transitions at this step: which cluster was split, and at which inverse temperature."""
+
+
+class Judged(NamedTuple):
+    """A candidate, and how surely its clusters are different textures."""
+
+    candidate: Candidate
+    score: float
+    """To be compared among candidates with equally many clusters."""
+    least_odds: float
+    """Least log-odds of two textures; below 0, two clusters are likelier to be one."""
 
 
 @dataclass
@@ -103,7 +117,11 @@ class Search:
         tell("annealing")
         starts = self.starts(n_clusters)
         tell("clusters")
-        return self.best(self.candidates(starts))
+        best = self.best(self.candidates(starts))
+        more = max(_MORE, n_clusters + 2)
+        if best.least_odds < _DOUBTFUL and self.tree(more).n_clusters >= n_clusters:
+            best = max(best, self._judged(self.merged(more, n_clusters)), key=_score)
+        return best.candidate
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
@@ -135,27 +153,32 @@ class Search:
             best = better
         return candidates
 
-    def best(self, candidates: list[Candidate]) -> Candidate:
-        """Choose by interior gain, and among near ties by how surely no texture was split in two.
-
-        The score is ``log(gain) + log(separation) / pairs + c odds``, see :func:`doubt_of_clusters
-        <texseg.fitting.number.doubt_of_clusters>`: when a texture was split in two, two clusters are much
-        alike, however much the parts gain.
-        """
+    def best(self, candidates: list[Candidate]) -> Judged:
+        """Choose by interior gain, and among near ties by how surely no texture was split in two."""
         top = max(candidates, key=_gain)
-        K = len(top.profiles)
         rivals = sorted((c for c in candidates if c.gain > _NEAR_TIE * top.gain > 0), key=_gain, reverse=True)
-        if K < 2 or len(rivals) < 2:
-            return top
+        if len(rivals) < 2:
+            return self._judged(top)
         labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
-        kept = distinct(labels, K)[:_MOST_RIVALS]
-        told = np.array(
-            side_by_side(lambda i: doubt_of_clusters(labels[:, i], K, self.cells, self.window), kept)
-        )
-        scores = np.log([rivals[i].gain for i in kept])
+        kept = distinct(labels, len(top.profiles))[:_MOST_RIVALS]
+        return max(side_by_side(lambda i: self._judged(rivals[i]), kept), key=_score)
+
+    def _judged(self, candidate: Candidate) -> Judged:
+        """Judge how surely clusters are different textures.
+
+        The score is ``log(gain) + (log(separation) + c odds) / pairs``, with the sum of the log-odds of all
+        merges, see :func:`doubt_of_clusters <texseg.fitting.number.doubt_of_clusters>`: when a texture was
+        split in two, two clusters are much alike, however much the parts gain.
+        """
+        K = len(candidate.profiles)
+        score = float(np.log(max(candidate.gain, 1e-9)))
+        if K < 2:
+            return Judged(candidate, score, np.inf)
+        labels = candidate.posteriors.argmax(axis=1)
+        separation, odds = doubt_of_clusters(labels, K, self.cells, self.window)
         with np.errstate(divide="ignore"):  # clusters without separation, or without cells, are no textures
-            scores += np.log(told[:, 0]) / (K * (K - 1) / 2) + _ODDS * told[:, 1]
-        return rivals[kept[int(scores.argmax())]]
+            score += float(np.log(separation) + _ODDS * odds.sum()) / (K * (K - 1) / 2)
+        return Judged(candidate, score, float(odds.min()))
 
     def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
         """Fit the cells from starting profiles (S, K, M), all runs at once."""
@@ -300,3 +323,7 @@ class Search:
 
 def _gain(candidate: Candidate) -> float:
     return candidate.gain
+
+
+def _score(judged: Judged) -> float:
+    return judged.score

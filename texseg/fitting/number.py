@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 DOUBT = 1.1
+"""Contrast of a cluster that is as often right as wrong, see :func:`confusion_of_clusters`."""
 
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
@@ -248,22 +249,21 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
 
 def doubt_of_clusters(
     labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
-) -> tuple[float, float]:
+) -> tuple[float, NDArray[np.float64]]:
     """How surely clusters (labels 0 .. K - 1 of the cells) are K textures, judged by their merges.
 
     Returns
     -------
     separation : float
         Separation of the two closest clusters, at least 0; 0 when a cluster is empty.
-    odds : float
-        The least of the learned log-odds of two textures over all merges down to one cluster; minus infinity
-        when a cluster is empty.
+    odds : array of shape (K - 1,)
+        The learned log-odds of two textures of each merge down to one cluster; minus infinity when a cluster
+        is empty.
     """
     if len(np.unique(labels)) < n_clusters:
-        return 0.0, -np.inf
+        return 0.0, np.full(n_clusters - 1, -np.inf)
     tree = tree_of_labels(labels, cells, window)
-    odds = shipped_table().log_odds(tree.evidence)
-    return max(float(tree.separations[0]), 0.0), float(odds.min())
+    return max(float(tree.separations[0]), 0.0), shipped_table().log_odds(tree.evidence)
 
 
 def confusion_of_clusters(
