@@ -177,13 +177,19 @@ class TestSegment:
     def test_one_texture_is_no_dead_end(self, tmp_path):
         noise = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
         Image.fromarray(noise).save(tmp_path / "noise.png")
-        said = "one texture was found; a given number divides it all the same (-k 3)"
+        said = "one texture was found; a given number, such as -k 2, divides it all the same"
         plain = run("segment", tmp_path / "noise.png", "--k-min", 1, "-o", tmp_path / "chosen")
         assert said in plain.stderr and "number chosen: 1 segment (" in plain.stdout
         divided = run("segment", tmp_path / "noise.png", "-o", tmp_path / "divided")
         assert said not in divided.stderr and "rather a single texture (" in divided.stdout
         assert "), which --k-min 1 allows; if divided, " in divided.stdout
         assert said not in run("segment", tmp_path / "noise.png", "-k", 1, "-o", tmp_path / "given").stderr
+
+    def test_no_number_is_advised_that_would_divide_nothing(self, tmp_path):
+        Image.fromarray(np.full((96, 96), 7, np.uint8)).save(tmp_path / "flat.png")
+        chosen = run("segment", tmp_path / "flat.png", "-o", tmp_path / "chosen").stderr
+        assert "one texture was found; nothing in the image could be told apart from it" in chosen
+        assert "-k" not in chosen
 
     def test_number_is_chosen(self, scene_file, tmp_path):
         run("segment", scene_file, "--k-max", 6, "-o", tmp_path, "-q")
@@ -195,7 +201,7 @@ class TestSegment:
         selection = texseg.TextureSegmenter(k_max=6).fit(PIXELS).selection_
         assert f"number chosen: {selection}" in told
         for other in selection.others[:1]:
-            assert f"; -k {other} gives {other}" in told
+            assert f"; to have another: -k {other}" in told
         assert "number chosen" not in run("segment", scene_file, "-k", 2, "-o", tmp_path / "given").stdout
 
     def test_no_number_between_k_min_and_k_max_is_a_mistake(self, scene_file, tmp_path):

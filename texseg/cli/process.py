@@ -317,7 +317,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     n_segments = count_segments(pages)
     messages = (*images[0].notes, *written.messages)
     if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
-        messages = (*messages, "one texture was found; a given number divides it all the same (-k 3)")
+        messages = (*messages, f"one texture was found; {_more_than_one(model)}")
     if work.model is None and parameters.get("cue") is None and model is not None and model.cue_ == "values":
         messages = (*messages, "divided by values at the scale of pixels, which tell more; or --cue texture")
     selection = getattr(model, "selection_", None) if work.model is None else None
@@ -335,8 +335,15 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     )
 
 
+def _more_than_one(model: Segmenter | None) -> str:
+    """Say whether a given number would divide what was found to be one texture."""
+    if model is None or model.hierarchy_.n_segments[-1] == 1:
+        return "nothing in the image could be told apart from it"
+    return "a given number, such as -k 2, divides it all the same"
+
+
 def _in_words(selection: Selection) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
     others = selection.others.tolist()
-    hint = f"; -k {others[0]} gives {others[0]}" if others else ""
+    hint = f"; to have another: -k {others[0]}" if others else ""
     return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")
