@@ -295,6 +295,14 @@ class TestBatches:
         assert all(name in said for name in ("a_polygons.geojson", "a_labels.png", "a_report.html"))
         assert set(json.loads((out / "a_run.json").read_text())["outputs"]) == left - {"a_run.json"}
 
+    def test_results_of_another_image_are_not_replaced_in_silence(self, tmp_path):
+        first, out = folder_of(tmp_path / "in", ["a.png"]) / "a.png", tmp_path / "out"
+        second = folder_of(tmp_path / "other", ["b.png", "a.png"]) / "a.png"
+        invoke("segment", first, "-k", 3, "-o", out)
+        assert "another image" not in invoke("segment", first, "-k", 2, "-o", out).stderr
+        said = invoke("segment", second, "-k", 2, "-o", out).stderr
+        assert f"results of another image, {first}, had these names and are replaced" in said
+
     def test_results_made_from_the_same_stay_and_are_recorded_together(self, tmp_path):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
         segment = ("segment", folder, "-k", 2, "-o", out, "-q", "--pixel-size", "2um")

@@ -195,7 +195,7 @@ def write_outputs(
     reports = planned.pop("report", [])
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
     records = planned.pop("run", [])
-    earlier = [replace_earlier(path, made or {}, files) for path in records]
+    earlier = [replace_earlier(path, item.path, made or {}, files) for path in records]
     for path, image, page in zip(planned.get("overlay", ()), images, labelled, strict=False):
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):

@@ -75,7 +75,9 @@ class Earlier(NamedTuple):
     """What was removed, and what was not, in words."""
 
 
-def replace_earlier(path: Path, made: Mapping[str, Any], planned: Collection[Path]) -> Earlier:
+def replace_earlier(
+    path: Path, input_path: Path, made: Mapping[str, Any], planned: Collection[Path]
+) -> Earlier:
     """Remove a record, and the results it names that would contradict those that are written now.
 
     Results made from the same stay, such as labels beside a report that is written later. Of others, what is
@@ -100,6 +102,9 @@ def replace_earlier(path: Path, made: Mapping[str, Any], planned: Collection[Pat
     for name in unchanged:
         _remove(path.with_name(name))
     messages = []
+    of_another = isinstance(before, dict) and before.get("input_sha256") != made.get("input_sha256")
+    if of_another and record.get("input") != shown(input_path):
+        messages.append(f"results of another image, {record.get('input')}, had these names and are replaced")
     if unchanged:
         messages.append(f"results of an earlier run were removed: {', '.join(unchanged)}")
     messages += [

@@ -72,7 +72,7 @@ def write_blocks(
     dtype = np.min_scalar_type(largest)
 
     def make_room() -> None:
-        earlier.extend(replace_earlier(path, about.made, files) for path in records)
+        earlier.extend(replace_earlier(path, about.item.path, about.made, files) for path in records)
 
     bands = _telling_before_the_last(_bands(found, about.blocks, noted, pictures), about.shape[0], make_room)
     zarr = ZarrRows(targets["zarr"], about.shape, dtype, scratch) if "zarr" in targets else nullcontext()
