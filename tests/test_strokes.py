@@ -160,7 +160,7 @@ def test_pixels_without_data_have_no_class(mosaic, painted):
         ({}, lambda s: s[:-1], "do not match the image"),
         ({}, lambda s: s / 2, "must be whole numbers"),
         ({}, lambda s: -s, "must be 0 (nothing) to 255"),
-        ({"n_segments": 2}, lambda s: s, "must be at least 3"),
+        ({"n_segments": 2}, lambda s: s, "n_segments (-k) counts all classes, and must be at least 3"),
         ({"n_segments": 1}, lambda s: s > 0, "must be at least 2"),
         ({"smoothness": 0}, lambda s: s, "need smoothness above 0"),
         ({"preset": "plain"}, lambda s: s, "need smoothness above 0"),

@@ -175,8 +175,8 @@ def checked_seeds(
         return checked, max(2, largest)
     if n_segments < max(2, largest):
         raise ValueError(
-            f"n_segments counts all classes, and must be at least {max(2, largest)} with strokes of class "
-            f"{largest}, got {n_segments}"
+            f"n_segments (-k) counts all classes, and must be at least {max(2, largest)} with strokes "
+            f"of class {largest}, got {n_segments}"
         )
     return checked, n_segments
 
