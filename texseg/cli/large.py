@@ -77,9 +77,13 @@ def needs_blocks(
         if reading.max_pixels is not None and header.height * header.width > reading.max_pixels:
             return False  # reading the whole refuses it, too, and names the limit
         raise ImageTooLargeError(
-            f"{header.width} x {header.height} pixels need about {needed / 1e9:.1f} GB, and "
-            f"{budget / 1e9:.1f} GB may be taken (--memory); {str(error).removeprefix(path.name + ': ')}"
+            f"{header.width} x {header.height} pixels need about {_amount(needed)}, and "
+            f"{_amount(budget)} may be taken (--memory); {str(error).removeprefix(path.name + ': ')}"
         ) from error
+
+
+def _amount(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
 
 
 class Task(NamedTuple):
