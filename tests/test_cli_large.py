@@ -248,6 +248,14 @@ def test_labels_as_a_zarr_array(place, tmp_path):
     assert (other / "notes.txt").read_text() == "mine"
 
 
+def test_without_zarr_nothing_is_begun(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("texseg.cli.options.find_spec", lambda name: None)
+    result = run("segment", place / "image.tif", "-k", 2, "--format", "tif,zarr", "-o", tmp_path)
+    assert result.exit_code == 2
+    assert "zarr arrays need zarr (pip install 'texseg[large]')" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_probabilities_are_the_same_in_a_tiff_and_in_a_zarr_array(place, tmp_path):
     """Every segment has its plane, in the order of the labels."""
     args = ("apply", place / "model.texseg", place / "image.tif", "--probabilities", "-o", tmp_path)

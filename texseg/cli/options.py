@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,8 @@ class FormatList(click.ParamType):
         for form in formats:
             if form not in _FORMATS:
                 self.fail(f"{form!r} is not one of {', '.join(_FORMATS)}", param, ctx)
+        if "zarr" in formats and find_spec("zarr") is None:
+            self.fail("zarr arrays need zarr (pip install 'texseg[large]')", param, ctx)
         return formats
 
 
