@@ -69,9 +69,9 @@ def main() -> None:
 def segment(**options: Any) -> None:
     """Label the textures of images.
 
-    PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png (the
-    value of a pixel is its label), rock_overlay.png to look at, and rock_segments.csv. Earlier results are
-    replaced.
+    PATH is an image, a folder of images, or a pattern. The results for rock.png are rock_labels.png and .tif
+    (the value of a pixel is its label), rock_overlay.png to look at, rock_segments.csv, and rock_run.json,
+    which says how they were made. Earlier results are replaced.
     """
     from texseg.cli.prepare import kinds_of
 
@@ -185,7 +185,7 @@ def fit(**options: Any) -> None:
     help="Bring the values of each image to the range that the model learned, for images stored in another "
     "encoding.",
 )
-@click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out.")
+@click.option("--crop-bar", is_flag=True, help="Leave out the info bar of a microscope, if any is found.")
 @edit_options
 @reading_options
 @writing_options
@@ -233,7 +233,7 @@ def apply(**options: Any) -> None:
     type=click.FloatRange(min=0),
     default=5.0,
     show_default=True,
-    help="Pixels within which boundaries agree.",
+    help="Pixels within which borders agree.",
 )
 @click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures.")
@@ -243,6 +243,10 @@ def score(
     """Compare a label image with the TRUTH, both image files.
 
     The numbers of the labels do not matter, only which pixels belong together.
+
+    n_segments and n_regions are how many labels there are in LABELS and in the TRUTH. The measures are best
+    at 1: co, share of right pixels; ari, adjusted Rand index; covering, overlap of each region of the TRUTH
+    with the best segment; boundary_f, F measure of the borders.
     """
     import json
 

@@ -257,7 +257,7 @@ fitting_options = _group(
         help="Model that finds the clusters; those other than acm are there for comparison.",
     ),
     preset_option,
-    click.option("--crop-bar", is_flag=True, help="Leave the info bar of a microscope out."),
+    click.option("--crop-bar", is_flag=True, help="Leave out the info bar of a microscope, if any is found."),
     click.option(
         "--log/--no-log",
         default=None,
