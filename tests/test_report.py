@@ -97,6 +97,14 @@ def test_everything_is_inside_the_file(report):
     assert "{{" not in page
 
 
+def test_parameters_that_the_preset_sets_are_not_said_to_be_none(tmp_path):
+    image = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
+    TextureSegmenter(2).fit(image).report(tmp_path / "left.html", image)
+    TextureSegmenter(2, smoothness=0.5).fit(image).report(tmp_path / "given.html", image)
+    assert "None" not in (tmp_path / "left.html").read_text().split("<footer>")[1]
+    assert "<dt>smoothness</dt><dd>0.5</dd>" in (tmp_path / "given.html").read_text()
+
+
 def test_names_and_titles_cannot_break_the_page(fitted, tmp_path):
     image, model = fitted
     write_report(

@@ -183,7 +183,7 @@ def write_report(
     }
     facts = {
         "texseg": texseg.__version__,
-        **{name: getattr(model, name) for name in _PARAMETERS},
+        **{name: value for name in _PARAMETERS if (value := getattr(model, name)) is not None},
         **({"command": shlex.join(command)} if command else {}),
     }
     page = filled(
