@@ -11,8 +11,9 @@
    nothing. Without a prior on the map (``smoothness=0``), a window around every cell is used instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
 4. *Near ties* are decided by how surely the clusters are different textures.
-5. *Doubt.* If two of the clusters are likelier to be one texture than two, an over-segmentation is merged
-   down to as many, which finds other optima, and judged like a near tie.
+5. *Doubt.* If two of the clusters are likelier to be one texture than two, and the image is not divided by
+   plain values (:mod:`texseg.cues`), an over-segmentation is merged down to as many, which finds other
+   optima, and judged like a near tie.
 
 :mod:`texseg.textures` describes how pixels get their labels.
 
@@ -112,16 +113,21 @@ class Search:
     def __post_init__(self) -> None:
         self._trees: dict[int, MergeTree] = {}
 
-    def find(self, n_clusters: int, tell: Callable[[str], None]) -> Candidate:
+    def find(self, n_clusters: int, tell: Callable[[str], None]) -> Judged:
         """Find ``n_clusters`` clusters by annealing."""
         tell("annealing")
         starts = self.starts(n_clusters)
         tell("clusters")
-        best = self.best(self.candidates(starts))
-        more = max(_MORE, n_clusters + 2)
-        if best.least_odds < _DOUBTFUL and self.tree(more).n_clusters >= n_clusters:
-            best = max(best, self._judged(self.merged(more, n_clusters)), key=_score)
-        return best.candidate
+        return self.best(self.candidates(starts))
+
+    def surer(self, found: Judged) -> Candidate | None:
+        """Merge an over-segmentation down to as many, where there is doubt; None if no better."""
+        K = len(found.candidate.profiles)
+        more = max(_MORE, K + 2)
+        if found.least_odds >= _DOUBTFUL or self.tree(more).n_clusters < K:
+            return None
+        merged = self._judged(self.merged(more, K))
+        return merged.candidate if merged.score > found.score else None
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""

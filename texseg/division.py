@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.clusters import Record, Search
+from texseg.clusters import Judged, Record, Search
 from texseg.counts.sites import sides_of
 from texseg.cues import is_unsure, speaks_for_values, told_by
 from texseg.fitting.number import Selection, choose_number
@@ -69,28 +69,43 @@ class Divider:
         divided by values without them.
         """
         search = self._search(scenes, features)
-        selection, painted = None, None
+        selection, painted, found = None, None, None
         if n_classes is not None:
             self.tell("clusters")
             painted = painted_textures(search, scenes, features, n_classes, self.k_max)
             textures = painted.textures
         else:
-            textures, selection = self._textures(search, scenes, features)
+            textures, selection, found = self._textures(search, scenes, features)
             textures = _by_energy(textures)
+        by_texture = self._finished(search, scenes, textures, self.tell)
+        by_texture = by_texture._replace(selection=selection)
+        if painted is not None:
+            by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
+        if self._may_be_values(by_texture):
+            by_values = self._by_values(by_texture, n_classes)
+            if self.settings.cue == "values":
+                return by_values
+            telling = _telling(by_texture, by_values)
+            if telling.rival is not None:
+                return telling
+        surer = None if found is None else search.surer(found)
+        if surer is None:
+            return by_texture
+        textures = _by_energy(search.textures(surer.profiles, features))
+        return self._finished(search, scenes, textures, lambda *_: self.tell("pixels", 1, 1))
+
+    def _finished(
+        self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
+    ) -> Division:
+        """Learn what the borders between textures look like, and label the scenes."""
         search.forget_windows()
         s = self.settings
         if s.learned_borders and s.smoothness > 0:
-            self.tell("borders")
+            tell("borders")
             generator = np.random.default_rng(self.rng.randint(2**31))
             textures = textures.with_borders(scenes, s.smoothness, generator)
-        textures, labelled = self._labelled(scenes, textures, partial(self.tell, "pixels"))
-        if painted is not None:
-            painted = painted._replace(textures=textures)
-        by_texture = Division(textures, search, scenes, labelled, selection, painted)
-        if not self._may_be_values(by_texture):
-            return by_texture
-        by_values = self._by_values(by_texture, n_classes)
-        return by_values if s.cue == "values" else _telling(by_texture, by_values)
+        textures, labelled = self._labelled(scenes, textures, partial(tell, "pixels"))
+        return Division(textures, search, scenes, labelled)
 
     def _search(self, scenes: list[Scene], features: Features) -> Search:
         """Count the cells of the scenes."""
@@ -103,10 +118,13 @@ class Divider:
 
     def _textures(
         self, search: Search, scenes: list[Scene], features: Features
-    ) -> tuple[Textures, Selection | None]:
-        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as requested or chosen."""
+    ) -> tuple[Textures, Selection | None, Judged | None]:
+        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as requested or chosen.
+
+        A judgement is given of those that were requested.
+        """
         has_ground = any(scene.ground is not None for scene in scenes)
-        selection = None
+        selection, found = None, None
         k_max = max(1, self.k_max - has_ground)
         if self.n_segments is None:
             self.tell("number")
@@ -118,13 +136,14 @@ class Divider:
             self.tell("clusters")
             profiles = self._of_model(search, K)
         elif selection is None:
-            profiles = search.find(K, self.tell).profiles
+            found = search.find(K, self.tell)
+            profiles = found.candidate.profiles
         else:
             self.tell("clusters")
             profiles = search.merged(k_max, K).profiles
         if selection is not None and has_ground:
             selection = _beside_ground(selection)
-        return search.textures(profiles, features), selection
+        return search.textures(profiles, features), selection, found
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
         """Let another model of the family cluster the windows; pixels get their labels as usual."""
