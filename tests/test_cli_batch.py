@@ -407,6 +407,23 @@ class TestBatches:
             for name in ("probability", "others", "single_texture", "mean_confidence"):
                 assert row[name] == before[name]
 
+    def test_a_shared_model_tells_its_number_once_and_not_as_odds_of_each_image(self, tmp_path):
+        """An image with two of three shared textures was once said to have 2 segments, others: 2."""
+        folder, summary = folder_of(tmp_path / "in", ["a.png", "b.png"]), tmp_path / "summary.csv"
+        arguments = ("segment", folder, "--k-max", 4, "-o", tmp_path / "out", "--summary", summary)
+        printed = invoke(*arguments, "--shared").stdout
+        assert printed.count("number chosen: ") == 1 and printed.startswith("number chosen: ")
+        assert "%" not in "".join(printed.splitlines()[1:])
+        for row in csv.DictReader(summary.read_text().splitlines()):
+            assert row["probability"] == row["others"] == row["single_texture"] == ""
+
+    def test_fit_tells_the_number_it_chose(self, tmp_path):
+        image, model = folder_of(tmp_path / "in", ["a.png"]) / "a.png", tmp_path / "m.texseg"
+        told = invoke("fit", image, "--k-max", 4, "-o", model).stdout
+        assert told.startswith("number chosen: ")
+        assert told.splitlines()[0] in invoke("segment", image, "--k-max", 4, "-o", tmp_path).stdout
+        assert "number chosen" not in invoke("fit", image, "-k", 2, "-o", model).stdout
+
     @pytest.mark.parametrize("record", ["", "[]", '{"outputs": ["a_labels.png"]}', '{"result": {}}'])
     def test_a_damaged_record_ends_no_run(self, tmp_path, record):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"

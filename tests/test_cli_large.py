@@ -123,6 +123,14 @@ def test_textures_are_learned_from_crops(place, tmp_path):
     assert (labels[:, :150] == 1).mean() > 0.8 or (labels[:, :150] == 2).mean() > 0.8
 
 
+def test_the_number_chosen_by_blocks_is_told_with_others(place, tmp_path):
+    result = run("segment", place / "image.tif", "--k-max", 4, *LITTLE, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "by blocks" in result.stderr
+    k = read_labels(tmp_path / "image_labels.tif").max()
+    assert f"number chosen: {k} segments" in result.stdout
+
+
 @pytest.mark.parametrize("verb", ["segment", "apply"])
 def test_segments_are_merged_and_named(place, tmp_path, verb):
     model = [place / "model.texseg"] if verb == "apply" else []

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import texseg
 from texseg.cli.inputs import Input
-from texseg.cli.outputs import Sureness, Writing
+from texseg.cli.outputs import Sureness, Writing, in_words
 from texseg.cli.parts import PartsFolder, parts_of, stamp_of
 from texseg.cli.reading import ReadOptions, mask_for, turned_grey
 from texseg.cli.record import digest_of_model
@@ -106,6 +106,8 @@ class BlocksWritten(NamedTuple):
     outputs: tuple[Path, ...]
     messages: tuple[str, ...]
     sure: Sureness
+    choice: str
+    """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
 
 
 def label_by_blocks(
@@ -124,7 +126,11 @@ def label_by_blocks(
     with _MaskedWindows(item.path, reading) as source:
         plan = _plan(item, reading, task) | {"confidence": wants_confidence}
         parts = PartsFolder(parts_of(item, writing.folder), plan, task.resume)
-        model = task.model or parts.model() or parts.keep_model(_fit(source, reading, task, callback))
+        model, choice = task.model or parts.model(), ""
+        if model is None:
+            model = _fit(source, reading, task, callback)
+            choice = in_words(getattr(model, "selection_", None))
+            model = parts.keep_model(model)
         if model.ground_ is not None:
             raise ValueError(
                 "the model tells flat ground from textures, which needs the whole image; fit it with "
@@ -166,7 +172,7 @@ def label_by_blocks(
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
     messages = (*source.windows.notes, said, *written.messages)
-    return BlocksWritten(source.shape, rows, written.paths, messages, written.sure)
+    return BlocksWritten(source.shape, rows, written.paths, messages, written.sure, choice)
 
 
 class _MaskedWindows:

@@ -237,6 +237,15 @@ def how_sure(selection: Selection | None, mean_confidence: float | None) -> Sure
     )
 
 
+def in_words(selection: Selection | None) -> str:
+    """Say how likely the chosen number is, which others are likely, and how to get them."""
+    if selection is None:
+        return ""
+    others = selection.others.tolist()
+    hint = f"; to have another: -k {others[0]}" if others else ""
+    return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")
+
+
 def known(sure: Sureness) -> dict[str, Any]:
     """Return what is known, for a record."""
     return {name: value for name, value in sure._asdict().items() if value is not None}

@@ -22,6 +22,7 @@ from texseg.cli.outputs import (
     Writing,
     check_names,
     count_segments,
+    in_words,
     planned_outputs,
     recorded_entry,
     recorded_sureness,
@@ -36,7 +37,6 @@ from texseg.io.strokes import read_strokes
 from texseg.regions import SegmentRow, segment_table
 
 if TYPE_CHECKING:
-    from texseg.fitting.number import Selection
     from texseg.report import ReportEntry
     from texseg.segmenter import Segmenter
 
@@ -327,7 +327,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         shape=images[0].pixels.shape[:2],
         rows=tuple(segment_table(*pages[0], names, shapes=False)),
         n_segments=n_segments,
-        choice="" if selection is None else _in_words(selection),
+        choice=in_words(selection),
         outputs=written.paths,
         messages=messages,
         report=written.report,
@@ -340,10 +340,3 @@ def _more_than_one(model: Segmenter | None) -> str:
     if model is None or model.hierarchy_.n_segments[-1] == 1:
         return "nothing in the image could be told apart from it"
     return "a given number, such as -k 2, divides it all the same"
-
-
-def _in_words(selection: Selection) -> str:
-    """Say how likely the chosen number is, which others are likely, and how to get them."""
-    others = selection.others.tolist()
-    hint = f"; to have another: -k {others[0]}" if others else ""
-    return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")

@@ -13,6 +13,7 @@ import click
 
 from texseg.cli.batch import fit_shared, run, write_report
 from texseg.cli.inputs import Input
+from texseg.cli.outputs import in_words
 from texseg.cli.parts import can_resume, parts_of
 from texseg.cli.prepare import fail
 from texseg.cli.process import Outcome, Work, reason_of
@@ -35,7 +36,10 @@ def fit_and_show(
     quiet: bool,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to the inputs; warnings are printed, a failure ends the command."""
+    """Fit one model to the inputs; warnings are printed, a failure ends the command.
+
+    The number chosen is said here, since it is that of all inputs together: the model forgets its odds.
+    """
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
@@ -44,6 +48,8 @@ def fit_and_show(
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
+    if (choice := in_words(vars(model).pop("selection_", None))) and not quiet:
+        click.echo(choice)
     model.callback = None
     return model
 
