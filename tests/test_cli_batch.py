@@ -407,6 +407,15 @@ class TestBatches:
             for name in ("probability", "others", "single_texture", "mean_confidence"):
                 assert row[name] == before[name]
 
+    def test_a_line_of_a_batch_says_that_an_image_is_rather_one_texture(self, tmp_path):
+        folder = folder_of(tmp_path / "in", ["a.png"])
+        noise = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
+        io_scenes.write(folder / "noise.png", noise)
+        printed = invoke("segment", folder, "-o", tmp_path / "out").stdout
+        rather = texseg.TextureSegmenter().fit(noise).selection_.one_texture
+        line = next(line for line in printed.splitlines() if "noise.png" in line)
+        assert rather > 0.5 and f"%), rather a single texture ({rather:.0%}), " in line
+
     def test_a_shared_model_tells_its_number_once_and_not_as_odds_of_each_image(self, tmp_path):
         """An image with two of three shared textures was once said to have 2 segments, others: 2."""
         folder, summary = folder_of(tmp_path / "in", ["a.png", "b.png"]), tmp_path / "summary.csv"

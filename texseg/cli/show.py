@@ -125,6 +125,8 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
         number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
         if not with_table and outcome.sure.probability is not None:
             number += f" ({outcome.sure.probability:.0%})"
+            if outcome.n_segments > 1 and (outcome.sure.single_texture or 0) >= 0.5:
+                number += f", rather a single texture ({outcome.sure.single_texture:.0%})"
         if {row.name for row in outcome.rows} == {"unknown"}:
             number = "all unknown"
         size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
