@@ -135,7 +135,7 @@ def test_of_numbers_that_cost_hardly_more_the_fewest_segments_are_chosen():
     [
         ([1, 2], [0.97, 0.03], 0.97, "1 segment (97%)"),
         ([2, 3, 4], [0.2, 0.7, 0.1], 0.1, "3 segments (70%), then 2 (20%), 4 (10%)"),
-        ([2, 3], [0.52, 0.48], 0.1, "2 segments (52%), then 3 (48%), all but a tie"),
+        ([2, 3], [0.52, 0.48], 0.1, "2 segments (52%), then 3 (48%), nearly a tie"),
         (
             [2, 3],
             [0.98, 0.02],

@@ -193,7 +193,8 @@ def fit(**options: Any) -> None:
 def apply(**options: Any) -> None:
     """Find the textures of a MODEL file in other images.
 
-    Options and results are those of `texseg segment`.
+    Every pixel gets the most similar of the learned textures, however strange the image is, unless --unknown
+    is given. Options and results are those of `texseg segment`.
     """
     from texseg.cli.prepare import collect, edits_of, fail, kinds_of, reading_of, writing_of
     from texseg.cli.process import Work

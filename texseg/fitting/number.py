@@ -102,7 +102,7 @@ class Selection(NamedTuple):
             if likelier:
                 odds += f"; {others[0]} is likeliest, {self.chosen} costs least if wrong"
             elif likeliest >= _TIE * own:
-                odds += ", all but a tie"
+                odds += ", nearly a tie"
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"
         if self.chosen > 1 and self.one_texture >= _LIKELY:
             text += f", rather a single texture ({self.one_texture:.0%}), which k_min=1 allows"
