@@ -398,3 +398,13 @@ def test_the_number_of_planted_textures_is_found(make_number, n_textures, seed):
     model = TextureSegmenter(k_min=1).fit(image)
     assert model.n_segments_ == model.selection_.chosen == n_textures
     assert (match_labels(model.labels_, truth) == truth).mean() > 0.97
+
+
+@pytest.mark.parametrize("side", [200, 2000])
+def test_a_texture_that_fades_is_one_at_every_size(make_number, side):
+    """The larger the image, the surer even the least change once seemed to be a border."""
+    image, _ = make_number(1, (side, side))
+    faded = 128 + (image - 128.0) * np.linspace(0.75, 1.25, side)
+    model = TextureSegmenter(k_min=1, k_max=5, n_starts=1).fit(np.clip(faded, 0, 255).astype(np.uint8))
+    assert model.n_segments_ == 1
+    assert model.selection_.one_texture > 0.6
