@@ -59,6 +59,16 @@ def test_noisy_ground_that_fills_nine_tenths_does_not_make_outliers_of_the_textu
     assert (match_labels(inside, scene.truth) == scene.truth).mean() > 0.95
 
 
+@pytest.mark.filterwarnings("ignore:the values are taken as they are")
+@pytest.mark.parametrize("value", [64, 128, 200])
+def test_ground_may_have_the_noise_of_a_camera_under_textures_of_low_contrast(scene, value):
+    """A standard deviation of 3 of 256 levels, where that of the textures is 22."""
+    image = on_ground(90 + 0.3 * scene.image, value, 3)
+    labels = segment(image, 4)
+    assert (labels[outside()] == 1).mean() > 0.98
+    assert (match_labels(labels[INSIDE], scene.truth) == scene.truth).mean() > 0.95
+
+
 def test_ground_reaches_into_the_corners_between_round_things():
     rows, columns = np.mgrid[:200, :200]
     image = np.random.default_rng(0).integers(60, 256, (200, 200))
