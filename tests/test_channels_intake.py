@@ -68,6 +68,45 @@ def test_a_fourth_band_that_may_be_transparency_is_never_taken_in_silence(colour
         segment(bands, 3, channel_axis=-1)
 
 
+@pytest.mark.parametrize("scale", ["float", "int16", "soft"])
+def test_neither_is_one_of_another_type_or_range(colour, scale):
+    alpha = np.full((SIDE, SIDE, 1), 255, np.uint8)
+    alpha[20:60, 30:90] = 0
+    rgba = np.concatenate([colour, alpha], axis=-1)
+    rgba[0, 0, 3] = 128 if scale == "soft" else 255
+    image = rgba if scale == "soft" else rgba.astype(scale)
+    with pytest.warns(
+        UserWarning, match="four bands was taken as a band like the others; .* pass three bands"
+    ):
+        segment(image, 3, channel_axis=-1)
+
+
+def test_bands_of_an_instrument_are_taken_in_silence(colour, grey):
+    reflectance = np.concatenate([colour, grey[..., None]], axis=-1).astype(float)
+    for bands in (reflectance, reflectance[..., 2:]):
+        _, said = said_by(lambda bands=bands: segment(bands, 3, channel_axis=-1))
+        assert said == []
+
+
+def test_grey_with_transparency_is_grey(grey):
+    alpha = np.full((SIDE, SIDE), 255, np.uint8)
+    labels, said = said_by(lambda: segment(np.stack([grey, alpha], axis=-1), 3, channel_axis=-1))
+    assert said == []
+    np.testing.assert_array_equal(labels, segment(grey, 3))
+    alpha[20:60, 30:90] = 0
+    labels, said = said_by(lambda: segment(np.stack([grey, alpha], axis=-1), 3, channel_axis=-1))
+    assert said == ["the second band was taken for transparency: 2400 pixels hold no data"]
+    np.testing.assert_array_equal(labels == 0, alpha == 0)
+
+
+def test_pixels_without_data_do_not_hide_transparency(colour):
+    rgba = np.concatenate([colour / 255, np.ones((SIDE, SIDE, 1))], axis=-1)
+    rgba[5, 7] = np.nan
+    labels, said = said_by(lambda: segment(rgba, 3, channel_axis=-1))
+    assert said == ["1 non-finite pixels treated as no data (label 0)"]
+    assert np.argwhere(labels == 0).tolist() == [[5, 7]]
+
+
 # ---- info bars ---------------------------------------------------------------------------------------------
 
 

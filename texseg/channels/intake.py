@@ -1,4 +1,4 @@
-"""What an image holds besides the picture: transparency as a fourth band, and a microscope's info bar."""
+"""What an image holds besides the picture: transparency as its last band, and a microscope's info bar."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from texseg.channels.planes import Planes, split_planes
 
 __all__ = ["FourthBandWarning", "Intake", "info_bar", "take_in"]
 
+_NUMBERS = {2: ("two", "one band", "second"), 4: ("four", "three bands", "fourth")}
 _PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
 _TEXT_ROW = 0.25  # ... and of a row with text, that has the bar's one colour
 _BAR_HEIGHTS = (0.02, 0.25)  # of the image; thinner ones are frames, taller ones ground
@@ -21,7 +22,7 @@ _ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to 
 
 
 class FourthBandWarning(UserWarning):
-    """An array has four bands, the last of which may be transparency."""
+    """An array has two or four bands, the last of which may be transparency."""
 
 
 class Intake(NamedTuple):
@@ -30,7 +31,7 @@ class Intake(NamedTuple):
     planes: Planes
     notes: tuple[str, ...]
     fourth_band: str | None = None
-    """How a fourth band that may be transparency was treated."""
+    """How a last band that may be transparency was treated."""
 
 
 def take_in(
@@ -43,8 +44,9 @@ def take_in(
 ) -> Intake:
     """Split an image into planes, without transparency and, on request, without its info bar.
 
-    The last of four bands of unsigned integers, or of floats from 0 to 1, is transparency (as in scikit-image
-    and imageio) if it holds only the two ends of its range. Transparent pixels hold no data.
+    The last of two or four bands of unsigned integers, or of floats from 0 to 1, is transparency (as in
+    scikit-image and imageio) if it holds only the two ends of its range. Transparent pixels hold no data. If
+    it may be transparency all the same (other types and ranges; softer edges), a note says so.
 
     Parameters
     ----------
@@ -84,29 +86,43 @@ def take_in(
 def _without_alpha(
     image: Any, channel_axis: int | None
 ) -> tuple[Any, int | None, NDArray[np.bool_] | None, str | None]:
-    """Remove transparency from an array of four bands; also return where it is opaque, and the note."""
+    """Remove transparency from two or four bands; also return where they are opaque, and the note."""
     array = np.asarray(image)
     if not isinstance(channel_axis, (int, np.integer)) or array.ndim != 3 or not -3 <= channel_axis < 3:
         return image, channel_axis, None, None
-    if array.shape[channel_axis] != 4 or array.dtype.kind not in "uf":
+    n_bands = array.shape[channel_axis]
+    if n_bands not in _NUMBERS or array.dtype.kind not in "iuf":
         return image, channel_axis, None, None
-    last = np.take(array, 3, axis=channel_axis)
-    top = 1.0 if array.dtype.kind == "f" else float(np.iinfo(array.dtype).max)
-    if array.dtype.kind == "f" and not (np.nanmin(array) >= 0 and np.nanmax(array) <= 1):
+    last = np.take(array, -1, axis=channel_axis)
+    held = np.isfinite(last)
+    if not held.any():
         return image, channel_axis, None, None
-    if not np.isin(last, (0, top)).all() or not (last == top).any():
+    low, high = last[held].min(), last[held].max()
+    is_on_or_off = bool(((last == low) | (last == high))[held].all())
+    top, is_scaled = 1.0, array.dtype.kind == "u"
+    if is_scaled:
+        top = float(np.iinfo(array.dtype).max)
+    elif array.dtype.kind == "f":
+        is_scaled = bool(np.nanmin(array) >= 0 and np.nanmax(array) <= 1)
+    if not (is_scaled and is_on_or_off and high == top and low in (0, top)):
+        if not is_on_or_off and (n_bands < 4 or not is_scaled):
+            return image, channel_axis, None, None
         said = (
-            "the last of four bands was taken as a band like the others; if it is transparency, pass three "
-            "bands and mask=alpha > 0"
+            f"the last of {_NUMBERS[n_bands][0]} bands was taken as a band like the others; if it is "
+            f"transparency, pass {_NUMBERS[n_bands][1]} and mask=alpha > 0"
         )
         return image, channel_axis, None, said
-    bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, 3, axis=channel_axis)
-    opaque = last == top
-    n = int(opaque.size - np.count_nonzero(opaque))
+    bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, -1, axis=channel_axis)
+    n = int(np.count_nonzero(held & (last != top)))
+    opaque = None if (last == top).all() else last == top
     if not n:
-        return bands, channel_axis, None, None
-    said = f"the fourth band was taken for transparency: {n} pixels hold no data"
-    return bands, channel_axis, opaque, said
+        return bands, channel_axis, opaque, None
+    return (
+        bands,
+        channel_axis,
+        opaque,
+        f"the {_NUMBERS[n_bands][2]} band was taken for transparency: {n} pixels hold no data",
+    )
 
 
 def _shares_of(lines: NDArray[Any], end: float, tolerance: float) -> NDArray[np.floating]:
