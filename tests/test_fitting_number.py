@@ -150,10 +150,12 @@ def test_a_choice_reads_in_words(numbers, probabilities, one, words):
     assert str(Selection(np.array(numbers), np.array(probabilities), unused, unused, chosen, one)) == words
 
 
-def test_words_tell_when_the_least_loss_is_not_the_likeliest_number():
+@pytest.mark.parametrize(("losses", "costs"), [([0.5, 0.4, 0.6], "least"), ([0.5, 0.42, 0.4], "hardly more")])
+def test_words_tell_when_the_chosen_number_is_not_the_likeliest(losses, costs):
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
-    selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), unused, unused, 3, 0.1)
-    assert str(selection) == "3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 costs least if wrong"
+    selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), np.array(losses), unused, 3, 0.1)
+    words = f"3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 costs {costs} if wrong"
+    assert str(selection) == words
 
 
 def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():
@@ -278,6 +280,16 @@ def test_clusters_along_borders_are_dissolved(planted):
     assert tree.n_clusters == 4
     np.testing.assert_array_equal(np.unique(tree.labels), np.arange(4))
     assert (tree.labels == region.ravel()).mean() > 0.98
+
+
+def test_two_clusters_are_left_even_without_any_interior():
+    """An image of a few windows must not be called one segment because its parts are small."""
+    rng = np.random.default_rng(0)
+    image = rng.normal(0, 10, (16, 16)) + np.where(np.arange(16) < 8, 0, 60)
+    with pytest.warns(UserWarning, match="smaller than the filters"):
+        model = TextureSegmenter(k_max=6).fit(image)
+    np.testing.assert_array_equal(model.labels_, np.broadcast_to(np.where(np.arange(16) < 8, 1, 2), (16, 16)))
+    assert model.selection_.chosen == 2
 
 
 def test_a_single_cluster_has_nothing_to_merge(planted):

@@ -100,7 +100,9 @@ class Selection(NamedTuple):
             odds += ", or " if likelier else ", then "
             odds += self.others_in_words
             if likelier:
-                odds += f"; {others[0]} is likeliest, {self.chosen} costs least if wrong"
+                is_least = self.losses[self.n_segments == self.chosen] <= self.losses.min()
+                costs = "least" if is_least else "hardly more"
+                odds += f"; {others[0]} is likeliest, {self.chosen} costs {costs} if wrong"
             elif likeliest >= _TIE * own:
                 odds += ", nearly a tie"
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"
@@ -306,11 +308,11 @@ def confusion_of_clusters(
 
 
 def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
-    """Labels without the clusters that have hardly any interior; numbered from 0 without gaps."""
+    """Labels without the clusters that have hardly any interior, but for two; from 0 without gaps."""
     scores = np.array(candidate.scores)
     labels = candidate.posteriors.argmax(axis=1)
     alive = list(range(scores.shape[1]))
-    while len(alive) > 1:
+    while len(alive) > 2:  # one cluster would be no answer
         inside = interior_cells(labels, cells) & (cells.sizes > 0.5)
         inner = np.bincount(labels[inside], minlength=scores.shape[1])
         least = min(alive, key=lambda k: inner[k])
