@@ -130,6 +130,15 @@ def test_an_info_bar_is_named_and_left_out_on_demand(grey, colour):
     assert (labels[:160] == segment(grey, 3)).mean() > 0.98
 
 
+@pytest.mark.parametrize("colour", [20, 235])
+def test_a_bar_need_not_be_the_darkest_or_brightest_thing(grey, colour):
+    image = with_bar(grey.T, colour)
+    assert image[:SIDE].min() < 20
+    assert image[:SIDE].max() > 235
+    with pytest.warns(UserWarning, match="rows 160 to 183 look like the info bar"):
+        assert not segment(image, 3, crop_bar=True)[160:].any()
+
+
 def test_a_bar_along_the_upper_edge_is_one_too(grey):
     with pytest.warns(UserWarning, match="rows 0 to 23 look like the info bar"):
         labels = segment(with_bar(grey, 0)[::-1], 3, crop_bar=True)

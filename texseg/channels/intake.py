@@ -14,10 +14,11 @@ __all__ = ["FourthBandWarning", "Intake", "info_bar", "take_in"]
 _NUMBERS = {2: ("two", "one band", "second"), 4: ("four", "three bands", "fourth")}
 _PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
 _TEXT_ROW = 0.25  # ... and of a row with text, that has the bar's one colour
-_BAR_HEIGHTS = (0.02, 0.25)  # of the image; thinner ones are frames, taller ones ground
+_BAR_HEIGHTS = (0.02, 0.2)  # of the image; thinner ones are frames, taller ones ground
 _FEWEST_ROWS = 8
 _TEXT = (0.003, 0.5)  # share of a bar covered by text and scale
 _TOLERANCE = 0.03  # of the image's range: how far compression changes a single colour
+_GREY = 0.1  # of the image's range: how far a bar may be from black or white
 _ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to it
 
 
@@ -132,7 +133,7 @@ def _shares_of(lines: NDArray[Any], end: float, tolerance: float) -> NDArray[np.
 
 
 def info_bar(planes: Planes) -> slice | None:
-    """Rows of a black or white bar with text along the lower or upper edge; None if there is none.
+    """Rows of a nearly black or white bar with text along the lower or upper edge; None if there is none.
 
     Examples
     --------
@@ -148,19 +149,20 @@ def info_bar(planes: Planes) -> slice | None:
     H = len(grey)
     lowest, highest = float(grey.min()), float(grey.max())
     tolerance = _TOLERANCE * (highest - lowest)
-    for end in (lowest, highest):
-        for is_top in (False, True):
-            lines = grey if is_top else grey[::-1]
-            if _shares_of(lines[:1], end, tolerance)[0] < _PLAIN_ROW:
-                continue
-            from_edge = _shares_of(lines, end, tolerance)
-            others = np.flatnonzero(from_edge < _TEXT_ROW)
-            height = int(others[0]) if len(others) else H
-            if height < _FEWEST_ROWS:
-                continue
-            text = 1 - float(from_edge[:height].mean())
-            near = from_edge[height : height + _FEWEST_ROWS]
-            is_bar = _BAR_HEIGHTS[0] * H <= height <= _BAR_HEIGHTS[1] * H and near.max() <= _ABOVE
-            if is_bar and _TEXT[0] <= text <= _TEXT[1]:
-                return slice(0, height) if is_top else slice(H - height, H)
+    for is_top in (False, True):
+        lines = grey if is_top else grey[::-1]
+        end = float(np.median(lines[0]))
+        is_plain = _shares_of(lines[:1], end, tolerance)[0] >= _PLAIN_ROW
+        if not is_plain or min(end - lowest, highest - end) > _GREY * (highest - lowest):
+            continue
+        from_edge = _shares_of(lines, end, tolerance)
+        others = np.flatnonzero(from_edge < _TEXT_ROW)
+        height = int(others[0]) if len(others) else H
+        if height < _FEWEST_ROWS:
+            continue
+        text = 1 - float(from_edge[:height].mean())
+        near = from_edge[height : height + _FEWEST_ROWS]
+        is_bar = _BAR_HEIGHTS[0] * H <= height <= _BAR_HEIGHTS[1] * H and near.max() <= _ABOVE
+        if is_bar and _TEXT[0] <= text <= _TEXT[1]:
+            return slice(0, height) if is_top else slice(H - height, H)
     return None
