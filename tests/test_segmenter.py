@@ -68,15 +68,21 @@ def test_a_gradient_of_the_light_makes_no_classes(mosaic):
         assert accuracy(segment(lit, K), truth) > 0.95
 
 
-@pytest.mark.parametrize("n_segments", [5, None])
-def test_a_spot_of_light_makes_no_classes(n_segments):
-    """Light that changes slowly inside textures must not divide them, whether or not their number is said."""
-    image = texseg.read_image(SAMPLES / "five_textures.png").pixels
-    truth = texseg.read_labels(SAMPLES / "five_textures_truth.png")
+@pytest.mark.parametrize(
+    ("name", "light", "n_segments"),
+    [
+        ("five_textures", "spot", 5),
+        ("five_textures", "spot", None),
+        ("scattered_textures", "ramp", 5),  # which is right only without the plain values
+    ],
+)
+def test_slow_light_makes_no_classes(name, light, n_segments):
+    """Light that changes slowly inside textures must not divide them."""
+    image = texseg.read_image(SAMPLES / f"{name}.png").pixels
+    truth = texseg.read_labels(SAMPLES / f"{name}_truth.png")
     rows, columns = np.mgrid[: len(image), : len(image)] / len(image) - 0.5
-    spot = np.exp(-(rows**2 + columns**2) / 0.08)
-    for strength in (2, 4):  # standard deviations of the image
-        assert accuracy(segment(image + strength * image.std() * spot, n_segments), truth) > 0.98
+    change = columns if light == "ramp" else np.exp(-(rows**2 + columns**2) / 0.08)
+    assert accuracy(segment(image + 2 * image.std() * change, n_segments), truth) > 0.98
 
 
 def test_textures_that_differ_in_colour_alone_are_found():

@@ -12,8 +12,9 @@
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
 4. *Near ties* are decided by how surely the clusters are different textures.
 5. *Doubt.* If two of the clusters are likelier to be one texture than two, and the image is not divided by
-   plain values (:mod:`texseg.cues`), an over-segmentation is merged down to as many, which finds other
-   optima, and judged like a near tie.
+   plain values (:mod:`texseg.cues`), other optima are tried, and judged like near ties: more clusters, merged
+   down to as many; and clusters found without the plain values, since light that changes slowly inside
+   textures may divide them.
 
 :mod:`texseg.textures` describes how pixels get their labels.
 
@@ -25,7 +26,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -121,13 +122,24 @@ class Search:
         return self.best(self.candidates(starts))
 
     def surer(self, found: Judged) -> Candidate | None:
-        """Merge an over-segmentation down to as many, where there is doubt; None if no better."""
-        K = len(found.candidate.profiles)
-        more = max(_MORE, K + 2)
-        if found.least_odds >= _DOUBTFUL or self.tree(more).n_clusters < K:
+        """Try other optima, where there is doubt; None if none of them is better."""
+        if found.least_odds >= _DOUBTFUL:
             return None
-        merged = self._judged(self.merged(more, K))
-        return merged.candidate if merged.score > found.score else None
+        others = [self._judged(other) for other in self._other_optima(len(found.candidate.profiles))]
+        best = max([found, *others], key=_score)
+        return None if best is found else best.candidate
+
+    def _other_optima(self, n_clusters: int) -> Iterator[Candidate]:
+        """Merge down more clusters; and find as many without plain values, which follow the light."""
+        more = max(_MORE, n_clusters + 2)
+        if self.tree(more).n_clusters >= n_clusters:
+            yield self.merged(more, n_clusters)
+        is_plain = np.repeat(self.wavelengths == 0, len(self.cells.weights) // len(self.wavelengths))
+        if is_plain.any() and not is_plain.all():
+            weights = np.where(is_plain, 0, self.cells.weights).astype(self.cells.weights.dtype)
+            blind = replace(self, cells=replace(self.cells, weights=weights))
+            found = blind.best(blind.candidates(blind.starts(n_clusters))).candidate
+            yield self._settled(found.posteriors.argmax(axis=1), n_clusters)
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
@@ -226,7 +238,11 @@ class Search:
         Exchanges are not tried again, since the over-segmentation was grown with them.
         """
         tree = self.tree(k_max)
-        members = tree.groups(k)[tree.labels][:, None] == np.arange(k)
+        return self._settled(tree.groups(k)[tree.labels], k)
+
+    def _settled(self, labels: NDArray[np.intp], n_clusters: int) -> Candidate:
+        """Fit clusters, starting from labels (N,) of the cells, 0 .. K - 1."""
+        members = labels[:, None] == np.arange(n_clusters)
         profiles = self.cells.profiles(members.astype(np.float32))
         (fitted,) = self.on_cells(profiles[None], self.settings.potts.n_rounds)
         return fitted
