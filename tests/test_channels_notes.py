@@ -65,7 +65,7 @@ def test_a_single_value_on_many_pixels_is_named_with_nodata(scene):
     _, notes = notes_of(image)
     assert notes == [
         "16 % of the pixels hold the single value -9999, far from all others: "
-        "if it means that there is no data, pass nodata=-9999 (--nodata -9999)"
+        "if it means that there is no data, pass nodata=-9999 (--nodata -9999); else it takes a segment"
     ]
     labels, notes = notes_of(image, nodata=-9999)
     assert notes == []

@@ -78,8 +78,8 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
         share = max(_share(band, masks, value) for band in bands)
         name = _written(value, bands[0][0].dtype)
         yield (
-            f"{100 * share:.2g} % of the pixels hold the single value {name}, far from all others: "
-            f"if it means that there is no data, pass nodata={name} (--nodata {name})"
+            f"{100 * share:.2g} % of the pixels hold the single value {name}, far from all others: if it "
+            f"means that there is no data, pass nodata={name} (--nodata {name}); else it takes a segment"
         )
     heavy = max(bulk.share for bulk in bulks)
     may_multiply = not logarithm and min(bulk.values.min() for bulk in bulks) >= 0

@@ -103,7 +103,8 @@ def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
     if array.ndim != expected:
         raise ValueError(
             f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
-            "a colour image needs channel_axis (for example -1), a stack must be passed image by image"
+            "a colour image needs channel_axis, for example -1 (model.channel_axis = -1 after a fit), and a "
+            "stack must be passed image by image"
         )
     if array.size == 0:
         raise ValueError(f"image is empty, got shape {array.shape}")
