@@ -12,9 +12,9 @@
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
 4. *Near ties* are decided by how surely the clusters are different textures.
 5. *Doubt.* If two of the clusters are likelier to be one texture than two, and the image is not divided by
-   plain values (:mod:`texseg.cues`), other optima are tried, and judged like near ties: more clusters, merged
-   down to as many; and clusters found without the plain values, since light that changes slowly inside
-   textures may divide them.
+   plain values (:mod:`texseg.cues`), other optima are tried: more clusters, merged down to as many; and
+   clusters found without the plain values, since light that changes slowly inside textures may divide them.
+   Those beyond such doubt are judged like near ties.
 
 :mod:`texseg.textures` describes how pixels get their labels.
 
@@ -122,11 +122,11 @@ class Search:
         return self.best(self.candidates(starts))
 
     def surer(self, found: Judged) -> Candidate | None:
-        """Try other optima, where there is doubt; None if none of them is better."""
+        """Try other optima where there is doubt; None if none of them is beyond doubt, and better."""
         if found.least_odds >= _DOUBTFUL:
             return None
         others = [self._judged(other) for other in self._other_optima(len(found.candidate.profiles))]
-        best = max([found, *others], key=_score)
+        best = max([found, *(other for other in others if other.least_odds >= _DOUBTFUL)], key=_score)
         return None if best is found else best.candidate
 
     def _other_optima(self, n_clusters: int) -> Iterator[Candidate]:

@@ -100,9 +100,9 @@ class Divider:
         """Learn what the borders between textures look like, and label the scenes."""
         search.forget_windows()
         s = self.settings
+        generator = np.random.default_rng(self.rng.randint(2**31))
         if s.learned_borders and s.smoothness > 0:
             tell("borders")
-            generator = np.random.default_rng(self.rng.randint(2**31))
             textures = textures.with_borders(scenes, s.smoothness, generator)
         textures, labelled = self._labelled(scenes, textures, partial(tell, "pixels"))
         return Division(textures, search, scenes, labelled)
