@@ -134,9 +134,9 @@ class Search:
         more = max(_MORE, n_clusters + 2)
         if self.tree(more).n_clusters >= n_clusters:
             yield self.merged(more, n_clusters)
-        is_plain = np.repeat(self.wavelengths == 0, len(self.cells.weights) // len(self.wavelengths))
+        is_plain = self.wavelengths == 0
         if is_plain.any() and not is_plain.all():
-            weights = np.where(is_plain, 0, self.cells.weights).astype(self.cells.weights.dtype)
+            weights = self.cells.weights * ~is_plain[self.cells.groups]
             blind = replace(self, cells=replace(self.cells, weights=weights))
             found = blind.best(blind.candidates(blind.starts(n_clusters))).candidate
             yield self._settled(found.posteriors.argmax(axis=1), n_clusters)

@@ -21,7 +21,7 @@ from texseg.settings import Settings
 from texseg.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.threads import side_by_side
 
-__all__ = ["Divider", "Division", "Labelled", "label_scene", "repaint"]
+__all__ = ["Divider", "Division", "Labelled", "label_scene", "n_textures", "repaint"]
 
 Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
 """Labels (H, W) from 1, 0 without data, and the probability of each."""
@@ -65,8 +65,9 @@ class Divider:
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what explains them better; see `texseg.cues`.
 
-        ``n_classes`` says that there are strokes. They are also learned on values if the image would be
-        divided by values without them.
+        Clusters of a given number that are in doubt are exchanged for surer ones, if there are any, unless
+        plain values are taken. ``n_classes`` says that there are strokes. They are also learned on values if
+        the image would be divided by values without them.
         """
         search = self._search(scenes, features)
         selection, painted, found = None, None, None
@@ -77,8 +78,7 @@ class Divider:
         else:
             textures, selection, found = self._textures(search, scenes, features)
             textures = _by_energy(textures)
-        by_texture = self._finished(search, scenes, textures, self.tell)
-        by_texture = by_texture._replace(selection=selection)
+        by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
         if self._may_be_values(by_texture):
@@ -86,7 +86,7 @@ class Divider:
             if self.settings.cue == "values":
                 return by_values
             telling = _telling(by_texture, by_values)
-            if telling.rival is not None:
+            if telling is not by_texture:
                 return telling
         surer = None if found is None else search.surer(found)
         if surer is None:
@@ -100,10 +100,10 @@ class Divider:
         """Learn what the borders between textures look like, and label the scenes."""
         search.forget_windows()
         s = self.settings
-        generator = np.random.default_rng(self.rng.randint(2**31))
+        seed = self.rng.randint(2**31)  # drawn in any case: what follows must not depend on borders
         if s.learned_borders and s.smoothness > 0:
             tell("borders")
-            textures = textures.with_borders(scenes, s.smoothness, generator)
+            textures = textures.with_borders(scenes, s.smoothness, np.random.default_rng(seed))
         textures, labelled = self._labelled(scenes, textures, partial(tell, "pixels"))
         return Division(textures, search, scenes, labelled)
 
@@ -125,10 +125,10 @@ class Divider:
         """
         has_ground = any(scene.ground is not None for scene in scenes)
         selection, found = None, None
-        k_max = max(1, self.k_max - has_ground)
+        k_max = n_textures(self.k_max, has_ground)
         if self.n_segments is None:
             self.tell("number")
-            selection = choose_number(search.tree(k_max), max(1, self.k_min - has_ground))
+            selection = choose_number(search.tree(k_max), n_textures(self.k_min, has_ground))
             K = selection.chosen
         else:
             K = self.n_segments - has_ground
@@ -253,6 +253,11 @@ def repaint(
     return best._replace(
         textures=textures, labelled=labelled, painted=best.painted._replace(textures=textures)
     )
+
+
+def n_textures(n_segments: int, has_ground: bool) -> int:
+    """How many of some segments are textures; at least one."""
+    return max(1, n_segments - has_ground)
 
 
 def _beside_ground(selection: Selection) -> Selection:

@@ -23,7 +23,7 @@ from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
-from texseg.division import Divider, Division, label_scene, repaint
+from texseg.division import Divider, Division, label_scene, n_textures, repaint
 from texseg.editing import Editable, Labels, Values
 from texseg.fitting.number import Selection
 from texseg.forecast import expected_memory, free_memory
@@ -726,7 +726,7 @@ def _nested(
     """Nest a result between coarser and finer segmentations."""
     with one_blas_thread(), crew_of(n_jobs):
         settings = search.settings
-        tree = search.tree(max(1, k_max - has_ground))
+        tree = search.tree(n_textures(k_max, has_ground))
         of_textures = [np.maximum(image - has_ground, 0) for image in labels]
         levels = levels_of(of_textures, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
     return levels_beside_ground(levels, [image == 1 for image in labels]) if has_ground else levels

@@ -114,16 +114,10 @@ def _without_alpha(
         )
         return image, channel_axis, None, said
     bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, -1, axis=channel_axis)
-    n = int(np.count_nonzero(held & (last != top)))
-    opaque = None if (last == top).all() else last == top
-    if not n:
-        return bands, channel_axis, opaque, None
-    return (
-        bands,
-        channel_axis,
-        opaque,
-        f"the {_NUMBERS[n_bands][2]} band was taken for transparency: {n} pixels hold no data",
-    )
+    opaque = last == top
+    n = int(np.count_nonzero(held & ~opaque))
+    said = f"the {_NUMBERS[n_bands][2]} band was taken for transparency: {n} pixels hold no data"
+    return bands, channel_axis, None if opaque.all() else opaque, said if n else None
 
 
 def _shares_of(lines: NDArray[Any], end: float, tolerance: float) -> NDArray[np.floating]:
