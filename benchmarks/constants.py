@@ -37,16 +37,12 @@ SETS = {"outex": (3,), "brodatz12v": (4,), "brodatz5s": (2,), "prague": (0, 3)} 
 """Places of the images in their set; the adjusted Rand index judges all alike."""
 
 MODULES = [
-    "clusters",
-    "cues",
     "settings",
-    "strokes",
-    "textures",
     *(
         f"{room}.{path.stem}"
-        for room in ("channels", "counts", "fitting", "pixels")
+        for room in ("channels", "counts", "fitting", "method", "pixels")
         for path in sorted(Path(texseg.__file__).with_name(room).glob("[a-z]*.py"))
-        if path.stem not in {"intake", "rescale"}  # what is read of a file, and of another scene
+        if path.stem not in {"intake", "rescale", "hierarchy", "painted"}  # files, other scenes, later edits
     ),
 ]
 """All that lies between an image and its labels."""
@@ -97,16 +93,16 @@ CONSTANTS: dict[str, dict[str, str]] = {
     "counts.sites": {
         "BACKGROUND": "share; what a cluster has never seen is unlikely, not impossible",
     },
-    "fitting.candidates": {"_EXTRAPOLATION": "factor; a cluster of border cells must not gain"},
-    "fitting.number": {
+    "method.candidates": {"_EXTRAPOLATION": "factor; a cluster of border cells must not gain"},
+    "method.number": {
         "_FEWEST_INTERIOR": "cells; a cluster with fewer follows borders",
     },
-    "clusters": {
+    "method.clusters": {
         "_HALF": "of the windows; those at borders are fewer",
         "_ODDS": "of the learned log-odds of a pair, in log gains",
     },
-    "cues": {"_MORE": "share of the entropy; values must explain much more, or textures stay"},
-    "textures": {
+    "method.cues": {"_MORE": "share of the entropy; values must explain much more, or textures stay"},
+    "method.textures": {
         "_CHANNEL_DEPENDENCE": "channels that carry the information of one; measured on single textures",
         "_PART": "cells; a smaller part cannot be told from a flaw, and pieces of composites are as large",
     },
@@ -126,18 +122,18 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.quantize": "_SAMPLES",
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
-        "clusters": (
+        "method.clusters": (
             "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _NEAR_TIE "
             "_MOST_RIVALS _DOUBTFUL _MORE"
         ),
         "counts.sites": "WINDOW_STEP",
-        "cues": "_SURE _STRIDE",
+        "method.cues": "_SURE _STRIDE",
         "fitting.assignment": "SETTLING_SWEEPS",
-        "fitting.candidates": "_SAME",
+        "method.candidates": "_SAME",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",
-        "fitting.number": "_RIVALS",
-        "fitting.pairs": "_ENOUGH_WINDOWS",
+        "method.number": "_RIVALS",
+        "method.pairs": "_ENOUGH_WINDOWS",
         "fitting.steps": "ETA_GROWTH CALM_STEPS",
         "pixels.borders": "_N_COMPOSITES _PER_TEXTURE _SHARE",
         "pixels.composites": "_TRIES _STRIDE _LARGEST",
@@ -146,18 +142,18 @@ OTHERS: dict[str, dict[str, str]] = {
     "floors in place of zero, and least numbers of samples; ten times more or less is the same": {
         "channels.notes": "_FEWEST_BLOCKS",
         "fitting.assignment": "_TINY",
-        "fitting.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
+        "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },
     "definitions of the evidence on pairs: the table in `pairs.json` was learned with them": {
-        "fitting.pairs": (
+        "method.pairs": (
             "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
             "_USUAL_STEP"
         ),
     },
     "definitions of what is meant: by lengths, by a wrong number, by outliers": {
         "channels.quantize": "_MOST_OUTLIERS",
-        "fitting.number": "_EXACT _AS_GOOD",
+        "method.number": "_EXACT _AS_GOOD",
         "settings": "_REFERENCE_SIDE",
     },
     "exact arithmetic": {
@@ -173,11 +169,11 @@ OTHERS: dict[str, dict[str, str]] = {
         "counts.matrix": "_BLOCK_ENTRIES",
         "counts.sites": "_ROWS _STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE",
-        "fitting.pairs": "_NUMBERS_AT_ONCE",
+        "method.pairs": "_NUMBERS_AT_ONCE",
         "pixels.borders": "_BLOCK _ROWS",
         "pixels.label": "_STRIP",
         "pixels.planes": "_ROWS",
-        "textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
+        "method.textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
     },
     "derived from others": {
         "counts.sites": "FAR",
@@ -188,18 +184,18 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "confidence, unknown parts, words about a result": {
         "channels.notes": "_HEAVY _SPREAD _TOGETHER",
-        "fitting.number": "DOUBT _LISTED _MOST_LISTED _LIKELY _TIE",
-        "textures": "_CALIBRATION _ROOM _PATCH",
+        "method.number": "DOUBT _LISTED _MOST_LISTED _LIKELY _TIE",
+        "method.textures": "_CALIBRATION _ROOM _PATCH",
     },
     "only with strokes, or only without additions": {
-        "cues": "_MORE_PAINTED _LEAST_PAINTED",
-        "strokes": (
+        "method.cues": "_MORE_PAINTED _LEAST_PAINTED",
+        "method.seeds": (
             "STROKE_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WORD "
             "_MOST_CELLS _MOST_STEPS _LEAST_SCALE"
         ),
-        "textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
+        "method.textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
     },
-    "limits of what may be asked for": {"settings": "_MOST_BINS", "strokes": "_MOST_CLASSES"},
+    "limits of what may be asked for": {"settings": "_MOST_BINS", "method.seeds": "_MOST_CLASSES"},
 }
 """The other constants of the same modules, by what they are."""
 

@@ -31,10 +31,10 @@ from benchmarks.datasets import Case
 from benchmarks.measure import Table, limit_threads
 from benchmarks.numbered import Numbered, numbered
 from texseg import TextureSegmenter
-from texseg.fitting.number import MergeTree, choose_number
-from texseg.fitting.pairs import EVIDENCE, PairTable
+from texseg.method.number import MergeTree, choose_number
+from texseg.method.pairs import EVIDENCE, PairTable
 
-SHIPPED = Path(__file__).resolve().parents[1] / "texseg" / "fitting" / "pairs.json"
+SHIPPED = Path(__file__).resolve().parents[1] / "texseg" / "method" / "pairs.json"
 K_MAX = 14
 OUTER = 0.005  # quantiles that evidence is held between
 N_KNOTS = 2
@@ -90,10 +90,10 @@ def merged_down(case: Case, table: PairTable | None) -> MergeTree:
 
     model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis)
     if table is None:
-        order = patch("texseg.fitting.number._RIVALS", 1)
+        order = patch("texseg.method.number._RIVALS", 1)
     else:
-        order = patch("texseg.fitting.number.shipped_table", lambda: table)
-    with order, patch("texseg.division.choose_number", stop), warnings.catch_warnings():
+        order = patch("texseg.method.number.shipped_table", lambda: table)
+    with order, patch("texseg.method.division.choose_number", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             model.fit(case.image)

@@ -33,9 +33,9 @@ from texseg.counts.grid import pyramid
 from texseg.counts.matrix import ChannelCounts, WindowedCounts
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
+from texseg.method.textures import effective_observations, window_sides
 from texseg.models.acm import HistogramClustering
 from texseg.settings import Settings, settings_for
-from texseg.textures import effective_observations, window_sides
 
 N_THREADS = 2
 K = 5

@@ -22,8 +22,8 @@ MODULES = {
     "plot": "Figures",
     "report": "Reports",
     "progress": "Progress",
-    "hierarchy": "Coarse and fine",
-    "fitting.number": "The number of segments",
+    "method.hierarchy": "Coarse and fine",
+    "method.number": "The number of segments",
     "settings": "Settings",
 }
 """Modules of the API, what users call first."""

@@ -20,9 +20,9 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    estimator segmenter division editing lazy tiles modelfile
-    merged painted clusters cues hierarchy textures strokes settings
-    pixels
+    estimator segmenter editing lazy tiles modelfile
+    method
+    settings pixels
     m3 models fitting counts
     channels
     edits metrics synth io regions palette forecast progress threads

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from site_scenes import GRID, N_BINS, N_CHANNELS, agree, gains_of, regions, scores_of, sites_of
 
-from texseg.clusters import Search
 from texseg.counts.grid import cell_grid
-from texseg.fitting.candidates import Candidate
-from texseg.fitting.number import merge_tree
+from texseg.method.candidates import Candidate
+from texseg.method.clusters import Search
+from texseg.method.number import merge_tree
 from texseg.settings import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))

@@ -14,9 +14,9 @@ from texseg.channels.encode import learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
-from texseg.cues import told_by
+from texseg.method.cues import told_by
+from texseg.method.textures import Scene
 from texseg.report import write_report
-from texseg.textures import Scene
 
 LEVELS = np.array([60, 120, 190])
 

@@ -8,9 +8,9 @@ import pytest
 from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
-from texseg.fitting.candidates import Candidate, interior_gain
-from texseg.fitting.number import MergeTree, Selection, choose_number, doubt_of_clusters, merge_tree
-from texseg.fitting.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
+from texseg.method.candidates import Candidate, interior_gain
+from texseg.method.number import MergeTree, Selection, choose_number, doubt_of_clusters, merge_tree
+from texseg.method.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 GRID = (24, 32)
 WINDOW = 5.0

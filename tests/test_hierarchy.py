@@ -9,7 +9,7 @@ from site_scenes import regions, sites_of
 from sklearn.exceptions import NotFittedError
 
 from texseg import TextureSegmenter, match_labels
-from texseg.hierarchy import critical_temperatures
+from texseg.method.hierarchy import critical_temperatures
 
 K_MAX = 7
 MERGES = ((0, 1), (2, 3), (0, 2))

@@ -11,7 +11,7 @@ from PIL import Image
 from report_scene import SHAPE, content_of, picture_bytes, scene, truth_level
 
 from texseg import TextureSegmenter
-from texseg.fitting.number import Selection
+from texseg.method.number import Selection
 from texseg.report import write_index, write_report
 from texseg.report.pictures import picture_uri
 

@@ -359,7 +359,7 @@ def test_cells_kept_as_bytes_give_the_same_labels(mosaic, make_mosaic, monkeypat
     """Many cells, of one image or of several together, take a quarter of the memory."""
     images = [mosaic[0], make_mosaic((160, 96), 9)[0]]
     expected = TextureSegmenter(K).fit(images).labels_
-    monkeypatch.setattr("texseg.textures._MANY_CELLS", 1500)  # they have 1140 and 960
+    monkeypatch.setattr("texseg.method.textures._MANY_CELLS", 1500)  # they have 1140 and 960
     model = TextureSegmenter(K).fit(images)
     assert isinstance(model._division.search.cells.counts, PackedCounts)
     for one, other in zip(model.labels_, expected, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg import TextureSegmenter, segment
-from texseg.clusters import Record
+from texseg.method.clusters import Record
 from texseg.models import ACM
 
 image = np.zeros((64, 96))

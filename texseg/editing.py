@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.edits import Edits, check_labels, checked_edits, checked_groups, read_edits
-from texseg.hierarchy import cell_shares
-from texseg.merged import MergedTextures, halved, merged, separated
+from texseg.method.hierarchy import cell_shares
+from texseg.method.merged import MergedTextures, halved, merged, separated
 
 __all__ = ["Editable", "Labels", "Values"]
 

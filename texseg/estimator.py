@@ -19,7 +19,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     ----------
     n_segments : int, optional
         Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see
-        :mod:`texseg.fitting.number`.
+        :mod:`texseg.method.number`.
     model : {"acm", "acm-hard", "smm", "pmm", "scm", "hacm"}, default="acm"
         The member of the family that finds the clusters. ``acm`` is the default path with all it has; the
         others cluster the histograms of windows as they are, for comparison; from clusters to pixels the path
@@ -75,7 +75,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     cue : {"auto", "texture", "values"}, optional
         What segments differ in: texture, as in the plain preset; plain values (brightness, colour) at the
         scale of pixels, for grains, pores and cells that are smaller than any texture; by default what the
-        image shows more of, see :mod:`texseg.cues`.
+        image shows more of, see :mod:`texseg.method.cues`.
     cell : int, optional
         Side in pixels of the cells that clusters are fitted on; 8 by default, less for images below 512.
     n_starts : int, optional
@@ -101,16 +101,16 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
-    selection_ : texseg.fitting.number.Selection
+    selection_ : texseg.method.number.Selection
         When the number was chosen: the probability of every number from ``k_min`` to as many as there are
         clusters to merge, at most ``k_max``, and that of a single texture; print it to read it in words. Flat
         ground counts as one of them.
-    hierarchy_ : texseg.hierarchy.Hierarchy
+    hierarchy_ : texseg.method.hierarchy.Hierarchy
         Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
         one of them; made when it is first asked for.
     cue_ : {"texture", "values"}
         What the segments differ in.
-    history_ : list of :class:`texseg.clusters.Record`
+    history_ : list of :class:`texseg.method.clusters.Record`
         Temperatures, free energies and phase transitions of all runs.
 
     References

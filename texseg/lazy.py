@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
-from texseg.textures import Textures
 from texseg.tiles import (
     ArrayWindows,
     Asked,

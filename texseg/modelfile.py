@@ -17,11 +17,11 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.io.archive import ModelFileError, load_model, save_model
-from texseg.merged import MergedTextures
+from texseg.method.merged import MergedTextures
+from texseg.method.seeds import StrokeClassifier
+from texseg.method.textures import Textures
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 from texseg.settings import PottsSettings, Settings
-from texseg.strokes import StrokeClassifier
-from texseg.textures import Textures
 
 __all__ = [
     "ModelFileError",

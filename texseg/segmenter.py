@@ -21,14 +21,16 @@ from texseg.channels.intake import FourthBandWarning, take_in
 from texseg.channels.notes import multiplies, notes_on
 from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
-from texseg.clusters import Record, Search
 from texseg.counts.random import random_state_of
-from texseg.division import Divider, Division, label_scene, n_textures, repaint
 from texseg.editing import Editable, Labels, Values
-from texseg.fitting.number import Selection
 from texseg.forecast import expected_memory, free_memory
-from texseg.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.lazy import crops_of, is_lazy, lazy_labels
+from texseg.method.clusters import Record, Search
+from texseg.method.division import Divider, Division, label_scene, n_textures, repaint
+from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
+from texseg.method.number import Selection
+from texseg.method.seeds import checked_seeds, refuse_grey_values
+from texseg.method.textures import Scene
 from texseg.modelfile import (
     ModelFileError,
     class_names_in,
@@ -41,8 +43,6 @@ from texseg.modelfile import (
 )
 from texseg.progress import Phases, Progress, ProgressBar
 from texseg.settings import PRESETS, Cue, Settings, settings_for
-from texseg.strokes import checked_seeds, refuse_grey_values
-from texseg.textures import Scene
 from texseg.threads import computing, crew_of, n_threads, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
 

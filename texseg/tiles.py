@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, split_planes
 from texseg.counts.sites import WINDOW_STEP
+from texseg.method.textures import Scene, Textures
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
-from texseg.textures import Scene, Textures
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
 __all__ = [

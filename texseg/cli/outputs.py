@@ -28,7 +28,7 @@ from texseg.regions import (
 )
 
 if TYPE_CHECKING:
-    from texseg.fitting.number import Selection
+    from texseg.method.number import Selection
     from texseg.report import ReportEntry
     from texseg.segmenter import Segmenter
 

@@ -20,7 +20,7 @@ from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
-from texseg.merged import MergedTextures
+from texseg.method.merged import MergedTextures
 from texseg.palette import palette
 from texseg.report.content import level_content, palette_of, steady_levels
 from texseg.report.pictures import (

@@ -7,16 +7,16 @@
    the calmest windows, and another all of them.
 2. *Cells.* All runs continue on the disjoint cells' own histograms, where a Potts prior on the map replaces
    the mixing proportions (a hidden-Markov ACM). The run with the greatest :func:`interior_gain
-   <texseg.fitting.candidates.interior_gain>` is kept: a cluster of border cells has no interior and gains
+   <texseg.method.candidates.interior_gain>` is kept: a cluster of border cells has no interior and gains
    nothing. Without a prior on the map (``smoothness=0``), a window around every cell is used instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
 4. *Near ties* are decided by how surely the clusters are different textures.
 5. *Doubt.* If two of the clusters are likelier to be one texture than two, and the image is not divided by
-   plain values (:mod:`texseg.cues`), other optima are tried: more clusters, merged down to as many; and
+   plain values (`texseg.method.cues`), other optima are tried: more clusters, merged down to as many; and
    clusters found without the plain values, since light that changes slowly inside textures may divide them.
    Those beyond such doubt are judged like near ties.
 
-:mod:`texseg.textures` describes how pixels get their labels.
+:mod:`texseg.method.textures` describes how pixels get their labels.
 
 References
 ----------
@@ -38,14 +38,14 @@ from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax
-from texseg.fitting.candidates import Candidate, distinct, interior_gain
 from texseg.fitting.moves import Transition, exchanges
-from texseg.fitting.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
 from texseg.fitting.steps import Problem
+from texseg.method.candidates import Candidate, distinct, interior_gain
+from texseg.method.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
+from texseg.method.seeds import Description, describe
+from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.settings import Settings
-from texseg.strokes import Description, describe
-from texseg.textures import Textures, divergence_limits, potts_field
 from texseg.threads import side_by_side
 
 __all__ = ["Judged", "Record", "Search"]
@@ -185,7 +185,7 @@ class Search:
         """Judge how surely clusters are different textures.
 
         The score is ``log(gain) + (log(separation) + c odds) / pairs``, with the sum of the log-odds of all
-        merges, see :func:`doubt_of_clusters <texseg.fitting.number.doubt_of_clusters>`: when a texture was
+        merges, see :func:`doubt_of_clusters <texseg.method.number.doubt_of_clusters>`: when a texture was
         split in two, two clusters are much alike, however much the parts gain.
         """
         K = len(candidate.profiles)

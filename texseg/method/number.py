@@ -2,8 +2,8 @@
 
 An over-segmentation is fitted first. Two of its clusters are merged again and again, until one is left. Each
 merge asks one question: were these two one texture or two? What is measured of the pair, its *evidence*, has
-learned log-odds ``f`` of two (:class:`texseg.fitting.pairs.PairTable`). Of the three closest pairs (average
-linkage of ``d'``, see :mod:`texseg.fitting.pairs`) the one with the least is merged, since a small patch of
+learned log-odds ``f`` of two (:class:`texseg.method.pairs.PairTable`). Of the three closest pairs (average
+linkage of ``d'``, see :mod:`texseg.method.pairs`) the one with the least is merged, since a small patch of
 another texture may be closer than two halves of one that a shadow crosses. If K is the right number, the
 pairs of all merges down to K were one texture, and those of all merges from K down were two, so that::
 
@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from texseg.counts.sites import Sites, interior_cells
-from texseg.fitting.candidates import Candidate
-from texseg.fitting.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
+from texseg.method.candidates import Candidate
+from texseg.method.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 __all__ = [
     "MergeTree",
@@ -69,7 +69,7 @@ class Selection(NamedTuple):
     losses: NDArray[np.float64]
     """(n,), expected loss of answering with each, 0 to 1."""
     separations: NDArray[np.float64]
-    """(n,), separation of the closest two segments, see :mod:`texseg.fitting.pairs`; NaN for one segment."""
+    """(n,), separation of the closest two segments, see :mod:`texseg.method.pairs`; NaN for one segment."""
     chosen: int
     """The fewest segments whose loss is within .05 of the least."""
     one_texture: float
@@ -124,7 +124,7 @@ class MergeTree(NamedTuple):
     separations: NDArray[np.float64]
     """(K - 1,), separation of the two closest clusters before each merge."""
     evidence: NDArray[np.float64]
-    """(K - 1, len(EVIDENCE)), what was measured of each merged pair, see :mod:`texseg.fitting.pairs`."""
+    """(K - 1, len(EVIDENCE)), what was measured of each merged pair, see :mod:`texseg.method.pairs`."""
 
     @property
     def n_clusters(self) -> int:

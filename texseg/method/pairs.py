@@ -327,7 +327,7 @@ class PairTable:
 @lru_cache(maxsize=1)
 def shipped_table() -> PairTable:
     """Read the table learned from all images."""
-    values = json.loads(files("texseg.fitting").joinpath("pairs.json").read_text("utf-8"))
+    values = json.loads(files("texseg.method").joinpath("pairs.json").read_text("utf-8"))
     by_name = values["evidence"]
     columns = {
         key: np.array([by_name[name][key] for name in EVIDENCE]).T

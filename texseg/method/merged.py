@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.fitting.assignment import arg_max_over
-from texseg.textures import Reading, Scene, Textures, agree
+from texseg.method.textures import Reading, Scene, Textures, agree
 
 __all__ = ["MergedTextures", "halved", "merged", "separated"]
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.clusters import Judged, Record, Search
 from texseg.counts.sites import sides_of
-from texseg.cues import is_unsure, speaks_for_values, told_by
-from texseg.fitting.number import Selection, choose_number
-from texseg.painted import Painted, painted_textures
+from texseg.method.clusters import Judged, Record, Search
+from texseg.method.cues import is_unsure, speaks_for_values, told_by
+from texseg.method.number import Selection, choose_number
+from texseg.method.painted import Painted, painted_textures
+from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.pixels.label import merge_small
 from texseg.settings import Settings
-from texseg.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.threads import side_by_side
 
 __all__ = ["Divider", "Division", "Labelled", "label_scene", "n_textures", "repaint"]
@@ -63,7 +63,7 @@ class Divider:
     tell: Callable[..., Any]
 
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
-        """Divide scenes by texture, by plain values, or by what explains them better; see `texseg.cues`.
+        """Divide scenes by texture, by plain values, or by what explains more; see `texseg.method.cues`.
 
         Clusters of a given number that are in doubt are exchanged for surer ones, if there are any, unless
         plain values are taken. ``n_classes`` says that there are strokes. They are also learned on values if
@@ -119,7 +119,7 @@ class Divider:
     def _textures(
         self, search: Search, scenes: list[Scene], features: Features
     ) -> tuple[Textures, Selection | None, Judged | None]:
-        """Find the clusters of the cells (see :mod:`texseg.clusters`), as many as requested or chosen.
+        """Find the clusters of the cells (see :mod:`texseg.method.clusters`), as many as requested or chosen.
 
         A judgement is given of those that were requested.
         """

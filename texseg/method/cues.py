@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.textures import Scene
+from texseg.method.textures import Scene
 
 __all__ = ["Told", "is_unsure", "speaks_for_values", "told_by"]
 

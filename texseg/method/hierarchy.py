@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites
-from texseg.fitting.number import MergeTree, grouped
+from texseg.method.number import MergeTree, grouped
 from texseg.models.histograms import HistogramClustering, Profiles
 
 __all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_beside_ground", "levels_of"]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
-from texseg.clusters import Search
 from texseg.fitting.assignment import SETTLING_SWEEPS
-from texseg.hierarchy import cell_shares
-from texseg.strokes import STROKE_STRENGTH, learn_classes, painted_cells, pins
-from texseg.textures import Scene, Textures, potts_field
+from texseg.method.clusters import Search
+from texseg.method.hierarchy import cell_shares
+from texseg.method.seeds import STROKE_STRENGTH, learn_classes, painted_cells, pins
+from texseg.method.textures import Scene, Textures, potts_field
 
 __all__ = ["Painted", "painted_textures"]
 

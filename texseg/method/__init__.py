@@ -1,0 +1,1 @@
+"""The default method, from scenes to labels."""
