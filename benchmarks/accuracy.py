@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SUITES, Case
 from benchmarks.measure import Table, limit_threads, machine, timed
 from benchmarks.peers import PEERS, SIMPLE
+from benchmarks.prague import PragueScore, score
 from texseg import TextureSegmenter, plot
-from texseg.metrics import Reliability, Score, adjusted_rand_index, match_labels, reliability, score
+from texseg.metrics import Reliability, adjusted_rand_index, match_labels, reliability
 
 COLUMNS = [
     ("set", -12),
@@ -80,7 +81,7 @@ class Outcome(NamedTuple):
 
     name: str
     labels: NDArray[np.int32]
-    score: Score
+    score: PragueScore
     seconds: float
     free_energy: float
     reliability: Reliability | None
@@ -144,7 +145,8 @@ def outcomes(tasks: Sequence[Task], n_jobs: int) -> Iterator[Outcome]:
 
 def summary(results: Sequence[Outcome]) -> tuple:
     """Summarise the outcomes of a suite, in the columns of the table from `n` on."""
-    scores = {name: np.array([getattr(result.score, name) for result in results]) for name in Score._fields}
+    columns = zip(*(result.score for result in results), strict=True)
+    scores = dict(zip(PragueScore._fields, map(np.array, columns), strict=True))
     off = np.abs(scores["n_segments"] - scores["n_regions"])
     means = [float(scores[name].mean()) for name in ("cs", "ari")]
     return (

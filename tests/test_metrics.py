@@ -2,15 +2,13 @@
 
 from itertools import permutations
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from skimage.metrics import adapted_rand_error
 from skimage.metrics import variation_of_information as skimage_vi
-from sklearn.metrics import adjusted_rand_score, rand_score
+from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from texseg import metrics
@@ -23,36 +21,13 @@ BY_HAND = {
     "n_segments": 2,
     "n_regions": 2,
     "co": 12 / 16,
-    "ca": 1 / 2 * 8 / 12 + 1 / 2 * 4 / 8,
-    "cc": 1 / 2 * 8 / 12 + 1 / 2 * 4 / 4,
-    "cs": 0,  # 8 of 12 and 4 of 8 are both less than three quarters
-    "os": 0,
-    "us": 0,
-    "me": 1,
-    "ne": 1,
-    "o": (0 + 4 / 8) / 2,
-    "c": (4 / 12 + 0) / 2,
-    "i": 4 / 16,
-    "ii": 1 / 2 * 4 / 8,
-    "ea": 1 / 2 * 16 / 20 + 1 / 2 * 8 / 12,
-    "ms": (1.5 * 12 - 0.5 * 16) / 16,
-    "rm": np.sqrt(((4 / 16) ** 2 + (4 / 16) ** 2) / 2),
-    "ci": (8 * np.sqrt(8 / 12) + 4 * np.sqrt(8 / 4)) / 16,
-    "gce": min(8 * 4 / 12 + 4 * 8 / 12, 4 * 4 / 8 + 4 * 4 / 8) / 16,
-    "lce": 4 * 1 / 2 / 16,
-    "dm": (144 + 16 + 64 + 64 - 2 * (64 + 16 + 16)) / 256,
-    "dd": (32 - (8 + 4) - (8 + 4)) / 32,
-    "dvi": 0.5 + 0.75 * (np.log2(3) - 2 / 3),
     "vi_over": 0.5,
     "vi_under": 0.75 * (np.log2(3) - 2 / 3),
     "ari": (40 - 33.6) / (64 - 33.6),  # pairs: 40 together in both, 72 and 56 in one, 120 in all
-    "rand_index": 72 / 120,
-    "adapted_rand_error": 1 - 2 * 40 / (72 + 56),
     "covering": 1 / 2 * 8 / 12 + 1 / 2 * 4 / 8,
     "boundary_f": 1,
     "boundary_precision": 1,
     "boundary_recall": 1,
-    "boundary_f_bsds": 0,  # one pixel apart, but .0075 diagonals are less than that
     "bde": 1,
 }
 
@@ -77,8 +52,7 @@ def test_every_score_of_a_case_worked_out_by_hand():
 
 def test_perfect_labels_get_the_best_of_every_score():
     result = metrics.score(HALVES * 7, HALVES)
-    best = {"co", "ca", "cc", "cs", "ea", "ms", "ci", "ari", "rand_index", "covering"}
-    best |= {"boundary_f", "boundary_precision", "boundary_recall", "boundary_f_bsds"}
+    best = {"co", "ari", "covering", "boundary_f", "boundary_precision", "boundary_recall"}
     for name, value in result._asdict().items():
         assert name in ("n_segments", "n_regions") or value == (1.0 if name in best else 0.0), name
 
@@ -88,72 +62,19 @@ def test_over_and_under_segmentation_are_told_apart():
     three = two.copy()
     three[:2, 2:] = 3
     over, under = metrics.score(three, two), metrics.score(two, three)
-    assert (over.cs, over.os, over.us, over.me, over.ne) == (0.5, 0.5, 0, 0, 0)
-    assert (under.cs, under.os, under.us, under.me, under.ne) == pytest.approx((1 / 3, 0, 2 / 3, 0, 0))
     assert over.vi_under == under.vi_over == 0
     assert over.vi_over == under.vi_under == 0.5
-    assert over.gce == under.gce == 0
-    # a segment without a region: commission 1, and its 4 pixels count in RM over three pairs
-    assert over.c == 0
-    assert over.rm == pytest.approx(np.sqrt(((4 / 16) ** 2 + (4 / 16) ** 2) / 3))
-    assert under.o == 0
-
-
-def test_a_region_is_correct_exactly_at_the_threshold():
-    truth = np.repeat([1, 2], 8).reshape(4, 4)
-    labels = truth.copy()
-    labels[0, :2] = 3
-    assert metrics.score(labels, truth).cs == 1.0  # 6 of 8 is three quarters
-
-
-def test_segment_whose_partner_does_not_overlap_has_none():
-    result = metrics.score([[1, 1, 1, 1, 2]], [[1, 1, 1, 2, 1]])
-    assert result.co == 3 / 5
-    assert result.ms == pytest.approx((1.5 * 3 - 0.5 * 4) / 5)
-    assert result.rm == pytest.approx(np.sqrt((0 + (1 / 5) ** 2 + (1 / 5) ** 2) / 2))
 
 
 def test_labels_alike_everywhere():
     nothing = metrics.score(np.ones((4, 4), int), np.zeros((4, 4), int))
-    assert (nothing.co, nothing.ari, nothing.boundary_f, nothing.boundary_f_bsds, nothing.bde) == (
-        1,
-        1,
-        1,
-        1,
-        0,
-    )
+    assert (nothing.co, nothing.ari, nothing.boundary_f, nothing.bde) == (1, 1, 1, 0)
     one = metrics.score(np.ones((4, 4), int), HALVES)
     assert (one.boundary_f, one.boundary_precision, one.boundary_recall) == (0, 1, 0)
-    assert (one.boundary_f_bsds, one.bde) == (0, pytest.approx(np.hypot(4, 4)))
+    assert one.bde == pytest.approx(np.hypot(4, 4))
 
 
-def test_double_boundary_matches_only_once():
-    truth = np.repeat([[1] * 100 + [2] * 100], 200, axis=0)
-    labels = truth.copy()
-    labels[:, 100] = 3
-    result = metrics.score(labels, truth)
-    assert result.boundary_f == 1
-    assert result.boundary_f_bsds == pytest.approx(2 * 200 / 600)
-
-
-@pytest.mark.parametrize("shift", [1, 2, 3])
-def test_one_to_one_boundary_matching_is_the_largest(shift):
-    rng = np.random.default_rng(shift)
-    truth = rng.integers(4, size=(5, 7)).repeat(30, 0).repeat(30, 1)
-    labels = np.roll(truth, shift, axis=1)
-    labels[rng.random(labels.shape) < 0.01] = 9
-    tolerance = 0.0075 * np.hypot(*truth.shape)
-    sides = [np.argwhere(_boundary_by_hand(image)) for image in (labels, truth)]
-    near = np.hypot(*(sides[0][:, None] - sides[1][None]).transpose(2, 0, 1)) <= tolerance
-    graph = nx.Graph()
-    graph.add_edges_from((("labels", a), ("truth", b)) for a, b in np.argwhere(near).tolist())
-    top = [node for node in graph if node[0] == "labels"]
-    n_matched = len(nx.bipartite.hopcroft_karp_matching(graph, top)) // 2
-    expected = 2 * n_matched / (len(sides[0]) + len(sides[1]))
-    assert metrics.score(labels, truth).boundary_f_bsds == pytest.approx(expected)
-
-
-def _boundary_by_hand(labels):
+def boundary_by_hand(labels):
     """Pixels which differ from the right, lower or lower right neighbour."""
     padded = np.pad(labels, ((0, 1), (0, 1)), mode="edge")
     here = padded[:-1, :-1]
@@ -163,7 +84,7 @@ def _boundary_by_hand(labels):
 @pytest.mark.parametrize("tolerance", [1.0, 2.5])
 def test_boundary_scores_against_all_distances(tolerance):
     labels, truth = random_pair(3, shape=(30, 40))
-    a, b = (np.argwhere(_boundary_by_hand(image)) for image in (labels, truth))
+    a, b = (np.argwhere(boundary_by_hand(image)) for image in (labels, truth))
     distance = np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1))
     precision = np.mean(distance.min(axis=1) <= tolerance)
     recall = np.mean(distance.min(axis=0) <= tolerance)
@@ -180,11 +101,8 @@ def test_boundary_scores_against_all_distances(tolerance):
 def test_against_other_libraries(seed):
     labels, truth = random_pair(seed)
     result = metrics.score(labels, truth)
-    error, _, _ = adapted_rand_error(truth, labels, ignore_labels=())
-    assert result.adapted_rand_error == pytest.approx(error)
     assert (result.vi_over, result.vi_under) == pytest.approx(tuple(skimage_vi(truth, labels)))
     assert result.ari == pytest.approx(adjusted_rand_score(truth.ravel(), labels.ravel()))
-    assert result.rand_index == pytest.approx(rand_score(truth.ravel(), labels.ravel()))
     table = metrics.contingency_table(labels, truth)
     np.testing.assert_array_equal(table.counts, contingency_matrix(labels.ravel(), truth.ravel()))
     np.testing.assert_array_equal(table.labels, np.unique(labels))
@@ -213,35 +131,20 @@ def test_names_of_labels_do_not_matter(labels, truth, seed):
     names = np.random.default_rng(seed).permutation(1000)
     before = metrics.score(labels, truth)
     after = metrics.score(names[labels] - 500, names[truth[::-1]][::-1])
-    for name in ("co", "i", "cs", "os", "us", "me", "ne", "gce", "lce", "dm", "dd", "dvi", "ari", "covering"):
+    for name in ("co", "vi_over", "vi_under", "ari", "covering"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), abs=1e-12), name
-    for name in ("boundary_f", "boundary_f_bsds", "bde"):
+    for name in ("boundary_f", "bde"):
         assert getattr(after, name) == getattr(before, name), name
-
-
-def test_names_do_not_matter_for_scores_of_matched_pairs():
-    labels, truth = random_pair(11)
-    names = np.random.default_rng(0).permutation(50)
-    np.testing.assert_allclose(metrics.score(names[labels], names[truth]), metrics.score(labels, truth))
 
 
 @settings(max_examples=50, deadline=None)
 @given(labels=small_labels, truth=small_labels)
 def test_symmetric_scores(labels, truth):
     one, other = metrics.score(labels, truth), metrics.score(truth, labels)
-    for name in ("co", "gce", "lce", "dm", "dd", "dvi", "ari", "rand_index", "adapted_rand_error"):
+    for name in ("co", "ari"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-12), name
     assert (one.vi_over, one.vi_under) == pytest.approx((other.vi_under, other.vi_over))
-    assert (one.boundary_f, one.boundary_f_bsds) == pytest.approx((other.boundary_f, other.boundary_f_bsds))
-    assert one.lce <= one.gce + 1e-12
-
-
-@settings(max_examples=30, deadline=None)
-@given(a=small_labels, b=small_labels, c=small_labels)
-def test_distances_obey_the_triangle_inequality(a, b, c):
-    for name in ("dvi", "dm", "dd"):
-        direct, first, second = (getattr(metrics.score(*pair), name) for pair in ((a, c), (a, b), (b, c)))
-        assert direct <= first + second + 1e-12, name
+    assert one.boundary_f == pytest.approx(other.boundary_f)
 
 
 @settings(max_examples=50, deadline=None)
@@ -250,7 +153,6 @@ def test_single_scores_are_those_of_score(labels, truth):
     result = metrics.score(labels, truth)
     assert metrics.pixel_accuracy(labels, truth) == result.co
     assert metrics.adjusted_rand_index(labels, truth) == result.ari
-    assert metrics.variation_of_information(labels, truth) == (result.vi_over, result.vi_under)
 
 
 def test_ignored_pixels_count_nowhere():
@@ -260,7 +162,7 @@ def test_ignored_pixels_count_nowhere():
     holed[:, 10:][holed[:, 10:] == 0] = 9
     whole = metrics.score(labels[:, 10:], holed[:, 10:])
     part = metrics.score(labels, holed, ignore_label=0)
-    for name in set(part._fields) - {"boundary_f_bsds"}:  # its tolerance follows the size of the image
+    for name in part._fields:
         assert getattr(part, name) == pytest.approx(getattr(whole, name)), name
     assert metrics.score(labels, holed).n_regions == part.n_regions + 1
 
@@ -305,25 +207,6 @@ def test_match_labels_leaves_the_ignored_label_alone():
     assert alone.tolist() == [[1, 2]]
     above = metrics.match_labels([[1, 2, 3]], [[1, 1, 1]], ignore_label=2)
     assert above.tolist() == [[1, 2, 3]]
-
-
-def test_curves_fall_where_they_must_and_meet_the_score_at_three_quarters():
-    labels, truth = random_pair(8)
-    curves = metrics.f_curves(labels, truth)
-    assert curves.thresholds[0] == pytest.approx(0.505)
-    assert curves.thresholds[-1] == 1.0
-    assert (np.diff(curves.rates.cs) <= 0).all()
-    at = np.argmin(np.abs(curves.thresholds - 0.75))
-    result = metrics.score(labels, truth)
-    assert [rate[at] for rate in curves.rates] == [result.cs, result.os, result.us, result.me, result.ne]
-
-
-def test_integral_of_correct_segmentation_against_its_exact_value():
-    labels, truth = random_pair(8)
-    counts = metrics.contingency_table(labels, truth).counts
-    critical = np.minimum(counts / counts.sum(axis=1, keepdims=True), counts / counts.sum(axis=0))
-    exact = np.maximum(critical.max(axis=0) - 0.5, 0).mean() / 0.5
-    assert metrics.f_curves(labels, truth).integrals.cs == pytest.approx(exact, abs=0.01)
 
 
 def test_reliability_of_hand_made_confidence():
@@ -382,7 +265,6 @@ def test_inputs_are_left_untouched():
             ValueError,
             "20000 and truth 20000 different values",
         ),
-        (lambda: metrics.f_curves(HALVES, HALVES, [0.5]), ValueError, r"numbers in \(.5, 1\], got"),
         (lambda: metrics.reliability([0.5], [True, False]), ValueError, "same size, at least 1, got 1 and 2"),
         (lambda: metrics.reliability([1.5], [True]), ValueError, r"lie in 0 ... 1, got 1.5 ... 1.5"),
         (lambda: metrics.reliability([0.5], [True], n_bins=0), ValueError, "at least 1, got 0"),
