@@ -1,11 +1,13 @@
-"""How fast and how large: python benchmarks/speed.py [DATA] [--largest 4096].
+"""How fast and how large: python benchmarks/speed.py [DATA] [--largest 4096] [--against REVISION].
 
-DATA, the folder with the Outex mosaics, is needed for the comparison of levels only.
+DATA, the folder with the Outex mosaics, is needed for the comparison of levels only. ``--against`` measures
+another revision of the repository and the files at hand in turn, and nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -25,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
-from texseg import segment, threads
+from texseg import match_labels, segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
@@ -34,6 +36,7 @@ from texseg.counts.matrix import ChannelCounts, WindowedCounts
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides
+from texseg.metrics import pixel_accuracy
 from texseg.models.acm import HistogramClustering
 from texseg.settings import Settings, settings_for
 
@@ -66,6 +69,74 @@ def print_whole_call() -> None:
         table.row(name, seconds, seconds / recipe_seconds, seconds / bank_seconds)
     table.row("recipe", recipe_seconds, 1.0, recipe_seconds / bank_seconds)
     table.row(f"filter bank, {len(bank.filters)} filters", bank_seconds, bank_seconds / recipe_seconds, 1.0)
+
+
+def print_against(revision: str, only: str, repeats: int) -> None:
+    """Compare the files at hand with another revision: one process each, in turn; medians."""
+    print(f"\nCPU seconds of a call, one thread, medians of {repeats}: {revision}, here, and their ratio")
+    columns = [("image", -24), ("before", 7), ("here", 7), ("ratio", 6), ("accuracy", 9), ("here", 7)]
+    table = Table([*columns, ("other px", 9), ("calls", 8), ("here", 8)])
+    here = Path(__file__).resolve().parents[1]
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path(folder) / "before"
+        git = ["git", "-C", str(here), "worktree"]
+        subprocess.run([*git, "add", "--detach", str(before), revision], check=True, capture_output=True)
+        try:
+            with _worker(before) as old, _worker(here) as new:
+                for name, image, truth, n_segments in _cases_against():
+                    if only in name:
+                        rows = _in_turn([old, new], Path(folder), image, n_segments, repeats)
+                        _show_against(table, name, rows, truth)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(before)], check=True)
+
+
+def _worker(tree: Path) -> subprocess.Popen:
+    command = [sys.executable, str(Path(__file__).with_name("one_call.py"))]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    return subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
+
+
+def _cases_against() -> Iterator[tuple[str, NDArray, NDArray, int | None]]:
+    mosaic, truth = (mirrored(512, f"five_textures{end}.png") for end in ("", "_truth"))
+    for side in (512, 256, 128, 64):
+        part = np.s_[256 - side // 2 : 256 + side // 2, 256 - side // 2 : 256 + side // 2]
+        yield f"grey {side}", mosaic[part], truth[part], K
+    yield "grey 512, chosen", mosaic, truth, None
+    for name, n_segments in (("colour_textures", 5), ("steel_1", 2)):
+        yield name, read(SAMPLES / f"{name}.png"), read(SAMPLES / f"{name}_truth.png"), n_segments
+
+
+def _in_turn(
+    workers: Sequence[subprocess.Popen], folder: Path, image: NDArray, n_segments: int | None, repeats: int
+) -> list[tuple[dict[str, float], int, NDArray]]:
+    """Give the median CPU seconds of every phase, the Python calls, and the labels, of each worker."""
+    np.save(folder / "image.npy", image)
+    axis = -1 if image.ndim == 3 else None
+    answers: list[list] = [[] for _ in workers]
+    for turn in range(repeats + 1):
+        for worker, kept in zip(workers, answers, strict=True):
+            labels = folder / ("labels.npy" if turn else "counted.npy")
+            assert worker.stdin and worker.stdout
+            worker.stdin.write(f"{folder / 'image.npy'} {axis} {n_segments} {labels}\n")
+            worker.stdin.flush()
+            kept.append((*json.loads(worker.stdout.readline()), np.load(labels)))
+    rows = []
+    for kept in answers:  # the first turn warms up, and counts
+        phases = {name: statistics.median(each[0].get(name, 0) for each in kept[1:]) for name in kept[0][0]}
+        phases["whole"] = statistics.median(sum(each[0].values()) for each in kept[1:])
+        rows.append((phases, kept[0][1], kept[0][2]))
+    return rows
+
+
+def _show_against(table: Table, name: str, rows: list, truth: NDArray) -> None:
+    (old, old_calls, before), (new, new_calls, after) = rows
+    right = [pixel_accuracy(labels, truth) for labels in (before, after)]
+    other = float(np.mean(match_labels(after, before) != before))
+    times = old["whole"], new["whole"], new["whole"] / old["whole"]
+    table.row(name, *times, *right, other, old_calls, new_calls)
+    for phase in [phase for phase in {**old, **new} if phase != "whole"]:
+        table.row(f"  {phase}", old.get(phase, 0.0), new.get(phase, 0.0))
 
 
 def print_growth(largest: int) -> None:
@@ -312,6 +383,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--only", default="call,growth,threads,levels,implicit,start", help="parts, comma-separated"
     )
+    parser.add_argument("--against", metavar="REVISION", help="compare with this revision, in turn")
+    parser.add_argument("--repeats", type=int, default=7, help="turns of --against")
+    parser.add_argument("--case", default="", help="only those of --against whose name contains this")
     parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     limit_threads(N_THREADS)
@@ -319,6 +393,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure_memory(options.measure_memory)
         return
     print(machine(N_THREADS))
+    if options.against:
+        print_against(options.against, options.case, options.repeats)
+        return
     parts = {
         "call": print_whole_call,
         "growth": lambda: print_growth(options.largest),
