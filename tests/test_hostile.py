@@ -249,7 +249,7 @@ class TestGeometryAndContent:
             try:
                 labels = segment(values, 4)
             except ValueError as error:
-                assert str(shape[0]) in str(error)  # noqa: PT017
+                assert str(shape[0]) in str(error)
                 return
         assert labels.shape == shape
         assert 1 <= labels.min() <= labels.max() <= 4

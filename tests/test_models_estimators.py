@@ -4,7 +4,6 @@ import weakref
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
@@ -184,7 +183,7 @@ def test_a_row_is_not_judged_by_occurrences_that_it_was_folded_in_on(model):
 
 def test_names_of_a_data_frame_go_in_and_come_out():
     n, _ = planted(3, 0)
-    frame = pd.DataFrame(n, columns=[f"word {j}" for j in range(30)])
+    frame = pytest.importorskip("pandas").DataFrame(n, columns=[f"word {j}" for j in range(30)])
     model = HACM(3, random_state=0).set_output(transform="pandas").fit(frame)
     assert model.feature_names_in_.tolist() == list(frame.columns)
     assert list(model.transform(frame).columns) == ["hacm0", "hacm1", "hacm2"]

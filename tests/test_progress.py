@@ -7,7 +7,6 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
-from ipykernel.iostream import OutStream
 from sklearn.base import clone
 
 from texseg import TextureSegmenter, segment
@@ -203,7 +202,7 @@ def test_nothing_is_shown_where_nobody_looks(stream, hidden):
 
 
 def test_notebooks_show_it_although_they_are_no_terminals():
-    stream = type("OutStream", (io.StringIO,), {"__module__": OutStream.__module__})()
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
     with ProgressBar(stream=stream) as bar:
         bar(Progress("pixels", 4, 8, 0.5))
     assert not stream.isatty() and "pixels 4/8:  50%" in stream.getvalue()

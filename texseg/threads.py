@@ -37,7 +37,7 @@ _users = 0
 _limits: list[tuple[Callable[[int], Any], int]] = []
 
 
-class one_blas_thread(ContextDecorator):  # noqa: N801  # reads as the function it is used as
+class one_blas_thread(ContextDecorator):  # reads as the function it is used as
     """Limit BLAS to one thread as long as any caller needs it; a context manager or decorator.
 
     Its products are small here: more threads would spend several times the processor time waiting for each
