@@ -28,7 +28,7 @@ from benchmarks.datasets import SUITES, Case
 from benchmarks.measure import limit_threads, machine
 from texseg import segment
 from texseg.metrics import adjusted_rand_index
-from texseg.settings import PRESETS
+from texseg.parameters import PRESETS
 
 SETS = {"outex": (3,), "brodatz12v": (4,), "brodatz5s": (2,), "prague": (0, 3)} | {
     "rwtd": (5, 40, 75),
@@ -37,7 +37,7 @@ SETS = {"outex": (3,), "brodatz12v": (4,), "brodatz5s": (2,), "prague": (0, 3)} 
 """Places of the images in their set; the adjusted Rand index judges all alike."""
 
 MODULES = [
-    "settings",
+    "parameters",
     *(
         f"{room}.{path.stem}"
         for room in ("channels", "counts", "fitting", "method", "pixels")
@@ -48,7 +48,7 @@ MODULES = [
 """All that lies between an image and its labels."""
 
 CONSTANTS: dict[str, dict[str, str]] = {
-    "settings": {
+    "parameters": {
         "illumination_sigma": "pixels; longer than a grain, shorter than a change of light",
         "patch_weight": "of textons, where a filter counts 1: they see the form, moduli the strength",
         "cell": "pixels; the least area that shows something of a texture",
@@ -114,10 +114,10 @@ CONSTANTS: dict[str, dict[str, str]] = {
 """Numbers chosen by measurement on which the labels of `segment` depend, with the reason for each."""
 
 OTHERS: dict[str, dict[str, str]] = {
-    "from A.I. Memo 1625, section 6.3": {"settings": "wavelengths n_orientations n_bins"},
-    "parameters that are 1, and change nothing": {"settings": "smoothness value_weight"},
+    "from A.I. Memo 1625, section 6.3": {"parameters": "wavelengths n_orientations n_bins"},
+    "parameters that are 1, and change nothing": {"parameters": "smoothness value_weight"},
     "effort: more takes longer, and changes results little or not": {
-        "settings": "n_starts potts.n_rounds potts.n_sweeps",
+        "parameters": "n_starts potts.n_rounds potts.n_sweeps",
         "channels.notes": "_MOST_BLOCKS _MOST_COMPARED",
         "channels.quantize": "_SAMPLES",
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
@@ -154,7 +154,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "definitions of what is meant: by lengths, by a wrong number, by outliers": {
         "channels.quantize": "_MOST_OUTLIERS",
         "method.number": "_EXACT _AS_GOOD",
-        "settings": "_REFERENCE_SIDE",
+        "parameters": "_REFERENCE_SIDE",
     },
     "exact arithmetic": {
         "channels.quantize": "_GRID",
@@ -195,7 +195,10 @@ OTHERS: dict[str, dict[str, str]] = {
         ),
         "method.textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
     },
-    "limits of what may be asked for": {"settings": "_MOST_BINS", "method.seeds": "_MOST_CLASSES"},
+    "limits of what may be asked for": {
+        "parameters": "MOST_SEGMENTS _HEAVIEST _LARGEST_IMAGE _LONGEST_SHOWN",
+        "method.seeds": "_MOST_CLASSES",
+    },
 }
 """The other constants of the same modules, by what they are."""
 
@@ -228,7 +231,7 @@ def alternatives(name: str, value: Any) -> tuple[Any, Any]:
 @contextmanager
 def changed(place: str, name: str, value: Any) -> Iterator[None]:
     """Give a constant another value in all modules and defaults that hold it, or a setting in the preset."""
-    if place == "settings" and not name.startswith("_"):
+    if place == "parameters" and not name.startswith("_"):
         before = PRESETS["default"]
         field = name.removeprefix("potts.")
         of_potts = {"potts": before.potts._replace(**{field: value})} if "." in name else {name: value}
@@ -253,7 +256,7 @@ def changed(place: str, name: str, value: Any) -> Iterator[None]:
 
 def value_of(place: str, name: str) -> Any:
     """Value of a constant."""
-    if place == "settings" and not name.startswith("_"):
+    if place == "parameters" and not name.startswith("_"):
         default = PRESETS["default"]
         return getattr(default.potts if "." in name else default, name.removeprefix("potts."))
     return getattr(importlib.import_module(f"texseg.{place}"), name)

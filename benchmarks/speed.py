@@ -38,7 +38,7 @@ from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides
 from texseg.metrics import pixel_accuracy
 from texseg.models.acm import HistogramClustering
-from texseg.settings import Settings, settings_for
+from texseg.parameters import Settings, settings_for
 
 N_THREADS = 2
 K = 5

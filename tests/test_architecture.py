@@ -22,7 +22,7 @@ ORDER = """
     report plot
     estimator segmenter editing lazy tiles modelfile
     method
-    settings pixels
+    parameters pixels
     m3 models fitting counts
     channels
     edits metrics synth io regions palette forecast progress threads

@@ -10,7 +10,7 @@ from texseg.counts.grid import cell_grid
 from texseg.method.candidates import Candidate
 from texseg.method.clusters import Search
 from texseg.method.number import merge_tree
-from texseg.settings import PottsSettings, Settings
+from texseg.parameters import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
 BETA = 20.0

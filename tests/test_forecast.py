@@ -7,7 +7,7 @@ from texseg import forecast
 from texseg.cli.info import describe
 from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds
 from texseg.io.write import write_labels
-from texseg.settings import PRESETS
+from texseg.parameters import PRESETS
 
 SIDES = (64, 256, 512, 1024, 4096)
 

@@ -280,7 +280,7 @@ def test_images_that_are_no_arrays():
         segment(PIXELS.tolist(), 2)
     with pytest.raises(ValueError, match="an image must be an array, got nested lists of unequal lengths"):
         segment([[[1], [2, 3]]], 2)
-    with pytest.raises(TypeError, match=r"channel_axis must be one whole number or None, got \(0,\)"):
+    with pytest.raises(ValueError, match=r"channel_axis must be a whole number from -3 to 2, got \(0,\)"):
         segment(np.zeros((3, 9, 9)), 2, channel_axis=(0,))
 
 

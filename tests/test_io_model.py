@@ -270,9 +270,9 @@ def entry(array, value):
         ("potts", lambda a: [0.5, 10, 1.5, 10**9, 3], r"potts \(n_rounds\) must lie in"),
         ("kind", lambda a: "stars", "kind must be cells or windows, got 'stars'"),
         ("parameters", lambda a: [], "parameters must be a dictionary"),
-        ("parameters", lambda a: a | {"smoothness": 1e300}, "smoothness must lie in 0 to 10000"),
+        ("parameters", lambda a: a | {"smoothness": 1e300}, "smoothness must be a number from 0 to 10000"),
         ("parameters", lambda a: a | {"channel_axis": 1.5}, "channel_axis must be a whole number"),
-        ("parameters", lambda a: a | {"nodata": "none"}, "nodata must be numbers"),
+        ("parameters", lambda a: a | {"nodata": "none"}, "nodata must be a number"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(sound, tmp_path, name, change, sentence):

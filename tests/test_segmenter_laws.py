@@ -152,9 +152,7 @@ def test_a_pickled_model_holds_no_images(mosaic):
     bare = len(sent) - model.labels_.nbytes - model.confidence_.nbytes
     cells = model.textures_.profiles.shape[1] * 4 * mosaic[0].size / model.textures_.cell**2
     assert bare < cells / 3
-    older = sent.replace(b"texseg.estimator", b"texseg.segmenter")  # where the class stood in version 0.2
-    for kept in (sent, older):
-        np.testing.assert_array_equal(pickle.loads(kept).predict(mosaic[0]), model.labels_)
+    np.testing.assert_array_equal(pickle.loads(sent).predict(mosaic[0]), model.labels_)
 
 
 @pytest.mark.parametrize("name", ["confusion", "border_weights", "border_form_factors", "parameters"])
@@ -173,8 +171,8 @@ def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, na
         ("limits", np.array(["a", "b"]), r"limits must be numbers of shape \(2,\), got <U1"),
         ("patch_weight", "much", "patch_weight must be numbers"),
         ("n_orientations", "four", r"n_orientations must be numbers of shape \(\), got <U4"),
-        ("parameters", {"colour": 3}, "unexpected keyword argument 'colour'"),
-        ("parameters", {"smoothness": -1}, "smoothness must lie in 0 to 10000, got -1"),
+        ("parameters", {"colour": 3}, "parameters must be those of a segmenter, got colour"),
+        ("parameters", {"smoothness": -1}, "smoothness must be a number from 0 to 10000, got -1"),
     ],
 )
 def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path, name, value, sentence):

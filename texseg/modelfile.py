@@ -20,8 +20,8 @@ from texseg.io.archive import ModelFileError, load_model, save_model
 from texseg.method.merged import MergedTextures
 from texseg.method.seeds import StrokeClassifier
 from texseg.method.textures import Textures
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, Settings
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
-from texseg.settings import PottsSettings, Settings
 
 __all__ = [
     "ModelFileError",
@@ -36,16 +36,12 @@ __all__ = [
 _WINDOWS = "windows"  # kind of the models of the plain preset in version 0.1
 _SINCE = {"log_offset": 0.0}  # values missing from older files, with their meaning there
 _DESCRIPTIONS = ("detail", "form", "frequencies")  # a preset of version 0.1 learned densities of all three
-_MOST_TEXTURES = 255
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
-_HEAVIEST = 1e6  # weight of a channel, where a filter has 1
 _LARGEST_PATCH = 64.0  # a levelled plane has a standard deviation of at most 1
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
 _LARGEST_OF_BORDERS = 1e9  # products of such numbers stay far from overflow in single precision
 _LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte
 _ROUNDING = 1e-3
-_MOST_AXES = 32  # of an array
-_SMOOTHEST = 1e4  # results stop changing long before; far beyond, probabilities become NaN
 _LARGEST_IMAGE = 2**53  # pixels
 _WIDEST = 64.0  # cells, of a window
 _SMALLEST_SHARE = 1e-9  # of a texture in its segment
@@ -117,8 +113,8 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     C, n_bins = len(features.names), features.n_bins
     K = len(values["profiles"])
     profiles = _shares("profiles", values, (K, C * n_bins), n_bins)
-    if not 1 <= K <= _MOST_TEXTURES:
-        raise ValueError(f"profiles must be those of 1 to {_MOST_TEXTURES} textures, got {K}")
+    if not 1 <= K <= MOST_SEGMENTS:
+        raise ValueError(f"profiles must be those of 1 to {MOST_SEGMENTS} textures, got {K}")
     if values["kind"] == _WINDOWS:
         proportions = _check("proportions", values["proportions"], _Numbers((K,), 0, 1, np.float32))
         _check_sums("proportions", proportions)
@@ -130,7 +126,7 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
         features,
         profiles,
         _shares("background", values, (C * n_bins,), n_bins),
-        _check("cell", values["cell"], _Numbers((), 1, 1024, int)),
+        _check("cell", values["cell"], _limits_of("cell")),
         _potts(values["potts"]),
         (float(windows[0]), float(windows[1])),
         _check("limits", values["limits"], _Numbers((K,), 0, np.inf, np.float32)),
@@ -195,19 +191,14 @@ def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
     parameters = values["parameters"]
     if not isinstance(parameters, dict):
         raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
-    allowed = {
-        "channel_axis": _Numbers((), -_MOST_AXES, _MOST_AXES - 1, int),
-        "nodata": _Numbers((), -np.inf, np.inf),
-        "smoothness": _Numbers((), 0, _SMOOTHEST),
-        "min_size": _Numbers((), 0, _LARGEST_IMAGE),
-    }
-    given = {name: parameters[name] for name in allowed if parameters.get(name) is not None}
-    checked = {name: _check(name, value, allowed[name]) for name, value in given.items()}
+    if unknown := parameters.keys() - PARAMETERS.keys():
+        raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
+    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more about borders
+        parameters = {**parameters, "preset": "default"}
+    checked = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
     if values["kind"] == _WINDOWS:
         checked["smoothness"] = 0.0  # these models ignored it
-    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more about borders
-        checked["preset"] = "default"
-    return {**parameters, **checked}
+    return checked
 
 
 def _potts(value: Any) -> PottsSettings:
@@ -238,16 +229,18 @@ class _Numbers(NamedTuple):
     """Type it is converted to; int allows only whole numbers."""
 
 
+def _limits_of(parameter: str, shape: tuple[int | None, ...] = ()) -> _Numbers:
+    row = PARAMETERS[parameter]
+    return _Numbers(shape, row.low, row.high, int if row.base is int else float)
+
+
 _EVERY = {
-    "n_orientations": _Numbers((), 1, 64, int),
+    **{name: _limits_of(name) for name in ("n_orientations", "n_bins", "patch_weight", "value_weight")},
+    "wavelengths_of_bank": _limits_of("wavelengths", (None,)),
     "bandwidth": _Numbers((), 0.1, 4),  # octaves
     "angular_bandwidth": _Numbers((), 5, 150),  # degrees
     "illumination_sigma": _Numbers((), 1, 1024),  # pixels
-    "patch_weight": _Numbers(high=_HEAVIEST),
-    "value_weight": _Numbers(high=_HEAVIEST),
-    "n_bins": _Numbers((), 1, 256, int),
     "log_offset": _Numbers(),
-    "wavelengths_of_bank": _Numbers((None,), 2, 1024),  # pixels
     "low": _Numbers((None,), -_LARGEST),
     "high": _Numbers((None,), -_LARGEST),
     "axes": _Numbers((None, None), -1.001, 1.001),
@@ -326,7 +319,9 @@ def _features(values: Mapping[str, Any]) -> Features:
         raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a texton")
     v["wavelengths"] = _check("wavelengths", values["wavelengths"], _Numbers((C,), 0, 1024))
     v["channel_weights"] = _check(
-        "channel_weights", values["channel_weights"], _Numbers((C,), 0, 8 * _HEAVIEST, np.float32)
+        "channel_weights",
+        values["channel_weights"],
+        _Numbers((C,), 0, 8 * PARAMETERS["value_weight"].high, np.float32),
     )
     for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
         if (low > high).any():

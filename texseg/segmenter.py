@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from types import NoneType
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,23 +38,18 @@ from texseg.modelfile import (
     save_model,
     to_plain_data,
 )
-from texseg.progress import Phases, Progress, ProgressBar
-from texseg.settings import PRESETS, Cue, Settings, settings_for
-from texseg.threads import computing, crew_of, n_threads, one_blas_thread
+from texseg.parameters import PARAMETERS, PRESETS, Parameters, Settings, checked, takes_parameters
+from texseg.progress import Phases, ProgressBar
+from texseg.threads import computing, crew_of, one_blas_thread
 from texseg.tiles import Asked, labels_of_array
 
 __all__ = ["Record", "Segmenter", "segment"]
 
-_MOST_SEGMENTS = 255
 _MOSTLY_UNKNOWN = 0.9
 _LOGARITHM_TAKEN = (
     "the logarithm of the values is taken, since contrast follows brightness by the same factor everywhere, "
     "as under light, gains or speckle that multiply; log=False (--no-log) takes the values as they are"
 )
-Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
-Preset = Literal["default", "plain"]
-Seed = int | np.random.RandomState | np.random.Generator | None
-_MODELS = get_args(Model)
 _COSTS = {
     "filters": 0.1,
     "histograms": 0.03,
@@ -91,60 +83,20 @@ class Segmenter(Editable):
     ground_: NDArray[np.floating] | None = None
     selection_ = _OfChosenNumber()
 
-    def __init__(
-        self,
-        n_segments: int | None = None,
-        *,
-        model: Model = "acm",
-        preset: Preset = "default",
-        channel_axis: int | None = None,
-        nodata: float | None = None,
-        log: bool | None = None,
-        crop_bar: bool = False,
-        flat_ground: bool = True,
-        smoothness: float | None = None,
-        min_size: int = 0,
-        k_min: int = 2,
-        k_max: int = 14,
-        random_state: Seed = 0,
-        verbose: bool = False,
-        callback: Callable[[Progress], Any] | None = None,
-        wavelengths: Sequence[float] | None = None,
-        n_orientations: int | None = None,
-        n_bins: int | None = None,
-        patch_weight: float | None = None,
-        value_weight: float | None = None,
-        learned_borders: bool | None = None,
-        cue: Cue | None = None,
-        cell: int | None = None,
-        n_starts: int | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_segments = n_segments
-        self.model = model
-        self.preset = preset
-        self.channel_axis = channel_axis
-        self.nodata = nodata
-        self.log = log
-        self.crop_bar = crop_bar
-        self.flat_ground = flat_ground
-        self.smoothness = smoothness
-        self.min_size = min_size
-        self.k_min = k_min
-        self.k_max = k_max
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
-        self.wavelengths = wavelengths
-        self.n_orientations = n_orientations
-        self.n_bins = n_bins
-        self.patch_weight = patch_weight
-        self.value_weight = value_weight
-        self.learned_borders = learned_borders
-        self.cue = cue
-        self.cell = cell
-        self.n_starts = n_starts
-        self.n_jobs = n_jobs
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    @takes_parameters
+    def __init__(self, n_segments: int | None = None, **parameters: Unpack[Parameters]) -> None:
+        given: dict[str, Any] = {"n_segments": n_segments, **parameters}
+        for name in given.keys() - PARAMETERS.keys():
+            raise TypeError(
+                f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(PARAMETERS)}"
+            )
+        for name, row in PARAMETERS.items():
+            setattr(self, name, given.get(name, row.default))
 
     @computing
     def fit(self, X: Any, y: None = None, *, mask: Any = None, seeds: Any = None) -> Self:
@@ -310,9 +262,7 @@ class Segmenter(Editable):
         return self
 
     @computing
-    def predict(
-        self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False
-    ) -> Labels:
+    def predict(self, X: Any, *, mask: Any = None, unknown: bool = False, rescale: bool = False) -> Labels:
         """Find the learned textures again.
 
         Parameters
@@ -517,7 +467,8 @@ class Segmenter(Editable):
             )
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
         crops, masks = crops_of(X, self.channel_axis, mask, int(seed))
-        flat_ground, self.flat_ground = self.flat_ground, False  # crops do not see how much of it there is
+        flat_ground = bool(self.__dict__["flat_ground"])
+        self.flat_ground = False  # crops do not see how much of it there is
         try:
             self.fit(crops, mask=masks)
         finally:
@@ -537,9 +488,10 @@ class Segmenter(Editable):
             counts = sorted({len(planes.bands) for planes in images})
             raise ValueError(f"all images must have the same number of bands, got {counts}")
         shapes = [planes.bands[0].shape for planes in images]
+        own = settings.cell
         settings = settings.scaled(min(max(shape) for shape in shapes))
         if self.cell is not None:
-            settings = replace(settings, cell=self.cell)
+            settings = settings.changed(cell=own)
         side = min(min(shape) for shape in shapes)
         bank = GaborBank(settings.wavelengths, settings.n_orientations)
         if side < bank.halo:
@@ -567,40 +519,7 @@ class Segmenter(Editable):
 
     def _check_parameters(self) -> Settings:
         """Validate all parameters before anything is computed."""
-        k = self.n_segments
-        if k is not None:
-            _check_number("n_segments", k)
-        _check_number("k_min", self.k_min)
-        _check_number("k_max", self.k_max)
-        if k is None and self.k_min > self.k_max:
-            raise ValueError(f"k_min must be at most k_max ({self.k_max}), got {self.k_min}; raise k_max")
-        if self.model not in _MODELS:
-            raise ValueError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
-        if not isinstance(self.min_size, (int, float, np.number)) or not 0 <= self.min_size < np.inf:
-            raise ValueError(f"min_size must be a finite number, at least 0 pixels, got {self.min_size!r}")
-        _check_flag("log", self.log, "True, False or None", (bool, np.bool_, NoneType))
-        for name in ("crop_bar", "flat_ground"):
-            _check_flag(name, getattr(self, name))
-        _check_flag("verbose", self.verbose, kinds=(bool, int, np.bool_))
-        n_threads(self.n_jobs)
-        settings = settings_for(
-            self.preset,
-            wavelengths=self.wavelengths,
-            n_orientations=self.n_orientations,
-            n_bins=self.n_bins,
-            patch_weight=self.patch_weight,
-            value_weight=self.value_weight,
-            smoothness=self.smoothness,
-            learned_borders=self.learned_borders,
-            cue=self.cue,
-            cell=self.cell,
-            n_starts=self.n_starts,
-        )
-        if settings.cue == "values":
-            _check_values_can_tell(self.model, settings)
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"callback must be a function of one Progress, got {self.callback!r}")
-        return settings
+        return checked({name: getattr(self, name) for name in PARAMETERS})
 
     def _planes(self, X: Any, mask: Any) -> list[Planes]:
         """Check the images and take them apart."""
@@ -664,9 +583,7 @@ class Segmenter(Editable):
         if self.model != "acm":
             raise ValueError(f"strokes need model='acm', got {self.model!r}")
         shapes, masks = [image.bands[0].shape for image in images], [image.mask for image in images]
-        strokes, n_classes = checked_seeds(
-            seeds, shapes, masks, several=several, n_segments=self.n_segments
-        )
+        strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=self.n_segments)
         if self.n_segments is None:
             refuse_grey_values(strokes)
         return strokes, n_classes
@@ -717,7 +634,7 @@ class Segmenter(Editable):
         self.profiles_ = profiles.reshape(len(profiles), -1, features.n_bins)
         self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
-        self.cue_: Cue = "texture" if features.has_filters else "values"
+        self.cue_: Literal["texture", "values"] = "texture" if features.has_filters else "values"
 
 
 def _nested(
@@ -759,58 +676,14 @@ def _check_array(image: Any) -> None:
             raise ValueError("an image must be an array, got nested lists of unequal lengths") from error
 
 
-def _check_flag(
-    name: str, value: Any, allowed: str = "True or False", kinds: tuple[type, ...] = (bool, np.bool_)
-) -> None:
-    if not isinstance(value, kinds):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
-
-
-def _check_number(name: str, value: Any) -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= _MOST_SEGMENTS:
-        raise ValueError(f"{name} must be a whole number from 1 to {_MOST_SEGMENTS}, got {value!r}")
-
-
-def _check_values_can_tell(model: str, settings: Settings) -> None:
-    """Refuse ``cue="values"`` beside a parameter that leaves values, or the prior on the map, out."""
-    if model != "acm":
-        raise ValueError(f'cue="values" is for model="acm", got model={model!r}')
-    for name in ("value_weight", "smoothness"):
-        if getattr(settings, name) == 0:
-            raise ValueError(f'{name} must be above 0 with cue="values", got 0')
-
-
+@takes_parameters
 def segment(
     image: ArrayLike,
     n_segments: int | None = None,
     *,
     mask: ArrayLike | None = None,
     seeds: ArrayLike | None = None,
-    model: Model = "acm",
-    preset: Preset = "default",
-    channel_axis: int | None = None,
-    nodata: float | None = None,
-    log: bool | None = None,
-    crop_bar: bool = False,
-    flat_ground: bool = True,
-    smoothness: float | None = None,
-    min_size: int = 0,
-    k_min: int = 2,
-    k_max: int = 14,
-    random_state: Seed = 0,
-    verbose: bool = False,
-    callback: Callable[[Progress], Any] | None = None,
-    wavelengths: Sequence[float] | None = None,
-    n_orientations: int | None = None,
-    n_bins: int | None = None,
-    patch_weight: float | None = None,
-    value_weight: float | None = None,
-    learned_borders: bool | None = None,
-    cue: Cue | None = None,
-    cell: int | None = None,
-    n_starts: int | None = None,
-    n_jobs: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> NDArray[np.int32]:
     """Divide an image by its textures: the labels of a fitted :class:`texseg.TextureSegmenter`.
 
@@ -824,9 +697,7 @@ def segment(
     seeds : int array of shape (H, W), optional
         Strokes: 0, or c where a pixel is of class c, which gets label c; see
         :meth:`texseg.TextureSegmenter.fit`.
-    model, preset, channel_axis, nodata, log, crop_bar, flat_ground, smoothness, min_size, k_min, k_max, \
-    random_state, verbose, callback, wavelengths, n_orientations, n_bins, patch_weight, value_weight, \
-    learned_borders, cue, cell, n_starts, n_jobs
+    **parameters
         See :class:`texseg.TextureSegmenter`.
 
     Returns
@@ -844,39 +715,6 @@ def segment(
     >>> labels.dtype, labels.shape, labels.min(), labels.max()
     (dtype('int32'), (64, 96), np.int32(1), np.int32(2))
     """
-    segmenter = Segmenter(
-        n_segments,
-        model=model,
-        preset=preset,
-        channel_axis=channel_axis,
-        nodata=nodata,
-        log=log,
-        crop_bar=crop_bar,
-        flat_ground=flat_ground,
-        smoothness=smoothness,
-        min_size=min_size,
-        k_min=k_min,
-        k_max=k_max,
-        random_state=random_state,
-        verbose=verbose,
-        callback=callback,
-        wavelengths=wavelengths,
-        n_orientations=n_orientations,
-        n_bins=n_bins,
-        patch_weight=patch_weight,
-        value_weight=value_weight,
-        learned_borders=learned_borders,
-        cue=cue,
-        cell=cell,
-        n_starts=n_starts,
-        n_jobs=n_jobs,
-    )
+    segmenter = Segmenter(n_segments, **parameters)
     labels: Any = segmenter.fit(image, mask=mask, seeds=seeds).labels_
     return labels
-
-
-def __getattr__(name: str) -> Any:
-    """Find the estimator where it stood before it had a file of its own: pickles name this place."""
-    if name == "TextureSegmenter":
-        return texseg.TextureSegmenter
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

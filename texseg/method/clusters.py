@@ -45,7 +45,7 @@ from texseg.method.number import MergeTree, confusion_of_clusters, doubt_of_clus
 from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
-from texseg.settings import Settings
+from texseg.parameters import Settings
 from texseg.threads import side_by_side
 
 __all__ = ["Judged", "Record", "Search"]

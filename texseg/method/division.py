@@ -17,8 +17,8 @@ from texseg.method.cues import is_unsure, speaks_for_values, told_by
 from texseg.method.number import Selection, choose_number
 from texseg.method.painted import Painted, painted_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
+from texseg.parameters import Settings
 from texseg.pixels.label import merge_small
-from texseg.settings import Settings
 from texseg.threads import side_by_side
 
 __all__ = ["Divider", "Division", "Labelled", "label_scene", "n_textures", "repaint"]

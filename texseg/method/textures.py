@@ -28,10 +28,10 @@ from texseg.counts.sites import (
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField, arg_max_over, soft_max_over
 from texseg.method.seeds import PIN, StrokeClassifier, painted_cells, pins
 from texseg.models.histograms import HistogramClustering, Profiles
+from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
-from texseg.settings import PottsSettings
 from texseg.threads import side_by_side
 
 __all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]

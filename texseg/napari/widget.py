@@ -33,7 +33,7 @@ from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, Source, finest, placement
 from texseg.napari.work import Job, Result, Stopped
 from texseg.palette import palette
-from texseg.settings import PRESETS
+from texseg.parameters import PRESETS
 
 __all__ = ["SegmentWidget"]
 

@@ -1,0 +1,605 @@
+"""Every parameter, declared once: its name, type, default, limits, help, and its option of the command.
+
+From :class:`Parameters` come the signatures of `segment` and `TextureSegmenter`, the checks (also of model
+files), the options of the command and the documentation. A new parameter is a row here, and its use.
+"""
+
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass, replace
+from numbers import Integral, Real
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypedDict, TypeVar, get_args
+
+from texseg.progress import Progress
+from texseg.threads import n_threads
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "MOST_SEGMENTS",
+    "PARAMETERS",
+    "PRESETS",
+    "Parameter",
+    "Parameters",
+    "PottsSettings",
+    "Settings",
+    "checked",
+    "documents_parameters",
+    "settings_for",
+    "takes_parameters",
+]
+
+MOST_SEGMENTS = 255
+"""A label, and the one of what is unknown, fit into a byte, with 0 for no data."""
+
+_REFERENCE_SIDE = 512  # pixels; lengths are meant for images whose longer side is this
+_SMALLEST_SCALE = 0.5
+_VALUE_CELL = 3  # pixels
+_VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds to these
+_HEAVIEST = 1e6  # weight of a channel, where a filter has 1
+_LARGEST_IMAGE = 2**53  # pixels
+_LONGEST_SHOWN = 80  # characters of a refused value
+
+Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
+Preset = Literal["default", "plain"]
+Cue = Literal["auto", "texture", "values"]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Parameter(NamedTuple):
+    """What is known about one parameter; `name` and `annotation` are filled in from :class:`Parameters`."""
+
+    default: Any
+    help: str
+    """For the documentation, in reStructuredText."""
+    low: float = -math.inf
+    high: float = math.inf
+    """Limits of a number, or of each number of a sequence; NaN is allowed only without limits."""
+    presets: tuple[Any, Any] | None = None
+    """What None stands for in the presets ``default`` and ``plain``; None if they do not matter."""
+    flags: tuple[str, ...] = ()
+    """Names of the option of the command, as click takes them; empty if it has none."""
+    option: str = ""
+    """Help of the option."""
+    group: Literal["fitting", "reading"] = "fitting"
+    """Options that stand together in the help of the command."""
+    kind: str = ""
+    """Words for the type, where they are not derived from it."""
+    check: Callable[[Any], Any] | None = None
+    """Raises a ValueError for what is not allowed, in place of the check by type."""
+    name: str = ""
+    annotation: Any = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that are allowed; empty for any other type."""
+        literals = [self.annotation, *get_args(self.annotation)]
+        return next((get_args(each) for each in literals if getattr(each, "__origin__", 0) is Literal), ())
+
+    @property
+    def base(self) -> type | None:
+        """``int``, ``float``, ``bool``, ``str`` (of choices) or ``tuple`` (of floats); None for others."""
+        if self.choices:
+            return str
+        members = get_args(self.annotation) or (self.annotation,)
+        if isinstance(self.annotation, str):  # a seed: names NumPy, which the command's help does without
+            return int
+        known = (each for each in (bool, int, float) if each in members)
+        return tuple if Sequence[float] in members else next(known, None)
+
+    def checked(self, value: Any) -> Any:
+        """Convert a value to its type.
+
+        Raises
+        ------
+        ValueError
+            It is not allowed.
+        """
+        if self.check is not None:
+            self.check(value)
+            return value
+        members = get_args(self.annotation)
+        if value is None and NoneType in members:
+            return None
+        if self.base is str and isinstance(value, str) and value in self.choices:
+            return value
+        if self.base is bool and (_is_bool(value) or (int in members and isinstance(value, Integral))):
+            return bool(value)
+        if self.base is tuple and hasattr(value, "__len__") and hasattr(value, "__iter__") and len(value):
+            if all(self._fits(each, Real) for each in value):
+                return tuple(float(each) for each in value)
+        if self.base is int and self._fits(value, Integral):
+            return int(value)
+        if self.base is float and self._fits(value, Real):
+            return float(value)
+        raise ValueError(f"{self.name} must be {self.allowed}, got {shown(value)}")
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words."""
+        if self.base is bool:
+            return "True, False or None" if NoneType in get_args(self.annotation) else "True or False"
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        limits = "" if self.low == -math.inf else f" from {self.low:.9g} to {self.high:.9g}"
+        numbers = {int: "a whole number", float: "a number", tuple: "a sequence of numbers"}
+        return numbers[self.base or float] + limits
+
+    def _fits(self, value: Any, kind: type) -> bool:
+        if _is_bool(value) or not isinstance(value, kind):
+            return False
+        number: Any = value
+        return bool(self.low <= number <= self.high) or (number != number and self.low == -math.inf)
+
+    def documentation(self) -> str:
+        """Give the entry of a list of parameters, as numpydoc reads it."""
+        words = {int: "int", float: "float", bool: "bool", tuple: "sequence of floats"}
+        choices = "{" + ", ".join(f'"{choice}"' for choice in self.choices) + "}"
+        kind = self.kind or (choices if self.choices else words[self.base or float])
+        default = f'"{self.default}"' if isinstance(self.default, str) else self.default
+        title = f"{self.name} : {kind}, " + ("optional" if self.default is None else f"default={default}")
+        text = self.help
+        if self.presets is not None:
+            values = [", ".join(f"{v:.3g}" for v in p) if isinstance(p, tuple) else p for p in self.presets]
+            plain = "" if values[0] == values[1] else f"; {values[1]} in the plain preset"
+            text += f" By default {values[0]}{plain}."
+        return "\n".join([title, *textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")])
+
+
+def _check_callback(value: Any) -> None:
+    if value is not None and not callable(value):
+        raise ValueError(f"callback must be a function of one Progress, got {shown(value)}")
+
+
+def _check_seed(value: Any) -> None:
+    """Check a number; generators are checked where they are used."""
+    if isinstance(value, (Real, str)) and not PARAMETERS["random_state"]._fits(value, Integral):
+        raise ValueError(f"random_state must be a whole number from 0 to 2**32 - 1, got {shown(value)}")
+
+
+class Parameters(TypedDict, total=False):
+    """Parameters of a segmentation, by name; ``n_segments`` may also be passed by its place."""
+
+    model: Annotated[
+        Model,
+        Parameter(
+            "acm",
+            "The member of the family that finds the clusters. ``acm`` is the default path with all it has; "
+            "the others cluster the histograms of windows as they are, for comparison; from clusters to "
+            "pixels the path is the same.",
+            flags=("--model",),
+            option="Clustering model (acm recommended; others for comparison).",
+        ),
+    ]
+    preset: Annotated[
+        Preset,
+        Parameter(
+            "default",
+            "``default`` is the method of [1]_ with four additions, each of which one parameter turns off: "
+            "``patch_weight``, ``value_weight``, ``smoothness`` and ``learned_borders``. ``plain`` is the "
+            "same path without them.",
+            flags=("--preset",),
+            option="plain turns off what was added to the method of the paper.",
+        ),
+    ]
+    channel_axis: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
+            low=-3,
+            high=2,
+            flags=("--channel-axis",),
+            option="Axis of the channels, where the file does not say.",
+            group="reading",
+        ),
+    ]
+    nodata: Annotated[
+        float | None,
+        Parameter(
+            None,
+            "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
+            flags=("--nodata",),
+            option="Value for no data.  [default: what the file says]",
+            group="reading",
+        ),
+    ]
+    log: Annotated[
+        bool | None,
+        Parameter(
+            None,
+            "Use the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with "
+            "speckle, transmitted light. What is in decibels is a logarithm already. By default it is used, "
+            "with a warning, where contrast follows brightness by the same factor all over the image; never "
+            "in the plain preset.",
+            flags=("--log/--no-log",),
+            option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
+            "contrast follows brightness by the same factor]",
+        ),
+    ]
+    crop_bar: Annotated[
+        bool,
+        Parameter(
+            False,
+            "Skip the info bar of a microscope (label 0) where one is found; otherwise a warning tells of "
+            "it.",
+            flags=("--crop-bar",),
+            option="Skip the info bar of a microscope, if any is found.",
+        ),
+    ]
+    flat_ground: Annotated[
+        bool,
+        Parameter(
+            True,
+            "Make background of one value round the textures, from a fifth of the image on, a segment of its "
+            "own, see :mod:`texseg.channels.ground`; never in the plain preset.",
+            flags=("--flat-ground/--no-flat-ground",),
+            option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
+        ),
+    ]
+    smoothness: Annotated[
+        float | None,
+        Parameter(
+            None,
+            "Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 "
+            "nats to what a unanimous neighbourhood says; 0 turns the prior off, and windows round every "
+            "pixel take its place.",
+            low=0,
+            high=1e4,  # results stop changing long before; far beyond, probabilities become NaN
+            presets=(1.0, 0.0),
+            flags=("--smoothness",),
+            option="Strength with which neighbours belong together.",
+        ),
+    ]
+    min_size: Annotated[
+        float,
+        Parameter(
+            0,
+            "Connected parts with fewer pixels are merged into the neighbour that explains them best.",
+            low=0,
+            high=_LARGEST_IMAGE,
+            flags=("--min-size",),
+            option="Merge regions with fewer pixels.",
+        ),
+    ]
+    k_min: Annotated[
+        int,
+        Parameter(
+            2,
+            "Smallest number that is considered when the number is chosen. With 1 an image may be a single "
+            "texture, which sorts plain from patterned images. An image without any structure always has "
+            "one segment.",
+            low=1,
+            high=MOST_SEGMENTS,
+            flags=("--k-min",),
+            option="Smallest number that auto considers; 1 lets an image be a single texture.",
+        ),
+    ]
+    k_max: Annotated[
+        int,
+        Parameter(
+            14,
+            "Largest number that is considered when the number is chosen, and in ``hierarchy_``.",
+            low=1,
+            high=MOST_SEGMENTS,
+            flags=("--k-max",),
+            option="Largest number that auto considers.",
+        ),
+    ]
+    random_state: Annotated[
+        "int | np.random.RandomState | np.random.Generator | None",
+        Parameter(
+            0,
+            "Seed of the random starts.",
+            low=0,
+            high=2**32 - 1,
+            flags=("--seed", "random_state"),
+            option="Seed of the random starts.",
+            kind="int, RandomState, Generator or None",
+            check=_check_seed,
+        ),
+    ]
+    verbose: Annotated[
+        bool | int,
+        Parameter(
+            False,
+            "Show a progress bar with the phase and the time left while fitting, on a terminal or in a "
+            "notebook.",
+        ),
+    ]
+    callback: Annotated[
+        Callable[[Progress], Any] | None,
+        Parameter(
+            None,
+            "Receives progress as numbers; an exception it raises ends the fit.",
+            kind="function of one :class:`texseg.progress.Progress`",
+            check=_check_callback,
+        ),
+    ]
+    wavelengths: Annotated[
+        Sequence[float] | None,
+        Parameter(
+            None,
+            "Of the filters, in pixels.",
+            low=2,
+            high=1024,
+            presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),)
+            * 2,  # octaves down from sqrt(2) / 4 cycles a pixel
+            flags=("--wavelengths",),
+            option="Wavelengths of the filters, in pixels.",
+        ),
+    ]
+    n_orientations: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Filters of each wavelength.",
+            low=1,
+            high=64,
+            presets=(4, 4),
+            flags=("--orientations", "n_orientations"),
+            option="Number of directions of the filters.",
+        ),
+    ]
+    n_bins: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Bins of each channel.",
+            low=2,
+            high=256,
+            presets=(40, 40),
+            flags=("--bins", "n_bins"),
+            option="Number of bins of each channel.",
+        ),
+    ]
+    patch_weight: Annotated[
+        float | None,
+        Parameter(
+            None,
+            "Weight of the texton channel (patches of 5 x 5 pixels, vector-quantised), where a filter has 1; "
+            "0 turns it off.",
+            low=0,
+            high=_HEAVIEST,
+            presets=(4.0, 0.0),
+            flags=("--patch-weight",),
+            option="Weight of textons (a filter has 1); 0 turns them off.",
+        ),
+    ]
+    value_weight: Annotated[
+        float | None,
+        Parameter(
+            None,
+            "Factor on the weights of the plain values (1 on grey, 8 on colour images); 0 turns them off.",
+            low=0,
+            high=_HEAVIEST,
+            presets=(1.0, 0.0),
+            flags=("--value-weight",),
+            option="Factor on the weight of plain values; 0 turns them off.",
+        ),
+    ]
+    learned_borders: Annotated[
+        bool | None,
+        Parameter(
+            None,
+            "Learn what borders look like, on composites of the image's own segments, see "
+            ":mod:`texseg.pixels.borders`.",
+            presets=(True, False),
+            flags=("--learned-borders/--no-learned-borders",),
+            option="Learn what borders look like.",
+        ),
+    ]
+    cue: Annotated[
+        Cue | None,
+        Parameter(
+            None,
+            "What segments differ in: texture; plain values (brightness, colour) at the scale of pixels, for "
+            "grains, pores and cells that are smaller than any texture; or what the image shows more of, see "
+            ":mod:`texseg.method.cues`.",
+            presets=("auto", "texture"),
+            flags=("--cue",),
+            option="What segments differ in: texture, or plain values at the scale of pixels (grains, pores, "
+            "cells); auto picks the more informative one.",
+        ),
+    ]
+    cell: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Side in pixels of the cells that clusters are fitted on; by default less for images below 512.",
+            low=1,
+            high=1024,
+            presets=(8, 8),
+            flags=("--cell",),
+            option="Side of the cells of the fit, in pixels; by default 4 to 8, by the size of the image.",
+        ),
+    ]
+    n_starts: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Annealed runs, of which the best is kept. The first sees the calmest windows, the second all of "
+            "them, and each further one a random half.",
+            low=1,
+            high=100,
+            presets=(2, 2),
+            flags=("--starts", "n_starts"),
+            option="Number of annealed runs; the best is kept.",
+        ),
+    ]
+    n_jobs: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Threads that a call uses, on which the labels do not depend; None and -1 stand for all "
+            "processors.",
+            check=n_threads,
+        ),
+    ]
+
+
+class _All(Parameters):
+    n_segments: Annotated[
+        int | None,
+        Parameter(
+            None,
+            "Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see "
+            ":mod:`texseg.method.number`.",
+            low=1,
+            high=MOST_SEGMENTS,
+            flags=("-k", "--segments", "n_segments"),
+            option="Number of textures; auto chooses it.",
+        ),
+    ]
+
+
+def _row(name: str, annotated: Any) -> Parameter:
+    given = annotated.__origin__
+    return annotated.__metadata__[0]._replace(name=name, annotation=getattr(given, "__forward_arg__", given))
+
+
+PARAMETERS: dict[str, Parameter] = {
+    name: _row(name, _All.__annotations__[name]) for name in ("n_segments", *Parameters.__annotations__)
+}
+"""Every parameter by its name, in the order of the signatures."""
+
+
+class PottsSettings(NamedTuple):
+    """How strongly likelihood and neighbours count on cells."""
+
+    beta: float = 0.5
+    """Inverse temperature of a full cell's scores: all channels of a grey image, whose weights sum to 17,
+    then count as 8.5 independent observations, since neighbouring pixels and channels are redundant."""
+    strength: float = 10.0
+    """Nats that a unanimous neighbourhood adds."""
+    sigma: float = 1.5
+    """Standard deviation of the Gaussian neighbourhood, in cells."""
+    n_rounds: int = 8
+    """Updates of the profiles."""
+    n_sweeps: int = 3
+    """Mean-field sweeps between two updates."""
+
+
+_Resolved: Any = make_dataclass(
+    "_Resolved",
+    [
+        (name, Any, field(default=row.presets[0] if row.presets else row.default))
+        for name, row in PARAMETERS.items()
+    ],
+    frozen=True,
+)
+
+
+@dataclass(frozen=True)
+class Settings(_Resolved):
+    """Every parameter, with the preset's value where it is None, and what follows from them; in pixels."""
+
+    illumination_sigma: float = 13.0
+    """Standard deviation of the Gaussian over which local mean and contrast are computed."""
+    windows: tuple[float, float] = (48.0, 80.0)
+    """Sides of the windows used for the starts: for channels with wavelengths up to 8 pixels, and above."""
+    potts: PottsSettings = PottsSettings()
+
+    def changed(self, **values: Any) -> Self:
+        """Take other values, of any parameter."""
+        return replace(self, **values)
+
+    def for_values(self, weight: float) -> Self:
+        """Adapt cells and prior to plain values with total weight ``weight``, at the scale of pixels.
+
+        A cell, and a window, then counts as one independent observation. Cells of 2 pixels, and weights half
+        or twice as large, gave the same on slices of rock.
+        """
+        return self.changed(
+            cell=_VALUE_CELL,
+            windows=(2.0 * _VALUE_CELL, 2.0 * _VALUE_CELL),
+            n_starts=1,
+            potts=self.potts._replace(beta=1 / weight, strength=_VALUE_STRENGTH),
+            learned_borders=False,
+        )
+
+    def scaled(self, side: int) -> Self:
+        """Adapt cells and windows, but not filters, to an image's longer side, within limits."""
+        scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
+        small, large = self.windows
+        return self.changed(cell=max(2, round(self.cell * scale)), windows=(small * scale, large * scale))
+
+
+PRESETS: dict[str, Settings] = {
+    preset: Settings().changed(
+        preset=preset, **{name: row.presets[at] for name, row in PARAMETERS.items() if row.presets}
+    )
+    for at, preset in enumerate(get_args(Preset))
+}
+"""``default`` is the method of A.I. Memo 1625 with four additions; ``plain`` is the same without them."""
+
+
+def checked(values: Mapping[str, Any]) -> Settings:
+    """Check parameters, each and together, and take those that are None from their preset.
+
+    Raises
+    ------
+    ValueError
+        One is not allowed.
+    """
+    given = {name: PARAMETERS[name].checked(value) for name, value in values.items()}
+    kept = {name: v for name, v in given.items() if v is not None or PARAMETERS[name].presets is None}
+    s = PRESETS[kept.get("preset", "default")].changed(**kept)
+    if s.n_segments is None and s.k_min > s.k_max:
+        raise ValueError(f"k_min must be at most k_max ({s.k_max}), got {s.k_min}; raise k_max")
+    if s.cue == "values" and s.model != "acm":
+        raise ValueError(f'cue="values" is for model="acm", got model={s.model!r}')
+    for name in ("value_weight", "smoothness"):
+        if s.cue == "values" and getattr(s, name) == 0:
+            raise ValueError(f'{name} must be above 0 with cue="values", got 0')
+    return s
+
+
+def settings_for(preset: str, **changes: Any) -> Settings:
+    """Take the settings of a preset, with all changes that are not None.
+
+    Examples
+    --------
+    >>> settings_for("default", cell=4, n_bins=None).cell
+    4
+    """
+    return checked({"preset": preset, **changes})
+
+
+def shown(value: Any) -> str:
+    """Show a refused value in an error message, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer with too many digits, or somebody's class
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def takes_parameters(function: _F) -> _F:
+    """Show every parameter in the signature of a function that takes them as ``**parameters``."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    others = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=row.annotation
+        )
+        for name, row in PARAMETERS.items()
+        if name not in signature.parameters
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *others])  # type: ignore[attr-defined]
+    return function
+
+
+def documents_parameters(cls: _F) -> _F:
+    """Put the documentation of every parameter where the docstring says ``{parameters}``."""
+    text = "\n".join(row.documentation() for row in PARAMETERS.values())
+    cls.__doc__ = inspect.cleandoc(cls.__doc__ or "").replace("{parameters}", text)
+    return cls
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
