@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import worst
 from benchmarks.datasets import SUITES, Case
 from benchmarks.measure import Table, limit_threads, machine, timed
 from benchmarks.peers import PEERS, SIMPLE
 from benchmarks.prague import PragueScore, score
-from texseg import TextureSegmenter, plot
+from texseg import TextureSegmenter
 from texseg.metrics import Reliability, adjusted_rand_index, match_labels, reliability
 
 COLUMNS = [
@@ -214,17 +215,17 @@ def print_wins(title: str, ours: Sequence[Outcome], peers: Sequence[Sequence[Out
 
 def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], n_worst: int) -> None:
     """Draw the worst images with truth, labels and errors, side by side."""
-    worst = sorted(results, key=lambda result: result.score.co)[:n_worst]
-    axes = plot.worst_cases([_plotted(SUITES[suite].load(data, r.name), r) for r in worst], n_worst)
+    chosen = sorted(results, key=lambda result: result.score.co)[:n_worst]
+    figure = worst.worst_cases([_drawn(SUITES[suite].load(data, r.name), r) for r in chosen], n_worst)
     path.parent.mkdir(parents=True, exist_ok=True)
-    axes[0, 0].figure.savefig(path, dpi=80)
-    pyplot.close(axes[0, 0].figure)
+    figure.savefig(path, dpi=80)
+    pyplot.close(figure)
 
 
-def _plotted(case: Case, result: Outcome) -> plot.Case:
+def _drawn(case: Case, result: Outcome) -> worst.Case:
     truth = np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape) + 1
     name = f"{case.name}: ARI {result.score.ari:.3f}, {result.score.n_segments} of {case.n_segments}"
-    return plot.Case(name, case.image, result.labels, truth)
+    return worst.Case(name, case.image, result.labels, truth)
 
 
 def print_stability(data: Path, suite: str, names: Sequence[str], options: argparse.Namespace) -> None:

@@ -190,8 +190,8 @@ OTHERS: dict[str, dict[str, str]] = {
     "only with strokes, or only without additions": {
         "method.cues": "_MORE_PAINTED _LEAST_PAINTED",
         "method.seeds": (
-            "STROKE_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WORD "
-            "_MOST_CELLS _MOST_STEPS _LEAST_SCALE"
+            "SEED_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WEIGHT "
+            "_MOST_CELLS _MOST_STEPS _LEAST_SCALE _CHANGED"
         ),
         "method.textures": "_SMALL_WINDOWS _PLAIN_WINDOWS _FINEST",
     },

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from drawn_counts import draw_counts
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -18,7 +19,6 @@ from texseg.models import (
     heldout_log_likelihood,
     site_labels,
 )
-from texseg.synth import draw_counts
 
 NON_NEGATIVE = "draws negative data, and counts must be at least 0"
 FOR_CLASSIFIERS = "expects the probabilities of the classes of y; the formats are tested below"
@@ -357,19 +357,6 @@ def test_drawn_counts_follow_the_mixture():
     whole = draw_counts(np.full((500, 2), 0.5), profiles, 7, whole_rows=True, random_state=0)
     assert set(np.unique(whole.components)) == {0, 7}
     assert (whole.counts[whole.components[:, 1] == 7][:, 0] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("mixing", "profiles", "message"),
-    [
-        ([[0.5, 0.6]], [[1.0], [1.0]], "mixing must be a table of probabilities"),
-        ([[0.5, 0.5]], [[2.0, -1.0], [0.5, 0.5]], "profiles must be a table of probabilities"),
-        ([[0.5, 0.5]], [[1.0]], "mixing has 2 components, but there are 1 profiles"),
-    ],
-)
-def test_only_probabilities_can_be_drawn_from(mixing, profiles, message):
-    with pytest.raises(ValueError, match=message):
-        draw_counts(mixing, profiles, 5)
 
 
 @pytest.mark.parametrize("assignment", ["soft", "hard"])

@@ -99,10 +99,22 @@ def test_borders_run_along_the_edges_of_the_pixels_between_two_labels(ax):
 def test_legend_tells_names_shares_and_colours(ax):
     plot.overlay(IMAGE, LABELS, names=["quartz"], ax=ax)
     legend = ax.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["quartz (45.5 %)", "2 (54.5 %)"]
+    assert [text.get_text() for text in legend.get_texts()] == ["1 quartz (45.5 %)", "2 (54.5 %)"]
     colours = [handle.get_facecolor()[:3] for handle in legend.get_patches()]
     np.testing.assert_allclose(colours, palette(2)[1:] / 255)
     assert plot.overlay(IMAGE, LABELS, legend=False, ax=Figure().subplots()).get_legend() is None
+
+
+def test_overlay_has_the_numbers_of_segments_that_have_room_for_them(ax):
+    labels = np.ones((100, 120), int)
+    labels[:, 60:] = 2
+    labels[50, 50] = 3
+    plot.overlay(labels, labels, ax=ax)
+    placed = {text.get_text(): text.get_position() for text in ax.texts}
+    assert set(placed) == {"1", "2"}
+    for number, (x, y) in placed.items():
+        assert labels[round(y), round(x)] == int(number)
+    assert not plot.overlay(labels, labels, numbers=False, ax=Figure().subplots()).texts
 
 
 def test_labels_are_shown_in_the_colours_of_the_palette(ax):
@@ -152,20 +164,6 @@ def test_comparison_without_truth_follows_the_first_and_hides_panels_not_needed(
     first, second = (np.asarray(ax.get_images()[0].get_array()) for ax in axes.flat[1:3])
     assert (first == second).all()
     plt.close("all")
-
-
-def test_worst_cases_come_worst_first_with_their_errors_marked():
-    truth = np.where(LABELS == 0, 1, LABELS)
-    good, bad = truth.copy(), truth.copy()
-    bad[0] = 2
-    cases = [plot.Case("good", IMAGE, good, truth), plot.Case("bad", IMAGE, bad, truth)]
-    axes = plot.worst_cases(cases, n=5, axes=grid(2, 4))
-    assert [ax.get_title() for ax in axes[:, 0]] == ["bad", "good"]
-    assert axes[1, 2].get_title() == "100.0 % right" and axes[0, 2].get_title() == "66.7 % right"
-    marked = np.asarray(axes[0, 3].get_images()[0].get_array())
-    red = (marked[..., 0] > 200) & (marked[..., 1] < 50)
-    assert (red == (bad != truth)).all()
-    assert plot.worst_cases(cases, n=1, axes=grid(1, 4))[0, 0].get_title() == "bad"
 
 
 # ---- filters and histograms
@@ -367,7 +365,6 @@ def test_shares_of_a_tree_are_the_areas_of_discs_at_its_nodes(ax):
         (lambda: plot.labels(LABELS / 2), r"labels must be integers of shape \(H, W\), got float64"),
         (lambda: plot.confidence(np.ones(3)), r"a confidence map must have shape \(H, W\), got \(3,\)"),
         (lambda: plot.comparison(IMAGE, {}), "comparison needs at least one labelling"),
-        (lambda: plot.worst_cases([]), "worst_cases needs at least one case and one row, got 0 and n=5"),
         (lambda: plot.responses(np.ones((2, 2))), r"responses must have shape \(C, H, W\), got \(2, 2\)"),
         (lambda: plot.channel_histograms(np.ones((2, 2)), 1), r"profiles must have shape \(K, C, n_bins\)"),
         (

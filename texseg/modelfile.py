@@ -18,7 +18,7 @@ from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.io.archive import ModelFileError, load_model, save_model
 from texseg.method.merged import MergedTextures
-from texseg.method.seeds import StrokeClassifier
+from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, Settings
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
@@ -432,11 +432,11 @@ def _real(shape: tuple[int, ...], dtype: type = np.float32) -> _Numbers:
     return _Numbers(shape, -_LARGEST_OF_BORDERS, _LARGEST_OF_BORDERS, dtype)
 
 
-def _strokes(values: Mapping[str, Any], n_columns: int, n_classes: int) -> StrokeClassifier | None:
+def _strokes(values: Mapping[str, Any], n_columns: int, n_classes: int) -> SeedClassifier | None:
     if "stroke_weights" not in values:
         return None
     sides = _check("stroke_sides", values["stroke_sides"], _Numbers((None,), 1, _WIDEST))
-    return StrokeClassifier(
+    return SeedClassifier(
         sides,
         _check("stroke_weights", values["stroke_weights"], _real((len(sides), n_columns, n_classes))),
         _check("stroke_offsets", values["stroke_offsets"], _real((n_classes,))),

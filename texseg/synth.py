@@ -1,4 +1,4 @@
-"""Data with known truth: texture mosaics, and counts drawn from a co-occurrence model.
+"""Texture mosaics with known truth.
 
 A mosaic puts several textures into one image, each in its own region, and records which pixel
 belongs to which. Inside each region the grey values are replaced by their ranks, so that every
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-__all__ = ["DrawnCounts", "Mosaic", "draw_counts", "equalize_ranks", "mosaic"]
+__all__ = ["Mosaic", "equalize_ranks", "mosaic"]
 
 LUMA = np.array([0.2125, 0.7154, 0.0721])
 """Weights of red, green and blue in the grey value, those of `skimage.color.rgb2gray`."""
@@ -99,7 +99,7 @@ def mosaic(
     if not 1 <= n_segments <= len(checked):
         raise ValueError(
             f"n_segments of mosaic must be 1 ... {len(checked)}, the number of textures given,"
-            f" got {n_segments}; pass more textures or ask for fewer segments"
+            f" got {n_segments}; pass more textures or request fewer segments"
         )
     if layout not in _LAYOUTS:
         raise ValueError(f"layout of mosaic must be one of {', '.join(_LAYOUTS)}, got {layout!r}")
@@ -215,7 +215,7 @@ def _draw_layout(
             return cells.astype(np.int32)
     raise ValueError(
         f"no {layout} layout of {n_segments} segments fits into {shape[0]} x {shape[1]} pixels"
-        f" after {MAX_TRIES} tries; take a larger size or fewer segments"
+        f" after {MAX_TRIES} tries; use a larger size or fewer segments"
     )
 
 
@@ -282,67 +282,3 @@ _LAYOUTS: dict[str, tuple[Callable, Callable]] = {
     "scattered": (_draw_scattered, _is_any_layout_good),
     "grid": (_draw_grid, _is_any_layout_good),
 }
-
-
-class DrawnCounts(NamedTuple):
-    """Counts drawn from a model, with its hidden variables."""
-
-    counts: NDArray[np.int64]
-    """int64 (N, M)."""
-    components: NDArray[np.int64]
-    """int64 (N, R), how many occurrences of each row came from each component."""
-
-
-def draw_counts(
-    mixing: ArrayLike,
-    profiles: ArrayLike,
-    occurrences: int | ArrayLike,
-    whole_rows: bool = False,
-    random_state: int | np.random.Generator | None = 0,
-) -> DrawnCounts:
-    """Draw counts from a mixture: ``mixing_`` and ``components_`` of any fitted model of `texseg.models`.
-
-    Parameters
-    ----------
-    mixing : array-like of shape (N, R)
-        Probability of each component in each row; rows sum to one.
-    profiles : array-like of shape (R, M)
-        Probability of each column in each component; rows sum to one.
-    occurrences : int or array-like of shape (N,)
-        Number of occurrences in each row.
-    whole_rows : bool, default=False
-        False: each occurrence draws its own component (SMM, PMM, HACM with its nodes). True: all
-        occurrences of a row come from one component (the clustering models ACM and SCM).
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    DrawnCounts
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, or rows that are not probabilities.
-
-    Examples
-    --------
-    >>> counts, components = draw_counts([[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]], 10)
-    >>> bool((counts == components).all()), int(counts.sum())
-    (True, 10)
-    """
-    shares, columns = np.asarray(mixing, dtype=float), np.asarray(profiles, dtype=float)
-    for name, table in (("mixing", shares), ("profiles", columns)):
-        if table.ndim != 2 or (table < 0).any() or not np.allclose(table.sum(axis=1), 1):
-            raise ValueError(f"{name} must be a table of probabilities whose rows sum to one")
-    if shares.shape[1] != len(columns):
-        raise ValueError(f"mixing has {shares.shape[1]} components, but there are {len(columns)} profiles")
-    totals = np.broadcast_to(np.asarray(occurrences, dtype=np.int64), (len(shares),))
-    rng = np.random.default_rng(random_state)
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    columns = columns / columns.sum(axis=1, keepdims=True)
-    if whole_rows:
-        components = rng.multinomial(1, shares) * totals[:, None]
-    else:
-        components = rng.multinomial(totals, shares)
-    counts = np.sum([rng.multinomial(components[:, r], columns[r]) for r in range(len(columns))], axis=0)
-    return DrawnCounts(counts, components)

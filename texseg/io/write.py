@@ -13,7 +13,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -23,16 +22,11 @@ from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_fi
 from texseg.io.longlat import to_longitude_latitude
 from texseg.io.polygons import region_outlines
 from texseg.io.zarr_rows import ZarrRows
-from texseg.palette import palette
+from texseg.overlay import draw_overlay
 from texseg.regions import RegionRow, connected_regions, region_table
 
 _BLOCK_ROWS = 256
-_TINT = 0.45
 _TIFF_ASCII = 2
-_FONT = cv2.FONT_HERSHEY_SIMPLEX
-_FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
-_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the picture; more in proportion,
-# where there is room, so that digits have 20 pixels when a large picture is shrunk to 800
 _LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
 
 
@@ -119,19 +113,11 @@ def write_overlay(
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
     low, high = display_range(pixels, mask)
-    colours = palette(int(labels.max(initial=0)))
     picture = np.empty((*labels.shape, 3), dtype=np.uint8)
-    inside, outside = _edges(labels)
-    tint_share = _TINT if labels.max(initial=0) > 1 and inside.any() else 0.0
     for top in range(0, len(labels), _BLOCK_ROWS):
         rows = slice(top, top + _BLOCK_ROWS)
-        light = displayable(pixels[rows], low, high)
-        tint = colours[labels[rows]]
-        shown = labels[rows] > 0
-        light[shown] += tint_share * (tint[shown] - light[shown])
-        picture[rows] = light
-    picture[inside], picture[outside] = 255, 0  # one of the two is visible on any image
-    _write_numbers(picture, labels)
+        picture[rows] = displayable(pixels[rows], low, high)
+    draw_overlay(picture, labels)
     buffer = BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
     _write_world_file(Path(path), geo)
@@ -406,47 +392,6 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
     text = world_file_text(geo)
     if text is not None:
         atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
-
-
-def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
-    inside, outside = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
-    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
-    inside[:-1] |= below
-    inside[:, :-1] |= right
-    outside[1:] |= below
-    outside[:, 1:] |= right
-    return inside, outside & ~inside
-
-
-def _write_numbers(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
-    """Write the number of each label into the middle of its widest part, where there is room."""
-    from scipy.ndimage import find_objects  # slow to import
-
-    usual = max(1.0, max(labels.shape) / _LARGE_PICTURE)
-    for number, box in enumerate(find_objects(labels), start=1):
-        if box is None:
-            continue
-        depth = cv2.distanceTransform(
-            np.pad((labels[box] == number).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_3
-        )
-        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-        _, least = cv2.getTextSize(str(number), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
-        enlarged = min(usual, 2 * float(depth[row, column]) / least)
-        if enlarged < 1:
-            continue
-        scale, thickness = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged)
-        rim = 2 * thickness + 1
-        (width, height), _ = cv2.getTextSize(str(number), _FONT, scale, thickness)
-        left = int(np.clip(column - 1 + box[1].start - width // 2, 1, max(1, labels.shape[1] - width - 1)))
-        lowest = max(height + 1, len(labels) - 2)
-        bottom = int(np.clip(row - 1 + box[0].start + height // 2, height + 1, lowest))
-        top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
-        patch = picture[top : bottom + height, first : left + width + height]
-        ink = np.zeros(patch.shape[:2], np.uint8)
-        cv2.putText(ink, str(number), (left - first, bottom - top), _FONT, scale, 255, thickness)
-        patch[cv2.dilate(ink, np.ones((rim, rim), np.uint8)) > 0] = 0
-        patch[ink > 127] = 255
 
 
 def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:

@@ -15,7 +15,7 @@ from texseg.counts.sites import sides_of
 from texseg.method.clusters import Judged, Record, Search
 from texseg.method.cues import is_unsure, speaks_for_values, told_by
 from texseg.method.number import Selection, choose_number
-from texseg.method.painted import Painted, painted_textures
+from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.parameters import Settings
 from texseg.pixels.label import merge_small
@@ -38,7 +38,7 @@ class Division(NamedTuple):
     labelled: list[Labelled]
     selection: Selection | None = None
     """Set if the number of segments was chosen."""
-    painted: Painted | None = None
+    painted: Seeded | None = None
     """Set if there were strokes."""
     rival: Division | None = None
     """The division by the other cue, if both were compared and kept: new strokes may reverse the choice."""
@@ -73,7 +73,7 @@ class Divider:
         selection, painted, found = None, None, None
         if n_classes is not None:
             self.tell("clusters")
-            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
+            painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             textures = painted.textures
         else:
             textures, selection, found = self._textures(search, scenes, features)
@@ -187,7 +187,7 @@ class Divider:
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
         if n_classes is not None:
-            painted = painted_textures(search, scenes, features, n_classes, self.k_max)
+            painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
         (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
@@ -234,7 +234,7 @@ def repaint(
         pairs = zip(before.scenes, strokes, strict=True)
         scenes = [replace(scene, seeds=own) for scene, own in pairs]
         search, features = before.search, before.textures.features
-        painted = painted_textures(
+        painted = seeded_textures(
             search, scenes, features, n_classes, k_max, present=present, before=before.painted
         )
         labelled = _labels_of(scenes, painted.textures, search.settings.smoothness, min_size)

@@ -1,19 +1,19 @@
-"""Strokes: pixels whose class the user has painted, and what is learned from them.
+"""Seeds: pixels whose class the user has painted, and what is learned from them.
 
 The user's classes are not the image's clusters: a gland is lumen and epithelium, and a shadow on sand is
-sand. The strokes show which differences count. So two linear classifiers of cells are learned, on the square
+sand. The seeds show which differences count. So two linear classifiers of cells are learned, on the square
 roots of the histograms (whose distances are Hellinger's) of the cell and of windows around it:
 
 1. *Logistic regression* on the painted cells, which weights the channels by how well they separate the
-   strokes.
+   seeds.
 2. *A linear discriminant* ([1]_) between the means of the painted cells, with the covariance within the
    clusters of the image's over-segmentation: what varies inside one texture does not distinguish classes.
-   Strokes are few; this uses all the rest of the image.
+   Seeds are few; this uses all the rest of the image.
 
 Their log-odds are averaged and replace the likelihood of the clusters under the same Potts prior. Painted
-cells are pinned to their class, which also influences their neighbours. Classes without strokes are first
+cells are pinned to their class, which also influences their neighbours. Classes without seeds are first
 given clusters of the over-segmentation, those that the other classes explain least; the cells of these
-clusters serve as their strokes.
+clusters serve as their seeds.
 
 References
 ----------
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,23 +33,25 @@ from numpy.typing import NDArray
 from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
+from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
 
 __all__ = [
     "PIN",
-    "STROKE_STRENGTH",
     "Description",
-    "StrokeClassifier",
+    "SeedClassifier",
+    "Seeded",
     "checked_seeds",
     "describe",
     "learn_classes",
     "painted_cells",
     "pins",
     "refuse_grey_values",
+    "seeded_textures",
 ]
 
 Floats = NDArray[np.floating]
 
-STROKE_STRENGTH = 0.3
+SEED_STRENGTH = 0.3
 """Factor on the strength of the prior on the map: a user's classes are more scattered than textures; .3 to
 .5 give the same."""
 
@@ -63,14 +66,15 @@ _DEPENDENCE = 0.1  # factor on the discriminant's log-odds, since windows overla
 _LEAST = -6.0  # least log-probability of a class on a cell
 _ROUNDS = 3  # of training on the cells whose class is sure by then
 _SURE = 0.8  # probability above which a cell's class is sure
-_OWN_WORD = 3.0  # weight of a class's sure cells relative to its strokes
-_MOST_CELLS = 150  # most sure cells per class, and most cells that serve as strokes of an unpainted one
+_OWN_WEIGHT = 3.0  # weight of a class's sure cells relative to its seeds
+_MOST_CELLS = 150  # most sure cells per class, and most cells that serve as seeds of an unpainted one
 _MOST_STEPS = 200  # of the regression, run to its end: stopping early costs up to .2 of the index on an image
 _LEAST_SCALE = 1e-6  # of the numbers that describe cells, which are all 0 if the image has a single value
 _MOST_CLASSES = 255
+_CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
 
 
-class StrokeClassifier(NamedTuple):
+class SeedClassifier(NamedTuple):
     """Linear classifier of cells into K classes, over roots of histograms."""
 
     sides: Floats
@@ -87,7 +91,7 @@ class StrokeClassifier(NamedTuple):
             sums += _roots(cells, float(side)) @ weights
         return _log_probabilities(sums)
 
-    def take(self, order: NDArray[np.intp]) -> StrokeClassifier:
+    def take(self, order: NDArray[np.intp]) -> SeedClassifier:
         """Keep some of the classes, in this order."""
         return self._replace(weights=self.weights[..., order], offsets=self.offsets[order])
 
@@ -104,12 +108,12 @@ class Description(NamedTuple):
     values: Floats
     """(N, S * D)."""
 
-    def classifier(self, weights: Floats, offsets: Floats) -> StrokeClassifier:
+    def classifier(self, weights: Floats, offsets: Floats) -> SeedClassifier:
         """Turn a classifier of these numbers, with weights (S * D, K), into one of histograms."""
         S, _, D = self.axes.shape
         of_roots = np.einsum("smd,sdk->smk", self.axes, weights.reshape(S, D, -1))
         offsets = offsets - np.einsum("sm,smk->k", self.means, of_roots)
-        return StrokeClassifier(self.sides, of_roots.astype(np.float32), offsets.astype(np.float32))
+        return SeedClassifier(self.sides, of_roots.astype(np.float32), offsets.astype(np.float32))
 
 
 def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
@@ -147,13 +151,7 @@ def checked_seeds(
     several: bool,
     n_segments: int | None,
 ) -> tuple[list[NDArray[np.int32] | None], int]:
-    """Check strokes; return those of every image where it holds data, and the number of classes.
-
-    Raises
-    ------
-    ValueError, TypeError
-        They are not whole numbers, do not have their image's shape, or have more classes than requested.
-    """
+    """Check seeds; return those of every image where it holds data, and the number of classes."""
     given = list(seeds) if several and isinstance(seeds, (list, tuple)) else [seeds]
     if len(given) != len(shapes):
         raise ValueError(
@@ -166,36 +164,30 @@ def checked_seeds(
     ]
     classes, seen = _classes_in(painted), _classes_in(checked)
     if not len(classes):
-        raise ValueError("seeds hold no stroke: all pixels are 0; give some the number of their class")
+        raise ValueError("seeds are 0 everywhere; give some pixels the number of their class")
     if len(seen) < len(classes):
         missing = int(np.setdiff1d(classes, seen)[0])
-        raise ValueError(f"strokes of class {missing} lie only where the image holds no data")
+        raise ValueError(f"seeds of class {missing} lie only where the image has no data")
     largest = int(classes[-1])
     if n_segments is None:
         return checked, max(2, largest)
     if n_segments < max(2, largest):
         raise ValueError(
-            f"n_segments (-k) counts all classes, and must be at least {max(2, largest)} with strokes "
+            f"n_segments (-k) counts all classes, and must be at least {max(2, largest)} with seeds "
             f"of class {largest}, got {n_segments}"
         )
     return checked, n_segments
 
 
 def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
-    """Refuse strokes whose numbers leave out more classes than would ever be found, at a high cost.
-
-    Raises
-    ------
-    ValueError
-        The numbers are the grey values of a paint program, such as 85, 170, 255.
-    """
+    """Refuse the grey values of a paint program, such as 85, 170, 255: classes between them cost much."""
     from texseg.io.strokes import count_up
 
     classes = _classes_in(seeds)
     if not count_up(classes):
         missing = int(classes[-1]) - len(classes)
         raise ValueError(
-            f"seeds of {len(classes)} classes have numbers up to {classes[-1]}, which asks for {missing} "
+            f"seeds of {len(classes)} classes have numbers up to {classes[-1]}, which requests {missing} "
             f"more classes between them; number them 1 to {len(classes)}, or give n_segments"
         )
 
@@ -221,11 +213,11 @@ def _checked(seeds: Any, shape: tuple[int, ...]) -> NDArray[np.int32]:
 
 
 def painted_cells(
-    seeds: Sequence[NDArray[np.int32] | None], grids: Sequence[CellGrid], n_classes: int
+    classes: Sequence[NDArray[np.int32] | None], grids: Sequence[CellGrid], n_classes: int
 ) -> Floats:
-    """Count the painted pixels of each class in every cell of all images, (N, K)."""
+    """Count the pixels of each class in every cell of all images, (N, K)."""
     tables = []
-    for one, grid in zip(seeds, grids, strict=True):
+    for one, grid in zip(classes, grids, strict=True):
         table = np.zeros((grid.n_cells, n_classes))
         if one is not None:
             rows, columns = np.nonzero(one)
@@ -247,29 +239,13 @@ def learn_classes(
     clusters: NDArray[np.intp],
     settle: Callable[[Floats], Floats],
     present: NDArray[np.intp] | None = None,
-) -> tuple[StrokeClassifier, Floats]:
-    """Learn the classes from painted cells.
+) -> tuple[SeedClassifier, Floats]:
+    """Learn the classes from painted cells; return the classifier and its log-probabilities (N, K).
 
-    Parameters
-    ----------
-    painted : float array of shape (N, K)
-        Number of painted pixels of each class in every cell.
-    description : Description
-        Describes the cells.
-    cells : Sites
-    clusters : int array of shape (N,)
-        Over-segmentation of the cells.
-    settle : function
-        Turns log-probabilities (N, K) of the cells into posteriors (N, K) under the prior on the map.
-    present : int array of shape (N,), optional
-        Current classes of the cells, from 0, or -1: the cells of an unpainted class serve as its strokes.
-        Unpainted classes without cells are given clusters.
-
-    Returns
-    -------
-    classifier : StrokeClassifier
-    scores : float array of shape (N, K)
-        Its log-probabilities of the cells.
+    ``painted`` (N, K) counts the painted pixels of each class in every cell; ``clusters`` (N,) is an
+    over-segmentation; ``settle`` turns log-probabilities into posteriors under the prior on the map;
+    ``present`` (N,) holds the current classes from 0, or -1: the cells of an unpainted class serve as its
+    seeds. Unpainted classes without cells are given clusters.
     """
     samples = painted * (cells.sizes > 0)[:, None]
     if present is not None:
@@ -290,11 +266,65 @@ def learn_classes(
         sure = [_spread_over(np.flatnonzero((Q.argmax(axis=1) == k) & (Q[:, k] > _SURE))) for k in range(K)]
         numbers = np.array([len(own) for own in sure])
         more = np.concatenate([rows, *sure]), np.concatenate([classes, np.repeat(np.arange(K), numbers)])
-        shares = np.concatenate([amounts, np.repeat(_OWN_WORD / np.maximum(numbers, 1), numbers)])
+        shares = np.concatenate([amounts, np.repeat(_OWN_WEIGHT / np.maximum(numbers, 1), numbers)])
         second = _logistic(unit[more[0]], more[1], shares * len(rows) / K, K)
         weights, offsets = ((one + other) / 2 for one, other in zip(first, second, strict=True))
     classifier = description.classifier(weights / scale, offsets)
     return classifier, _log_probabilities(unit @ weights + offsets)
+
+
+class Seeded(NamedTuple):
+    """What was learned from seeds on some scenes."""
+
+    textures: Any
+    """`texseg.method.textures.Textures`."""
+    classes: NDArray[np.intp]
+    """(N,), class of every cell, from 0."""
+
+
+def seeded_textures(
+    search: Any,
+    scenes: Sequence[Any],
+    features: Any,
+    n_classes: int,
+    k_max: int,
+    present: Sequence[NDArray[np.int32]] | None = None,
+    before: Seeded | None = None,
+) -> Seeded:
+    """Learn ``n_classes`` classes, at least two, from the seeds on scenes that were searched.
+
+    Unpainted classes start from the labels ``present`` (H, W), and from at most ``k_max`` clusters. The
+    borders learned ``before``, from other seeds on the same scenes, stay if most cells keep their class.
+    """
+    cells, settings = search.cells, search.settings
+    painted = painted_cells([scene.seeds for scene in scenes], search.grids, n_classes)
+    potts = settings.potts._replace(strength=SEED_STRENGTH * settings.potts.strength)
+    field = PottsField(
+        cells.grids, potts.strength * settings.smoothness, potts.sigma, SETTLING_SWEEPS, cells.sizes
+    )
+    held = pins(painted).astype(np.float32)
+
+    def settle(scores: Floats) -> Floats:
+        return field((scores + held).astype(np.float32), 1.0, np.ones(1)).posteriors
+
+    of_cells = None
+    if present is not None:
+        shares = painted_cells(present, search.grids, n_classes)
+        of_cells = np.where(shares.any(axis=1), shares.argmax(axis=1), -1)
+    clusters = search.tree(k_max).labels
+    classifier, scores = learn_classes(painted, search.description, cells, clusters, settle, of_cells)
+    Q = settle(scores)
+    ends = np.cumsum([grid.n_cells for grid in search.grids])[:-1]
+    for scene, own in zip(scenes, np.split(scores, ends), strict=True):
+        scene.keep_scores(classifier, own)
+    textures = search.textures(cells.profiles(Q.astype(np.float32)), features)
+    certain = np.eye(n_classes, dtype=np.float32)  # the user has said that these classes differ
+    classes, borders = Q.argmax(axis=1), None
+    if before is not None and len(before.textures.profiles) == n_classes:
+        if np.mean(before.classes != classes) <= _CHANGED:
+            borders = before.textures.borders
+    textures = replace(textures, potts=potts, strokes=classifier, confusion=certain, borders=borders)
+    return Seeded(textures, classes)
 
 
 def _spread_over(rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -303,7 +333,7 @@ def _spread_over(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> Floats:
-    """Let the current cells of unpainted classes serve as their strokes, preferably far from borders."""
+    """Let the current cells of unpainted classes serve as their seeds, preferably far from borders."""
     out = samples.copy()
     inside = interior_cells(present, cells) & (cells.sizes > 0) & (samples.sum(axis=1) == 0)
     for label in np.flatnonzero(samples.sum(axis=0) == 0):
@@ -313,7 +343,7 @@ def _with_present(samples: Floats, present: NDArray[np.intp], cells: Sites) -> F
 
 
 def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Floats:
-    """Let the clusters that the painted classes explain least serve as strokes of the unpainted ones."""
+    """Let the clusters that the painted classes explain least serve as seeds of the unpainted ones."""
     samples, missing = painted.copy(), np.flatnonzero(painted.sum(axis=0) == 0)
     if not len(missing):
         return samples
@@ -325,7 +355,7 @@ def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Fl
     shares = (samples[:, known] / np.maximum(samples.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     of_classes = mix_background(cells.profiles(shares), cells.background)
     areas = members.T @ cells.sizes
-    free = members.T @ (painted.sum(axis=1) > 0) == 0  # clusters without strokes
+    free = members.T @ (painted.sum(axis=1) > 0) == 0  # clusters without seeds
     for label in missing:
         gains = areas * _divergences(profiles, of_classes, cells.weights).min(axis=1)
         chosen = int(np.where(free | ~free.any(), gains, -1).argmax())

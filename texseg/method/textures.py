@@ -26,7 +26,7 @@ from texseg.counts.sites import (
     window_sites,
 )
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField, arg_max_over, soft_max_over
-from texseg.method.seeds import PIN, StrokeClassifier, painted_cells, pins
+from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
@@ -65,18 +65,18 @@ class Scene:
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
     """(H, W), class of the painted pixels, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
-    _told: list[tuple[StrokeClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
+    _told: list[tuple[SeedClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of pixels."""
         return self.bins.shape[1], self.bins.shape[2]
 
-    def keep_scores(self, strokes: StrokeClassifier, scores: NDArray[np.floating]) -> None:
+    def keep_scores(self, strokes: SeedClassifier, scores: NDArray[np.floating]) -> None:
         """Remember a classifier's scores of the cells, (cells, K)."""
         self._told[:] = [(strokes, scores.astype(np.float32, copy=False))]
 
-    def scores_of(self, strokes: StrokeClassifier, sites: Sites) -> NDArray[np.floating]:
+    def scores_of(self, strokes: SeedClassifier, sites: Sites) -> NDArray[np.floating]:
         """Give a classifier's scores of the cells, (cells, K); computed only once."""
         if not self._told or self._told[0][0] is not strokes:
             self.keep_scores(strokes, strokes.scores(sites))
@@ -142,7 +142,7 @@ class Textures:
     """(K, K), probability that one texture (row) is really another; see `confusion_of_clusters`."""
     borders: BorderClassifier | None = None
     """What was learned about borders between the textures, if anything."""
-    strokes: StrokeClassifier | None = None
+    strokes: SeedClassifier | None = None
     """If classes were painted, what classifies cells in place of the profiles."""
 
     def take(self, order: NDArray[np.intp]) -> Textures:

@@ -1,8 +1,9 @@
-"""Figures: each function draws on the axes that it is given, or on a new figure, and returns the axes.
+"""Figures: each function draws on ``ax=`` or ``axes=``, or on a new figure, and returns the Axes.
 
+Functions with several panels take and return an array of Axes, (rows, columns); unused panels are hidden.
 No other matplotlib state is touched: no style is set, nothing is drawn on "current" axes, nothing is shown
-or saved. Images are given with their bands last; label 0, no data, stays without colour; label ``k`` has the
-same colour everywhere, the one it has in written files.
+or saved. Images have their bands last; label 0, no data, stays without colour; label ``k`` has the same
+colour everywhere, the one it has in written files.
 
 Examples
 --------
@@ -17,10 +18,9 @@ Examples
 from texseg.plot.cooccurrence import association, tree_shares, tree_words, words
 from texseg.plot.filters import channel_histograms, filter_bank, filter_frequencies, responses
 from texseg.plot.runs import annealing, hierarchy, selection
-from texseg.plot.segments import Case, comparison, confidence, labels, overlay, reliability, worst_cases
+from texseg.plot.segments import comparison, confidence, labels, overlay, reliability
 
 __all__ = [
-    "Case",
     "annealing",
     "association",
     "channel_histograms",
@@ -37,5 +37,4 @@ __all__ = [
     "tree_shares",
     "tree_words",
     "words",
-    "worst_cases",
 ]

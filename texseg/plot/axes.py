@@ -1,14 +1,15 @@
-"""Where the figures are drawn."""
+"""Where the figures are drawn, and where the nodes of a tree stand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-__all__ = ["bare", "grid_of_axes", "one_axes"]
+__all__ = ["across", "bare", "one_axes", "panels"]
 
 
 def one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
@@ -20,24 +21,25 @@ def one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def grid_of_axes(
-    axes: Any, n_rows: int, n_columns: int, width: float, height: float, **options: Any
-) -> NDArray[Any]:
-    """Return the given axes as an array (n_rows, n_columns), or those of a new figure.
+def panels(axes: Any, n: int, n_columns: int, width: float, height: float, **options: Any) -> NDArray[Any]:
+    """Return the given axes as an array of full rows for ``n`` panels, or those of a new figure.
 
-    ``width`` and ``height`` are those of one panel in inches; ``options`` are passed to ``subplots``.
+    ``width`` and ``height`` are those of one panel in inches; ``options`` are passed to ``subplots``. Unused
+    panels are hidden.
     """
+    n_rows = -(-n // n_columns)
     if axes is None:
         import matplotlib.pyplot as plt
 
-        size = (width * n_columns, height * n_rows)
-        figure = plt.figure(figsize=size, layout="constrained")
-        return figure.subplots(n_rows, n_columns, squeeze=False, **options)
+        figure = plt.figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+        axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
     given = np.asarray(axes, dtype=object).ravel()
     if given.size != n_rows * n_columns:
         raise ValueError(
             f"axes must hold {n_rows * n_columns} Axes for {n_rows} rows of {n_columns}, got {given.size}"
         )
+    for ax in given[n:]:
+        ax.set_visible(False)
     return given.reshape(n_rows, n_columns)
 
 
@@ -50,3 +52,31 @@ def bare(ax: Axes, title: str = "") -> Axes:
     if title:
         ax.set_title(title)
     return ax
+
+
+def across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
+    """Horizontal position of each node of a tree: leaves side by side at 0, 1, 2, ..., parents centred above.
+
+    ``parents`` (V,) holds the parent of every node, an earlier one; -1 for roots.
+
+    Examples
+    --------
+    >>> across([-1, 0, 0, 1, 1]).tolist()
+    [1.25, 0.5, 2.0, 0.0, 1.0]
+    """
+    children: list[list[int]] = [[] for _ in parents]
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(node)
+    places = np.zeros(len(children))
+    stack = [node for node, parent in enumerate(parents) if parent < 0][::-1]
+    n_leaves = 0
+    while stack:
+        node = stack.pop()
+        stack += children[node][::-1]
+        if not children[node]:
+            places[node], n_leaves = n_leaves, n_leaves + 1
+    for node in reversed(range(len(children))):
+        if children[node]:
+            places[node] = places[children[node]].mean()
+    return places

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.palette import palette
-from texseg.plot.axes import grid_of_axes, one_axes
-from texseg.plot.trees import across
+from texseg.plot.axes import across, one_axes, panels
 
 __all__ = ["association", "tree_shares", "tree_words", "words"]
 
@@ -33,14 +32,8 @@ def association(
     ----------
     association : float array of shape (K, L)
         ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance ([1]_
-        Eq. 42): ``association_`` of a fitted SCM.
+        Eq. 42): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
     row_names, column_names : sequences of strings, optional
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        Red: more often than by chance; blue: less often.
 
     References
     ----------
@@ -75,7 +68,7 @@ def words(
     n_columns: int = 4,
     axes: Any = None,
 ) -> NDArray[Any]:
-    """Most probable words of every aspect, or cluster.
+    """Most probable words of every aspect, or cluster; bar lengths are the probabilities, on one scale.
 
     Parameters
     ----------
@@ -85,22 +78,12 @@ def words(
     n_words : int, default=8
     titles : sequence of K strings, optional
     n_columns : int, default=4
-    axes : array of as many Axes as there are panels in full rows, optional
-
-    Returns
-    -------
-    array of Axes, shape (rows, n_columns)
-        Bar lengths are the probabilities, on the same scale everywhere; unused panels are hidden. They lie in
-        the figure ``axes[0, 0].figure``.
     """
     table = np.asarray(profiles, dtype=float)
     top = _top_words(table, vocabulary, n_words)
     columns = min(n_columns, len(table))
-    axes = grid_of_axes(axes, -(-len(table) // columns), columns, 2.3, 0.5 + 0.19 * n_words, sharex=True)
-    for k, ax in enumerate(axes.flat):
-        ax.set_visible(k < len(table))
-        if k >= len(table):
-            continue
+    axes = panels(axes, len(table), columns, 2.3, 0.5 + 0.19 * n_words, sharex=True)
+    for k, ax in enumerate(axes.flat[: len(table)]):
         ax.barh(range(len(top[k])), table[k, top[k]], color=palette(k + 1)[k + 1] / 255, alpha=0.8)
         ax.set_yticks(range(len(top[k])), [vocabulary[j] for j in top[k]], fontsize=8)
         ax.set_title(titles[k] if k < len(titles) else f"{k + 1}", fontsize=9)
@@ -112,7 +95,7 @@ def words(
 def tree_words(
     tree: Any, nodes: ArrayLike, vocabulary: Sequence[str], *, n_words: int = 4, ax: Axes | None = None
 ) -> Axes:
-    """Tree of a hierarchical model with the most probable words of every node.
+    """Tree of a hierarchical model with the most probable words of every node, the root at the top.
 
     Parameters
     ----------
@@ -122,12 +105,6 @@ def tree_words(
         ``q``, the distribution of every node.
     vocabulary : sequence of M strings
     n_words : int, default=4
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        The root is at the top; general words appear near it, special ones at the leaves.
     """
     table = np.asarray(nodes, dtype=float)
     if len(table) != len(tree.parents):
@@ -161,13 +138,7 @@ def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes
     ----------
     tree : texseg.models.hacm.Tree
     shares : float array of shape (V,)
-        For example from `Retrieval.responsibility`.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        Areas of the discs are proportional to the shares.
+        For example from `Retrieval.responsibility`; the areas of the discs are proportional to them.
 
     References
     ----------

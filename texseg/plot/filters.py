@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.gabor import Filter, GaborBank
 from texseg.palette import palette
-from texseg.plot.axes import bare, grid_of_axes, one_axes
+from texseg.plot.axes import bare, one_axes, panels
 
 __all__ = ["channel_histograms", "filter_bank", "filter_frequencies", "responses"]
 
@@ -21,18 +21,8 @@ _TOP = 99.5  # percentile shown as white
 
 
 def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
-    """Show the filters in space: real parts of the kernels, all at the same scale.
-
-    Parameters
-    ----------
-    bank : GaborBank
-    axes : array of as many Axes as there are filters, optional
-
-    Returns
-    -------
-    array of Axes, shape (wavelengths, orientations)
-    """
-    axes = grid_of_axes(axes, len(bank.wavelengths), bank.n_orientations, 1.5, 1.6)
+    """Show the filters in space: real parts of the kernels, a row for each wavelength, at the same scale."""
+    axes = panels(axes, len(bank.filters), bank.n_orientations, 1.5, 1.6)
     reach = min(_GRID // 2 - 1, int(np.ceil(1.5 * max(bank.wavelengths))))
     centre = slice(_GRID // 2 - reach, _GRID // 2 + reach + 1)
     for ax, filter in zip(axes.flat, bank.filters, strict=True):
@@ -47,18 +37,7 @@ def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
 
 
 def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
-    """Show the filters in the frequency plane: the contour at half of each filter's peak.
-
-    Parameters
-    ----------
-    bank : GaborBank
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        One contour per filter, one colour per wavelength; in cycles per pixel.
-    """
+    """Show the contour at half of each filter's peak in the frequency plane, in cycles per pixel."""
     ax = one_axes(ax, 4.6, 4.4)
     frequencies = scipy.fft.fftshift(scipy.fft.fftfreq(_GRID * 2))
     colours = palette(len(bank.wavelengths)) / 255
@@ -89,24 +68,15 @@ def responses(
         For example from :meth:`texseg.channels.gabor.GaborBank.transform`.
     names : sequence of C strings, optional
     n_columns : int, default=4
-    axes : array of as many Axes as there are panels in full rows, optional
-
-    Returns
-    -------
-    array of Axes, shape (rows, n_columns)
-        The panels that are not needed are hidden.
     """
     planes = np.asarray(responses)
     if planes.ndim != 3:
         raise ValueError(f"responses must have shape (C, H, W), got {planes.shape}")
-    axes = grid_of_axes(axes, -(-len(planes) // n_columns), n_columns, 1.9, 2.1)
-    for index, ax in enumerate(axes.flat):
-        ax.set_visible(index < len(planes))
-        if index < len(planes):
-            plane = planes[index]
-            title = names[index] if index < len(names) else f"channel {index + 1}"
-            bare(ax, title).imshow(plane, cmap="gray", vmin=0, vmax=np.percentile(plane, _TOP))
-            ax.title.set_fontsize(9)
+    axes = panels(axes, len(planes), n_columns, 1.9, 2.1)
+    for index, (ax, plane) in enumerate(zip(axes.flat, planes, strict=False)):
+        title = names[index] if index < len(names) else f"channel {index + 1}"
+        bare(ax, title).imshow(plane, cmap="gray", vmin=0, vmax=np.percentile(plane, _TOP))
+        ax.title.set_fontsize(9)
     return axes
 
 
@@ -121,6 +91,8 @@ def channel_histograms(
 ) -> NDArray[Any]:
     """Histograms of one segment in every channel, against those of the rest of the image.
 
+    The titles give how much the two differ: total variation, 0 (equal) to 1 (disjoint).
+
     Parameters
     ----------
     profiles : float array of shape (K, C, n_bins)
@@ -132,13 +104,6 @@ def channel_histograms(
     names : sequence of C strings, optional
         ``model.channel_names_``.
     n_columns : int, default=4
-    axes : array of as many Axes as there are panels in full rows, optional
-
-    Returns
-    -------
-    array of Axes, shape (rows, n_columns)
-        Unused panels are hidden. The titles tell how much the two histograms differ: total variation, 0
-        (equal) to 1 (disjoint).
     """
     table = np.asarray(profiles, dtype=float)
     if table.ndim != 3:
@@ -154,11 +119,8 @@ def channel_histograms(
     rest = np.tensordot(weights / weights.sum(), table, axes=1) if weights.sum() > 0 else np.zeros_like(own)
     colour = palette(segment)[segment] / 255
     edges = np.arange(n_bins + 1)
-    axes = grid_of_axes(axes, -(-C // n_columns), n_columns, 2.1, 1.5, sharex=True)
-    for index, ax in enumerate(axes.flat):
-        ax.set_visible(index < C)
-        if index >= C:
-            continue
+    axes = panels(axes, C, n_columns, 2.1, 1.5, sharex=True)
+    for index, ax in enumerate(axes.flat[:C]):
         ax.stairs(own[index], edges, fill=True, color=colour, alpha=0.75, label=f"segment {segment}")
         ax.stairs(rest[index], edges, color="0.25", linewidth=1, label="the rest")
         difference = np.abs(own[index] - rest[index]).sum() / 2

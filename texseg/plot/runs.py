@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
 from texseg.palette import palette
-from texseg.plot.axes import grid_of_axes, one_axes
-from texseg.plot.trees import across
+from texseg.plot.axes import across, one_axes, panels
 
 __all__ = ["annealing", "hierarchy", "selection"]
 
@@ -26,19 +25,15 @@ _FADED = 0.12  # opacity of the image outside of a thumbnail's segment
 def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     """Free energy and number of distinct clusters against the temperature, with the phase transitions.
 
+    Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the number
+    of clusters; both at the end of each temperature, which falls to the right. Vertical lines mark where the
+    number rises.
+
     Parameters
     ----------
     history : sequence of records
         With ``beta``, ``free_energy``, ``n_distinct`` and ``level``, as ``model.history_`` of the plain path
         or the states of :func:`texseg.fitting.anneal.anneal`.
-    axes : array of 2 Axes, optional
-
-    Returns
-    -------
-    array of Axes, shape (2, 1)
-        Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the
-        number of clusters; both at the end of each temperature. The temperature falls to the right. Vertical
-        lines mark where the number rises.
     """
     ends = {(record.level, record.beta): record for record in history}
     cooling = [record for (level, _), record in ends.items() if level == 0]
@@ -47,7 +42,7 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
             "annealing needs a history with several temperatures, as preset='plain' leaves behind; "
             f"got {len(cooling)} at the first level"
         )
-    axes = grid_of_axes(axes, 2, 1, 5.6, 2.2, sharex=True)
+    axes = panels(axes, 2, 1, 5.6, 2.2, sharex=True)
     energy, number = axes[:, 0]
     temperatures = np.array([1 / record.beta for record in cooling])
     counts = np.array([record.n_distinct for record in cooling])
@@ -63,14 +58,9 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     for index in np.flatnonzero(np.diff(counts) > 0):
         for ax in (energy, number):
             ax.axvline(temperatures[index + 1], color="0.6", linestyle=":", linewidth=1)
-        number.annotate(
-            f"{temperatures[index + 1]:.2g}",
-            (temperatures[index + 1], counts[index + 1]),
-            xytext=(3, -3),
-            textcoords="offset points",
-            fontsize=7,
-            verticalalignment="top",
-        )
+        place = (temperatures[index + 1], counts[index + 1])
+        style: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points", "fontsize": 7, "va": "top"}
+        number.annotate(f"{place[0]:.2g}", place, **style)
     return axes
 
 
@@ -81,11 +71,6 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
     ----------
     selection : object with ``n_segments``, ``probabilities`` and ``chosen``
         ``model.selection_``.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
     """
     numbers = np.asarray(selection.n_segments)
     probabilities = np.asarray(selection.probabilities, dtype=float)
@@ -122,7 +107,9 @@ def hierarchy(
     n_segments: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Tree of the segments from one to many, with a thumbnail of every segment.
+    """Tree of the segments from one to many, with a thumbnail of each at the number at which it appears.
+
+    A segment of a finer level belongs to the segment of the coarser one with which it shares most pixels.
 
     Parameters
     ----------
@@ -132,13 +119,6 @@ def hierarchy(
         Seen in the thumbnails; without it they show the segment in the colour of its leaf.
     n_segments : int, optional
         Stop at this number; by default at the largest.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        One thumbnail per segment, at the number of segments at which it appears; a segment of a finer level
-        belongs to the segment of the coarser one with which it shares most pixels.
     """
     numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]
     if not numbers:
@@ -150,14 +130,9 @@ def hierarchy(
     picture = None if image is None else to_rgb(image)
     for index, node in enumerate(nodes):
         if node.parent >= 0:
-            x, y = places[node.parent], node.n_segments - 0.5
-            ax.plot(
-                [x, x, places[index], places[index]],
-                [nodes[node.parent].n_segments, y, y, node.n_segments],
-                color="0.5",
-                linewidth=1,
-                zorder=1,
-            )
+            sideways, y = [places[node.parent]] * 2 + [places[index]] * 2, node.n_segments - 0.5
+            down = [nodes[node.parent].n_segments, y, y, node.n_segments]
+            ax.plot(sideways, down, color="0.5", linewidth=1, zorder=1)
         box = OffsetImage(_thumbnail(picture, node.region, index), zoom=0.5)
         ax.add_artist(AnnotationBbox(box, (places[index], node.n_segments), pad=0.05, frameon=True))
     ax.set(xlim=(-0.6, n_leaves - 0.4), ylim=(numbers[-1] + 0.6, numbers[0] - 0.6))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
+from texseg.overlay import number_places
 from texseg.palette import palette
-from texseg.plot.axes import bare, grid_of_axes, one_axes
+from texseg.plot.axes import bare, one_axes, panels
 from texseg.regions import segment_table
 
-__all__ = ["Case", "comparison", "confidence", "labels", "overlay", "reliability", "worst_cases"]
+__all__ = ["comparison", "confidence", "labels", "overlay", "reliability"]
 
-_WRONG = (0.85, 0.1, 0.1)
+_ROOM = 0.015  # of the longer side: least distance of a number from the border of its segment
 
 
 def overlay(
@@ -28,11 +30,12 @@ def overlay(
     *,
     opacity: float = 0.4,
     boundaries: bool = True,
+    numbers: bool = True,
     legend: bool = True,
     names: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Image tinted by label, with the borders between the segments.
+    """Image tinted by label, with the borders between the segments and their numbers.
 
     Parameters
     ----------
@@ -43,15 +46,12 @@ def overlay(
         Opacity of the tint, 0 to 1.
     boundaries : bool, default=True
         Draw lines along the edges of the pixels where the label changes.
+    numbers : bool, default=True
+        Write the number of each segment into its widest part, where there is room.
     legend : bool, default=True
-        Beside the image: label or name, and share of the labelled area.
+        Next to the image: label, name, and share of the labelled area.
     names : sequence of strings, optional
         Name of label 1, label 2 and so on.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
     """
     label_image, picture = _checked(labels), to_rgb(image)
     if picture.shape[:2] != label_image.shape:
@@ -64,6 +64,8 @@ def overlay(
     ax.imshow(tint, interpolation="nearest")
     if boundaries:
         _draw_boundaries(ax, label_image)
+    if numbers:
+        _draw_numbers(ax, label_image)
     if patches is not None:
         _draw_legend(ax, patches)
     return bare(ax)
@@ -78,14 +80,9 @@ def labels(
     ----------
     labels : int array of shape (H, W)
     legend : bool, default=False
-        Beside the image: label or name, and share of the labelled area.
+        Next to the image: label, name, and share of the labelled area.
     names : sequence of strings, optional
         Name of label 1, label 2 and so on.
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
     """
     label_image = _checked(labels)
     tint, patches = _tint(label_image, 1.0), _patches(label_image, names) if legend else None
@@ -108,11 +105,6 @@ def confidence(
     labels : int array of shape (H, W), optional
         Draw the borders between its segments.
     colorbar : bool, default=True
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
     """
     values = np.asarray(confidence)
     if values.ndim != 2:
@@ -129,16 +121,8 @@ def confidence(
 def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
     """Fraction of pixels that are right, against the confidence stated for them.
 
-    Parameters
-    ----------
-    reliability : texseg.metrics.Reliability
-    ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        One point per bin of confidence, larger if it stands for more pixels; calibrated confidences lie on
-        the diagonal.
+    One point per bin of confidence, larger if it stands for more pixels; calibrated confidences lie on the
+    diagonal.
     """
     ax = one_axes(ax, 4.0, 3.8)
     used = reliability.n > 0
@@ -165,78 +149,25 @@ def comparison(
     image : real array of shape (H, W) or (H, W, C)
     labellings : mapping from a name to an int array of shape (H, W)
     truth : int array of shape (H, W), optional
-        Shown beside the image; the titles then tell the fraction of pixels that are right. Without it colours
+        Shown next to the image; the titles then give the share of pixels that are right. Without it colours
         follow the first labelling.
     n_columns : int, default=4
-    axes : array of as many Axes as there are panels in full rows, optional
-
-    Returns
-    -------
-    array of Axes, shape (rows, columns)
-        The panels that are not needed are hidden.
     """
     if not labellings:
         raise ValueError("comparison needs at least one labelling, got an empty mapping")
-    panels: list[tuple[str, Any]] = [("image", to_rgb(image))]
+    shown: list[tuple[str, Any]] = [("image", to_rgb(image))]
     reference = next(iter(labellings.values())) if truth is None else truth
     if truth is not None:
-        panels.append(("truth", _tint(_checked(truth), 1.0)))
+        shown.append(("truth", _tint(_checked(truth), 1.0)))
     for name, labelling in labellings.items():
         matched = match_labels(labelling, reference, ignore_label=0)
         title = name
         if truth is not None:
             title += f"\n{100 * pixel_accuracy(labelling, truth, ignore_label=0):.1f} % right"
-        panels.append((title, _tint(matched, 1.0)))
-    columns = min(n_columns, len(panels))
-    rows = -(-len(panels) // columns)
-    axes = grid_of_axes(axes, rows, columns, 2.5, 2.8)
-    for ax in axes.flat:
-        ax.set_visible(False)
-    for ax, (title, picture) in zip(axes.flat, panels, strict=False):
-        ax.set_visible(True)
+        shown.append((title, _tint(matched, 1.0)))
+    axes = panels(axes, len(shown), min(n_columns, len(shown)), 2.5, 2.8)
+    for ax, (title, picture) in zip(axes.flat, shown, strict=False):
         bare(ax, title).imshow(picture, interpolation="nearest")
-    return axes
-
-
-class Case(NamedTuple):
-    """One image with its segmentation and the truth."""
-
-    name: str
-    image: ArrayLike
-    labels: ArrayLike
-    truth: ArrayLike
-
-
-def worst_cases(cases: Sequence[Case], n: int = 5, *, axes: Any = None) -> NDArray[Any]:
-    """Sheet of the cases with the fewest pixels right: image, truth, labels, and where they are wrong.
-
-    Parameters
-    ----------
-    cases : sequence of Case
-    n : int, default=5
-        Rows at most.
-    axes : array of 4 Axes a row, optional
-
-    Returns
-    -------
-    array of Axes, shape (rows, 4)
-        Worst first; labels have the colours of the true segments that they match; label 0 is not counted.
-    """
-    if not cases or n < 1:
-        raise ValueError(f"worst_cases needs at least one case and one row, got {len(cases)} and n={n}")
-    scored = [(pixel_accuracy(case.labels, case.truth, ignore_label=0), case) for case in cases]
-    scored = sorted(scored, key=lambda pair: pair[0])[:n]
-    axes = grid_of_axes(axes, len(scored), 4, 2.3, 2.5)
-    for row, (accuracy, case) in zip(axes, scored, strict=True):
-        picture, truth = to_rgb(case.image), _checked(case.truth)
-        matched = match_labels(case.labels, truth, ignore_label=0)
-        wrong = (matched != truth) & (truth != 0)
-        marked = picture // 2 + 64
-        marked[wrong] = np.array(_WRONG) * 255
-        pictures = (picture, _tint(truth, 1.0), _tint(matched, 1.0), marked)
-        titles = (case.name, "truth", f"{100 * accuracy:.1f} % right", "wrong")
-        for ax, title, shown in zip(row, titles, pictures, strict=True):
-            bare(ax, title).imshow(shown, interpolation="nearest")
     return axes
 
 
@@ -271,6 +202,22 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
         ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
 
 
+def _draw_numbers(ax: Axes, labels: NDArray[np.integer]) -> None:
+    outline = [withStroke(linewidth=2.5, foreground="black")]
+    for label, row, column, depth in number_places(labels):
+        if depth >= _ROOM * max(labels.shape):
+            ax.text(
+                column,
+                row,
+                str(label),
+                color="white",
+                ha="center",
+                va="center",
+                weight="bold",
+                path_effects=outline,
+            )
+
+
 def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
     """Return a patch of colour for each label, with its name and share."""
     rows = segment_table(labels, names=names, shapes=False)
@@ -280,7 +227,7 @@ def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
             facecolor=colours[row.label],
             edgecolor="0.3",
             linewidth=0.5,
-            label=f"{row.name or row.label} ({100 * row.fraction:.1f} %)",
+            label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
         )
         for row in rows
     ]

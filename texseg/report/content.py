@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.metrics import match_labels
+from texseg.overlay import deepest_places
 from texseg.palette import palette
 from texseg.regions import region_table, segment_table
-from texseg.report.pictures import labels_uri, reduced_labels, sample_places
+from texseg.report.pictures import CROP_SIDE, labels_uri, reduced_labels
 from texseg.report.words import Look, describe
 
 __all__ = ["level_content", "palette_of", "steady_levels"]
 
+_MOST_SAMPLES = 3
 _MOST_REGIONS = 12  # the largest regions of each segment are listed, at most this many
 _SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, which are only counted
 
@@ -118,8 +120,8 @@ def palette_of(largest: int) -> list[list[int]]:
 def _samples(labels: NDArray[np.integer], row: Any, down: float, across: float) -> list[list[int]]:
     """Centres (row, column) of sample squares of a segment, in pixels of the image."""
     box = slice(row.top, row.bottom), slice(row.left, row.right)
-    places = sample_places(labels, row.label, box)
-    return [[round((y + 0.5) * down), round((x + 0.5) * across)] for y, x in places]
+    places = deepest_places(labels, row.label, box, _MOST_SAMPLES, apart=CROP_SIDE)
+    return [[round((y + 0.5) * down), round((x + 0.5) * across)] for y, x, _ in places]
 
 
 def _histograms(

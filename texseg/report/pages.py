@@ -21,7 +21,7 @@ from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.method.merged import MergedTextures
-from texseg.palette import palette
+from texseg.overlay import draw_overlay
 from texseg.report.content import level_content, palette_of, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
@@ -40,7 +40,6 @@ __all__ = ["ReportEntry", "write_index", "write_report"]
 
 _MOST_SEGMENTS = 255
 _THUMBNAIL_SIDE = 240
-_TINT = 0.45
 _PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
 
 
@@ -283,7 +282,6 @@ def _terms(facts: Mapping[str, Any]) -> str:
 
 def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> str:
     shape = shown_shape((labels.shape[0], labels.shape[1]), _THUMBNAIL_SIDE)
-    small, tint = reduced(picture, shape).astype(np.float32), reduced_labels(labels, shape)
-    colours = palette(int(labels.max()))[tint]
-    small += np.where((tint > 0)[..., None], _TINT * (colours - small), 0)
-    return picture_uri(np.rint(small).astype(np.uint8))
+    small = reduced(picture, shape).copy()
+    draw_overlay(small, reduced_labels(labels, shape))
+    return picture_uri(small)

@@ -18,7 +18,6 @@ __all__ = [
     "picture_uri",
     "reduced",
     "reduced_labels",
-    "sample_places",
     "shown_shape",
 ]
 
@@ -26,7 +25,6 @@ _LONGEST_SIDE = 1024
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
 _JPEG_QUALITY = 85
 _CONFIDENCE_STEP = 4  # grey levels; gives two digits, and finer differences cost space
-_MOST_SAMPLES = 3
 CROP_SIDE = 64
 """Pixels of the image, of a sample of a segment."""
 
@@ -56,26 +54,6 @@ def reduced_labels(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArr
         ((np.arange(n) + 0.5) * N / n).astype(int) for n, N in zip(shape, labels.shape, strict=True)
     )
     return labels[np.ix_(rows, columns)]
-
-
-def sample_places(labels: NDArray[np.integer], number: int, box: tuple[slice, slice]) -> list[list[int]]:
-    """Centres (row, column) of the places that show most of a segment: deep inside it, and far apart.
-
-    Examples
-    --------
-    >>> labels = np.repeat([[1] * 20 + [2] * 40], 20, axis=0)
-    >>> sample_places(labels, 1, (slice(0, 20), slice(0, 20)))[0]
-    [9, 9]
-    """
-    inside = np.pad((labels[box] == number).astype(np.uint8), 1)
-    depth = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1]
-    depth = np.ascontiguousarray(depth)
-    places: list[list[int]] = []
-    while len(places) < _MOST_SAMPLES and depth.max(initial=0) > 0:
-        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-        places.append([int(row) + box[0].start, int(column) + box[1].start])
-        cv2.circle(depth, (int(column), int(row)), CROP_SIDE, 0.0, cv2.FILLED)
-    return places
 
 
 def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:

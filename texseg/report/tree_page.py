@@ -23,9 +23,7 @@ __all__ = ["write_tree_page"]
 _WORDS, _PROTOTYPES, _MATCHES = 12, 8, 20  # numbers listed: per node, per node, and per query
 
 
-def write_tree_page(
-    retrieval: Retrieval, path: str | os.PathLike[str], *, title: str | None = None
-) -> None:
+def write_tree_page(retrieval: Retrieval, path: str | os.PathLike[str], *, title: str | None = None) -> None:
     """Write one self-contained HTML file with the tree of a `HACM`, its words and its rows.
 
     Each node is shown with the words special to it, the words most frequent below it, its prototypes, and its

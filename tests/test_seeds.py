@@ -1,4 +1,4 @@
-"""Strokes, through the public door: painted pixels keep their class, and the rest follows them."""
+"""Seeds, through the public door: painted pixels keep their class, and the rest follows them."""
 
 import pickle
 import re
@@ -15,7 +15,7 @@ K = 3
 def painted(mosaic):
     """Strokes of 3 x 12 pixels in the middle of each texture, in another order than that of the truth."""
     _, truth = mosaic
-    return strokes_on(truth, [3, 1, 2])
+    return seeds_on(truth, [3, 1, 2])
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def fitted(mosaic, painted):
     return TextureSegmenter(K).fit(mosaic[0], seeds=painted)
 
 
-def strokes_on(truth, classes):
+def seeds_on(truth, classes):
     """Paint a stroke of class ``classes[i]`` on the i-th value of the truth."""
     seeds = np.zeros(truth.shape, int)
     for value, number in zip(np.unique(truth), classes, strict=True):
@@ -51,7 +51,7 @@ def test_classes_have_the_numbers_that_were_painted(mosaic, painted, fitted):
 
 def test_painted_pixels_belong_to_their_class_for_certain(mosaic):
     _, truth = mosaic
-    seeds = strokes_on(truth, [3, 1, 2])
+    seeds = seeds_on(truth, [3, 1, 2])
     rows, columns = np.nonzero(seeds == 1)
     seeds[rows[:2], columns[:2]] = 2  # against all looks
     model = TextureSegmenter(K, min_size=50).fit(mosaic[0], seeds=seeds)
@@ -67,32 +67,32 @@ def test_the_number_is_that_of_the_largest_class(mosaic, painted):
 
 def test_a_class_nobody_painted_is_found_beside_the_others(mosaic):
     image, truth = mosaic
-    labels = segment(image, K, seeds=strokes_on(truth, [3, 0, 1]))
+    labels = segment(image, K, seeds=seeds_on(truth, [3, 0, 1]))
     assert (labels == renumbered(truth, [3, 2, 1])).mean() > 0.95
 
 
-def test_strokes_join_looks_that_no_clustering_would(mosaic):
+def test_seeds_join_looks_that_no_clustering_would(mosaic):
     image, truth = mosaic
-    labels = segment(image, 2, seeds=strokes_on(truth, [1, 2, 1]))
+    labels = segment(image, 2, seeds=seeds_on(truth, [1, 2, 1]))
     assert (labels == renumbered(truth, [1, 2, 1])).mean() > 0.95
 
 
-def test_a_refit_follows_new_strokes_and_keeps_the_rest(mosaic):
+def test_a_refit_follows_new_seeds_and_keeps_the_rest(mosaic):
     image, truth = mosaic
-    model = TextureSegmenter(2).fit(image, seeds=strokes_on(truth, [1, 2, 1])).rename({2: "second"})
-    assert model.refit(strokes_on(truth, [1, 0, 3])) is model
+    model = TextureSegmenter(2).fit(image, seeds=seeds_on(truth, [1, 2, 1])).rename({2: "second"})
+    assert model.refit(seeds_on(truth, [1, 0, 3])) is model
     assert (model.labels_ == renumbered(truth, [1, 2, 3])).mean() > 0.95
     assert model.names_ == ("", "second", "")
 
 
-def test_a_fit_without_strokes_takes_them_later(mosaic, painted):
+def test_a_fit_without_seeds_takes_them_later(mosaic, painted):
     model = TextureSegmenter(K).fit(mosaic[0]).refit(painted)
     assert (model.labels_ == renumbered(mosaic[1], [3, 1, 2])).mean() > 0.95
 
 
 def test_numbers_nobody_needs_stay_and_are_told(mosaic):
     image, truth = mosaic
-    seeds = strokes_on(truth, [1, 40, 1])
+    seeds = seeds_on(truth, [1, 40, 1])
     model = TextureSegmenter(K).fit(image)
     with pytest.warns(UserWarning, match="nothing was found for class"):
         model.refit(seeds)
@@ -121,7 +121,7 @@ def test_inputs_are_left_alone(mosaic, painted):
     assert np.array_equal(seeds, painted)
 
 
-def test_strokes_on_one_of_several_images_serve_all(mosaic, painted):
+def test_seeds_on_one_of_several_images_serve_all(mosaic, painted):
     image, truth = mosaic
     model = TextureSegmenter(K).fit([image, image[::-1]], seeds=[painted, None])
     for labels, right in zip(model.labels_, (truth, truth[::-1]), strict=True):
@@ -156,7 +156,7 @@ def test_pixels_without_data_have_no_class(mosaic, painted):
 @pytest.mark.parametrize(
     ("parameters", "change", "message"),
     [
-        ({}, lambda s: s * 0, "seeds hold no stroke"),
+        ({}, lambda s: s * 0, "seeds are 0 everywhere"),
         ({}, lambda s: s[:-1], "do not match the image"),
         ({}, lambda s: s / 2, "must be whole numbers"),
         ({}, lambda s: -s, "must be 0 (nothing) to 255"),
@@ -166,7 +166,7 @@ def test_pixels_without_data_have_no_class(mosaic, painted):
         ({"preset": "plain"}, lambda s: s, "need smoothness above 0"),
         ({"model": "smm"}, lambda s: s, "need model='acm'"),
         ({}, lambda s: [s, s], "do not match the image"),
-        ({}, lambda s: 85 * s, "numbers up to 255, which asks for 252 more classes"),
+        ({}, lambda s: 85 * s, "numbers up to 255, which requests 252 more classes"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(mosaic, painted, parameters, change, message):
@@ -174,13 +174,13 @@ def test_what_cannot_be_is_refused_with_a_sentence(mosaic, painted, parameters, 
         TextureSegmenter(**parameters).fit(mosaic[0], seeds=change(painted))
 
 
-def test_a_list_of_images_needs_a_list_of_strokes(mosaic, painted):
+def test_a_list_of_images_needs_a_list_of_seeds(mosaic, painted):
     with pytest.raises(ValueError, match="one array .or None. for each of the 2 images, got 1"):
         TextureSegmenter().fit([mosaic[0]] * 2, seeds=[painted])
 
 
-def test_strokes_where_there_is_no_data_are_refused(mosaic, painted):
-    with pytest.raises(ValueError, match="strokes of class 2 lie only where"):
+def test_seeds_where_there_is_no_data_are_refused(mosaic, painted):
+    with pytest.raises(ValueError, match="seeds of class 2 lie only where"):
         TextureSegmenter().fit(mosaic[0], mask=painted != 2, seeds=painted)
 
 

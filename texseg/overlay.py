@@ -1,0 +1,112 @@
+"""The one overlay: an image tinted by label, with outlines and numbers of its segments."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.palette import palette
+
+__all__ = ["TINT", "NumberPlace", "deepest_places", "draw_overlay", "number_places"]
+
+TINT = 0.45
+"""Opacity of the colours of the segments."""
+
+_BLOCK_ROWS = 256
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
+_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the picture; more in proportion,
+# where there is room, so that digits have 20 pixels when a large picture is shrunk to 800
+
+
+class NumberPlace(NamedTuple):
+    """Where the number of a segment stands: in the middle of its widest part."""
+
+    label: int
+    row: int
+    column: int
+    depth: float
+    """Distance in pixels to the nearest pixel of another segment."""
+
+
+def draw_overlay(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
+    """Tint a picture (H, W, 3) by labels (H, W), and draw outlines and numbers, in place.
+
+    A picture of one segment is not tinted.
+    """
+    colours = palette(int(labels.max(initial=0))).astype(np.float32)
+    inside, outside = _edges(labels)
+    if len(colours) > 2 and inside.any():
+        for top in range(0, len(labels), _BLOCK_ROWS):
+            rows = slice(top, top + _BLOCK_ROWS)
+            light = picture[rows].astype(np.float32)
+            tinted = light + TINT * (colours[labels[rows]] - light)
+            picture[rows] = np.where(labels[rows, :, None] > 0, tinted, light)
+    picture[inside], picture[outside] = 255, 0  # one of the two is visible on any image
+    usual = max(1.0, max(labels.shape) / _LARGE_PICTURE)
+    for place in number_places(labels):
+        _, least = cv2.getTextSize(str(place.label), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
+        enlarged = min(usual, 2 * place.depth / least)
+        if enlarged >= 1:
+            _draw_number(picture, place, enlarged)
+
+
+def number_places(labels: NDArray[np.integer]) -> list[NumberPlace]:
+    """Find where to write the number of every label that occurs in a label image (H, W)."""
+    from scipy.ndimage import find_objects  # slow to import
+
+    places = []
+    for label, box in enumerate(find_objects(labels), start=1):
+        if box is not None:
+            places += [NumberPlace(label, *place) for place in deepest_places(labels, label, box)]
+    return places
+
+
+def deepest_places(
+    labels: NDArray[np.integer], label: int, box: tuple[slice, ...], most: int = 1, apart: int = 0
+) -> list[tuple[int, int, float]]:
+    """Find places (row, column, depth) deep inside a segment whose box is known, ``apart`` pixels or more.
+
+    Examples
+    --------
+    >>> deepest_places(np.repeat([[1] * 20 + [2] * 40], 20, axis=0), 1, (slice(0, 20), slice(0, 20)))
+    [(9, 9, 10.0)]
+    """
+    inside = np.pad((labels[box] == label).astype(np.uint8), 1)
+    depth = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1]
+    depth = np.ascontiguousarray(depth)
+    places: list[tuple[int, int, float]] = []
+    while len(places) < most and depth.max(initial=0) > 0:
+        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+        places.append((int(row) + box[0].start, int(column) + box[1].start, float(depth[row, column])))
+        cv2.circle(depth, (int(column), int(row)), apart, 0.0, cv2.FILLED)
+    return places
+
+
+def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
+    inside, outside = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
+    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
+    inside[:-1] |= below
+    inside[:, :-1] |= right
+    outside[1:] |= below
+    outside[:, 1:] |= right
+    return inside, outside & ~inside
+
+
+def _draw_number(picture: NDArray[np.uint8], place: NumberPlace, enlarged: float) -> None:
+    text, (H, W) = str(place.label), picture.shape[:2]
+    scale, thickness = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged)
+    rim = 2 * thickness + 1
+    (width, height), _ = cv2.getTextSize(text, _FONT, scale, thickness)
+    left = int(np.clip(place.column - width // 2, 1, max(1, W - width - 1)))
+    bottom = int(np.clip(place.row + height // 2, height + 1, max(height + 1, H - 2)))
+    top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
+    patch = picture[top : bottom + height, first : left + width + height]
+    ink = np.zeros(patch.shape[:2], np.uint8)
+    cv2.putText(ink, text, (left - first, bottom - top), _FONT, scale, 255, thickness)
+    patch[cv2.dilate(ink, np.ones((rim, rim), np.uint8)) > 0] = 0
+    patch[ink > 127] = 255
