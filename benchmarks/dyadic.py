@@ -22,8 +22,10 @@ from sklearn.base import clone
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.combined import Backoff, Committee, evidence, log_likelihood, strongest
 from benchmarks.corpora import CORPORA
 from benchmarks.measure import Table, limit_threads, machine, memory_above_imports, timed
+from benchmarks.planted import planted_tree
 from texseg.counts.matrix import split_counts
 from texseg.fitting.anneal import anneal
 from texseg.models import (
@@ -31,15 +33,11 @@ from texseg.models import (
     HACM,
     SCM,
     SMM,
-    Backoff,
-    Committee,
     Retrieval,
     cross_validate,
     heldout_log_likelihood,
-    planted_tree,
 )
 from texseg.models.acm import HistogramClustering, PredictiveHistogramClustering
-from texseg.models.backoff import evidence, log_likelihood, strongest
 from texseg.models.base import normalise
 from texseg.models.scm import mutual_information
 from texseg.models.smm import AspectModel, PredictiveAspectModel
@@ -63,13 +61,13 @@ MEMO = {"cran": CRAN, "adjnoun_brown": PENN}
 MODELS: dict[str, Callable[[int, int], Any]] = {
     "SMM": lambda K, seed: SMM(K, beta="auto", random_state=seed),
     "SMM, 3": lambda K, seed: SMM(K, beta="auto", n_init=3, random_state=seed),
-    "8 SMMs": lambda K, seed: Committee(SMM(K, beta="auto"), 8, random_state=seed),
+    "8 SMMs": lambda K, seed: Committee(SMM(K, beta="auto"), 8, seed),
     "ACM": lambda K, seed: ACM(K, beta="auto", n_init=4, random_state=seed),
     "HACM": lambda K, seed: HACM(K, beta="auto", n_init=2, random_state=seed),
     "SCM": lambda K, seed: SCM(K, K, beta="auto", n_init=4, random_state=seed),
-    "SMM, own": lambda K, seed: Backoff(SMM(K, beta="auto"), random_state=seed),
-    "8, own": lambda K, seed: Backoff(Committee(SMM(K, beta="auto"), 8), random_state=seed),
-    "ACM, own": lambda K, seed: Backoff(ACM(K, beta="auto", n_init=4), random_state=seed),
+    "SMM, own": lambda K, seed: Backoff(SMM(K, beta="auto", random_state=seed)),
+    "8, own": lambda K, seed: Backoff(Committee(SMM(K, beta="auto"), 8, seed)),
+    "ACM, own": lambda K, seed: Backoff(ACM(K, beta="auto", n_init=4, random_state=seed)),
 }
 
 

@@ -26,6 +26,7 @@ from sklearn.mixture import GaussianMixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.corpora import contexts, docstrings
+from benchmarks.m3_printed import Eq6M3, fit_pairs
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
 
@@ -66,7 +67,7 @@ MIXTURES = {
     "one-dimensional (omega 1)": {"omega": 1.0},
     "M3, omega sampled": {},
     "M3, omega 0.5": {"omega": 0.5},
-    "M3, Eq. 6, omega 0.5": {"omega": 0.5, "prior": "eq6"},
+    "M3, Eq. 6, omega 0.5": {"omega": 0.5, "model": Eq6M3},
 }
 
 
@@ -74,6 +75,12 @@ ONE_START = {
     "one-dimensional, one start": {"omega": 1.0, "n_init": 1},
     "M3, omega sampled, one start": {"n_init": 1},
 }
+
+
+def mixture(options, scale, **more):
+    """One of MIXTURES or ONE_START."""
+    options = {"model": InfiniteM3} | more | options
+    return options.pop("model")(SharedGaussians(scale=scale), **options)
 
 
 def part_toy(args):
@@ -87,9 +94,7 @@ def part_toy(args):
             scores, seconds = [], 0.0
             for seed in range(args.seeds):
                 X, truth, known = toy(seed, shared)
-                model = InfiniteM3(
-                    SharedGaussians(scale=0.05), n_sweeps=600, burn_in=300, random_state=seed, **options
-                )
+                model = mixture(options, scale=0.05, n_sweeps=600, burn_in=300, random_state=seed)
                 _, spent = timed(lambda model=model, X=X: model.fit(X))
                 seconds += spent
                 samples = np.mean([nmi(sample.pairs, truth) for sample in model.samples_])
@@ -110,9 +115,7 @@ def part_iris(args):
     for name, options in (MIXTURES | ONE_START).items():
         found = []
         for seed in range(10):
-            model = InfiniteM3(
-                SharedGaussians(scale=0.1), n_sweeps=300, burn_in=150, random_state=seed, **options
-            ).fit(X)
+            model = mixture(options, scale=0.1, n_sweeps=300, burn_in=150, random_state=seed).fit(X)
             samples = np.mean([nmi(sample.pairs, species) for sample in model.samples_])
             found.append((nmi(model.labels_, species), samples, model))
         scores = [f[0] for f in found]
@@ -305,15 +308,20 @@ def part_bounds(args):
     n = sp.csr_array(read_cran(args.data)[:300])
     columns = [("steps", 5), ("algorithm", -10), ("bound", 12), ("by switch", 12), ("omega", 6), ("s", 7)]
     table = Table(columns)
-    runs = [(6, a) for a in ("switch", "pairs", "penalty")] + [(40, a) for a in ("switch", "pairs")]
-    for iterations, algorithm in runs:
+    for steps in (6, 40):
         model = FiniteM3(
-            (8, 3), topic_prior=0.0, algorithm=algorithm, warm_up=20, max_iter=iterations, tol=0,
-            random_state=0,
-        )  # fmt: skip
+            (8, 3), topic_prior=0.0, alpha=(1 / 8, 1.0), warm_up=20, max_iter=steps, tol=0, random_state=0
+        )
         _, seconds = timed(lambda model=model: model.fit(n))
         by_switch = float(model.score_samples(n).sum())
-        table.row(iterations, algorithm, model.lower_bound_, by_switch, model.omega_, seconds)
+        table.row(steps, "switch", model.lower_bound_, by_switch, model.omega_, seconds)
+        for name in ("pairs", "penalty") if steps == 6 else ("pairs",):
+            (topics, bounds), seconds = timed(
+                lambda steps=steps, name=name: fit_pairs(n, (8, 3), steps, name == "penalty", warm_up=20)
+            )
+            model.components_, model.weights_ = np.vstack(topics.spaces), topics.shares
+            by_switch = float(model.score_samples(n).sum())
+            table.row(steps, name, bounds[-1], by_switch, topics.omega, seconds)
 
 
 def arrangement(seed, n_points=200):
@@ -358,9 +366,7 @@ def part_speed(args):
     X = means[z1] + np.array([[2.4, 0.17], [0.17, 2.4]])[z2] * rng.standard_normal((10_000, 2))
     table = Table([("model", -27), ("a sweep", 8), ("200", 7), ("K1", 4), ("K2", 4), ("pairs", 6)])
     for name, options in MIXTURES.items():
-        model = InfiniteM3(
-            SharedGaussians(scale=0.05), n_sweeps=200, n_init=1, random_state=0, **options
-        )
+        model = mixture(options, scale=0.05, n_sweeps=200, n_init=1, random_state=0)
         _, seconds = timed(lambda model=model: model.fit(X))
         K1, K2 = model.n_components_
         table.row(name, seconds / 200, seconds, K1, K2, int(model.history_.n_pairs[-1]))

@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.integrate import quad
-from scipy.optimize import check_grad, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, psi
 from sklearn.decomposition import LatentDirichletAllocation
 
 from texseg.counts.matrix import WindowedCounts
 from texseg.m3 import FiniteM3
 from texseg.m3.dirichlet import divergence, fit_concentration, fit_concentrations
-from texseg.m3.pairs import PairInference, PairMemory, pair_objective, penalised_objective
 from texseg.m3.switch import Switch
-from texseg.m3.topics import Topics
-
-ALGORITHMS = ["switch", "pairs", "penalty"]
+from texseg.m3.topics import Topics, shares_of
 
 
 def draw_documents(rng, topics, alpha, omega, n_documents, length):
@@ -34,7 +31,8 @@ def draw_documents(rng, topics, alpha, omega, n_documents, length):
 
 def random_topics(rng, K1, K2, M, omega=0.3, alpha=(0.7, 1.3)):
     concentrations = np.repeat(alpha, (K1, K2))
-    return Topics.pair(rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2), omega, concentrations)
+    spaces = rng.dirichlet(np.ones(M), K1), rng.dirichlet(np.ones(M), K2)
+    return Topics(spaces, shares_of(omega), concentrations)
 
 
 @pytest.fixture
@@ -63,38 +61,11 @@ def test_switch_step_is_the_formula_in_loops(documents):
     assert found.stats[0].sum() + found.stats[1].sum() == pytest.approx(documents.sum())
 
 
-def test_pairs_step_is_the_formula_in_loops(documents):
-    rng = np.random.default_rng(1)
-    topics = random_topics(rng, 3, 2, 9)
-    n = sp.csr_array(documents)
-    gamma, phi = rng.gamma(2.0, 1.0, (12, 5)), rng.dirichlet(np.ones(2), n.nnz)
-    found = PairInference(0.0, penalty=False).expect(n, PairMemory(gamma, phi), topics, max_steps=0)
-    S, bounds, entry = np.zeros((9, 3, 2)), np.zeros(12), 0
-    for d in range(12):
-        log1 = psi(gamma[d, :3]) - psi(gamma[d, :3].sum())
-        log2 = psi(gamma[d, 3:]) - psi(gamma[d, 3:].sum())
-        for x in np.flatnonzero(documents[d]):
-            one, two = topics.spaces[0][:, x], topics.spaces[1][:, x]
-            L = np.array([[np.log(0.65 * s + 0.35 * t) for t in two] for s in one])
-            q1 = np.exp(log1 + L @ phi[entry])
-            q1 /= q1.sum()
-            q2 = np.exp(log2 + q1 @ L)
-            q2 /= q2.sum()
-            S[x] += documents[d, x] * np.outer(q1, q2)
-            word = q1 @ (log1 - np.log(q1)) + q2 @ (log2 - np.log(q2)) + q1 @ L @ q2
-            bounds[d] += documents[d, x] * word
-            entry += 1
-        bounds[d] -= divergence(gamma[d, :3], 0.7) + divergence(gamma[d, 3:], 1.3)
-    np.testing.assert_allclose(found.stats[0], S, rtol=1e-10)
-    np.testing.assert_allclose(found.bounds, bounds, rtol=1e-10)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("topic_prior", [0.0, 0.3])
-def test_bound_never_falls(documents, algorithm, topic_prior):
-    model = FiniteM3(
-        (3, 2), algorithm=algorithm, topic_prior=topic_prior, warm_up=4, max_iter=10, tol=0, random_state=0
-    ).fit(documents)
+def test_bound_never_falls(documents, topic_prior):
+    model = FiniteM3((3, 2), topic_prior=topic_prior, warm_up=4, max_iter=10, tol=0, random_state=0).fit(
+        documents
+    )
     assert len(model.history_) == 10
     assert np.diff(model.history_).min() > -1e-9 * abs(model.lower_bound_)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1.0)
@@ -114,46 +85,19 @@ def test_dense_sparse_and_image_counts_agree():
         FiniteM3(random_state=0, max_iter=1).fit(np.eye(9)).transform(image)
 
 
-def test_bounds_are_ordered_pairs_switch_exact():
-    """Three words, K1 = K2 = 2: the exact likelihood by integrating over both memberships."""
-    rng = np.random.default_rng(5)
-    topics = random_topics(rng, 2, 2, 4, omega=0.4, alpha=(0.8, 1.7))
-    n = sp.csr_array(np.array([[2.0, 0, 1, 0]]))
-    nodes, weights = np.polynomial.legendre.leggauss(200)
-    p, w = (nodes + 1) / 2, weights / 2
-    density = [
-        np.exp(gammaln(2 * a) - 2 * gammaln(a) + (a - 1) * (np.log(p) + np.log1p(-p))) for a in (0.8, 1.7)
-    ]
-    mixed = [
-        0.7 * np.add.outer(p * topics.spaces[0][0, x], np.zeros(200))
-        + 0.7 * np.add.outer((1 - p) * topics.spaces[0][1, x], np.zeros(200))
-        + 0.3 * (p * topics.spaces[1][0, x] + (1 - p) * topics.spaces[1][1, x])
-        for x in range(4)
-    ]
-    exact = np.log(((w * density[0]) @ (mixed[0] ** 2 * mixed[2])) @ (w * density[1]))
-    switch = Switch(0.0, tol=1e-10).expect(n, np.ones((1, 4)), topics, 500)
-    pairs = PairInference(0.0, False, tol=1e-10)
-    mean_field = pairs.expect(n, pairs.flat(n, (2, 2)), topics, 500)
-    same_gamma = Switch(0.0).expect(n, mean_field.memory.gamma, topics, 0)
-    assert mean_field.bounds[0] < same_gamma.bounds[0] <= switch.bounds[0] + 1e-9
-    assert switch.bounds[0] < exact
-    assert exact - switch.bounds[0] < 0.3
-
-
-@pytest.mark.parametrize("algorithm", ["switch", "pairs"])
-def test_permuting_components_permutes_the_step(documents, algorithm):
+def test_permuting_components_permutes_the_step(documents):
     rng = np.random.default_rng(2)
     topics = random_topics(rng, 3, 2, 9)
     order1, order2 = [2, 0, 1], [1, 0]
     first, second = topics.spaces
     swapped = topics._replace(spaces=(first[order1], second[order2]))
-    method = Switch(0.0) if algorithm == "switch" else PairInference(0.0, False)
+    method = Switch(0.0)
     n = sp.csr_array(documents)
     one = method.expect(n, method.flat(n, (3, 2)), topics, 5)
     other = method.expect(n, method.flat(n, (3, 2)), swapped, 5)
     np.testing.assert_allclose(other.bounds, one.bounds, rtol=1e-10)
     columns = order1 + [3 + k for k in order2]
-    np.testing.assert_allclose(method.gamma(other.memory), method.gamma(one.memory)[:, columns], rtol=1e-8)
+    np.testing.assert_allclose(other.memory, one.memory[:, columns], rtol=1e-8)
 
 
 def test_omega_one_is_latent_dirichlet_allocation():
@@ -173,10 +117,15 @@ def test_omega_one_is_latent_dirichlet_allocation():
 
 def test_bound_at_omega_one_is_that_of_scikit_learn_at_the_same_topics(documents):
     lda = LatentDirichletAllocation(
-        3, doc_topic_prior=0.4, topic_word_prior=0.2, max_iter=5, max_doc_update_iter=2000,
-        mean_change_tol=1e-9, random_state=0,
+        3,
+        doc_topic_prior=0.4,
+        topic_word_prior=0.2,
+        max_iter=5,
+        max_doc_update_iter=2000,
+        mean_change_tol=1e-9,
+        random_state=0,
     ).fit(documents)
-    topics = Topics.pair(lda.components_, np.full((2, 9), 0.2), 1.0, np.full(5, 0.4))
+    topics = Topics((lda.components_, np.full((2, 9), 0.2)), shares_of(1.0), np.full(5, 0.4))
     method = Switch(0.2, tol=1e-9)
     n = sp.csr_array(documents)
     found = method.expect(n, np.ones((12, 5)), topics, 2000)
@@ -214,48 +163,9 @@ def test_words_without_a_topic_have_probability_zero_without_a_prior():
     assert np.isfinite(FiniteM3((1, 1), random_state=0).fit(n).perplexity(unseen))
 
 
-@pytest.mark.parametrize("omega", [None, 0.3])
-@pytest.mark.parametrize("topic_prior", [0.0, 0.2])
-def test_gradient_of_the_penalised_objective(omega, topic_prior):
-    rng = np.random.default_rng(4)
-    S, weights = rng.gamma(1.0, 1.0, (5, 3, 2)), rng.gamma(1.0, 1.0, 5)
-    vector = np.append(rng.uniform(0.1, 0.5, 25), 0.4)
-    error = check_grad(
-        lambda v: penalised_objective(v, S, weights, omega, topic_prior)[0],
-        lambda v: penalised_objective(v, S, weights, omega, topic_prior)[1],
-        vector,
-    )
-    assert error < 1e-4 * np.linalg.norm(penalised_objective(vector, S, weights, omega, topic_prior)[1])
-
-
-def test_penalties_vanish_where_rows_are_probabilities():
-    """Eq. 12 with "- 1" in both penalties; with the printed "- 2" the second would punish probabilities."""
-    rng = np.random.default_rng(4)
-    topics = random_topics(rng, 3, 2, 5, omega=0.25)
-    S = rng.gamma(1.0, 1.0, (5, 3, 2))
-    vector = np.append(np.vstack(topics.spaces).ravel(), topics.omega)
-    assert penalised_objective(vector, S, np.full(5, 1e6), None)[0] == pytest.approx(
-        -pair_objective(S, topics), rel=1e-9
-    )
-
-
-def test_em_reaches_at_least_what_penalties_reach():
-    rng = np.random.default_rng(6)
-    S = rng.gamma(0.5, 1.0, (12, 3, 2))
-    topics = random_topics(rng, 3, 2, 12)
-    exact = topics
-    for _ in range(50):
-        exact = PairInference(0.0, penalty=False).maximise((S,), exact, None)
-    penalised = PairInference(0.0, penalty=True).maximise((S,), topics, None)
-    start, by_em, by_penalty = (pair_objective(S, t) for t in (topics, exact, penalised))
-    assert start < by_penalty <= by_em + 1e-6 * abs(by_em)
-    np.testing.assert_allclose(penalised.spaces[0].sum(axis=1), 1.0)
-
-
 def test_a_given_omega_is_kept(documents):
-    for algorithm in ALGORITHMS:
-        model = FiniteM3((2, 2), omega=0.4, algorithm=algorithm, warm_up=2, max_iter=5, random_state=0)
-        assert model.fit(documents).omega_ == 0.4
+    model = FiniteM3((2, 2), omega=0.4, warm_up=2, max_iter=5, random_state=0)
+    assert model.fit(documents).omega_ == 0.4
 
 
 def test_concentration_is_the_maximum_of_equation_10():
@@ -359,14 +269,12 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
         ({"omega": 1.5}, "omega of FiniteM3 must be None, lie in 0 ... 1, or be 2 shares .*, got 1.5"),
         ({"omega": (0.5, 0.4)}, "omega of FiniteM3 must be None, .* 2 shares with sum 1, got"),
         ({"n_components": (2, 2, 2), "omega": 0.5}, "omega of FiniteM3 must be None, or 3 shares with sum 1"),
-        ({"n_components": (2, 2, 2), "algorithm": "pairs"}, "'pairs' of FiniteM3 joins two spaces, got 3"),
         ({"n_components": (2, 2, 2), "alpha": (1.0, 1.0)}, "or one or 3 positive finite numbers, got"),
         ({"alpha": (1.0, -1.0)}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', or one or 2 pos"),
         ({"alpha": None}, "alpha of FiniteM3 must be .* finite numbers, got None"),
         ({"alpha": np.inf}, "alpha of FiniteM3 must be .* finite numbers, got inf"),
         ({"alpha": "auto"}, "alpha of FiniteM3 must be 'asymmetric' or 'symmetric', .* got 'auto'"),
         ({"topic_prior": -1}, "topic_prior of FiniteM3 must be at least 0, got -1"),
-        ({"algorithm": "em"}, "algorithm of FiniteM3 must be one of switch, pairs, penalty, got 'em'"),
         ({"max_iter": 0}, "max_iter of FiniteM3 must be at least 1, got 0"),
         ({"warm_up": -1}, "warm_up of FiniteM3 must be at least 0, got -1"),
     ],

@@ -1,21 +1,18 @@
-"""InfiniteM3: Eq. 6 by its cases, samplers by law, families against scipy."""
+"""InfiniteM3: samplers by law, families against scipy."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import chisquare, multivariate_normal, wishart
+from scipy.stats import multivariate_normal, wishart
 from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
 from texseg.m3.families import take
-from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step, sweep
+from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.samples import representative, waic
 from texseg.m3.seating import (
     OMEGA_GRID,
-    Eq6Seats,
     ExchangeableSeats,
     Sharing,
     Sticks,
@@ -64,164 +61,20 @@ def halves(alpha, omega):
     return Sharing(alpha, omega, (1 - omega) / 2, (1 - omega) / 2)
 
 
-def equation_6(z1, z2, sharing):
-    """The four cases as printed, for one more point after N - 1 = len(z1); new ones last."""
-    alpha, omega, omega1, omega2 = sharing
-    N1, K1, K2 = len(z1), z1.max() + 1, z2.max() + 1
-    p = np.zeros((K1 + 1, K2 + 1))
-    for c in range(K1 + 1):
-        for d in range(K2 + 1):
-            nc, nd, ncd = (z1 == c).sum(), (z2 == d).sum(), ((z1 == c) & (z2 == d)).sum()
-            if c < K1 and d < K2:
-                p[c, d] = ((1 - omega) * nc * nd + omega * ncd * N1) / (N1 * (N1 + alpha))
-            elif d < K2:
-                p[c, d] = omega1 * alpha * nd / (N1 * (N1 + alpha))
-            elif c < K1:
-                p[c, d] = omega2 * alpha * nc / (N1 * (N1 + alpha))
-            else:
-                p[c, d] = omega * alpha / (N1 + alpha)
-    return p
-
-
-pairs_and_omegas = st.tuples(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=20),
-    st.floats(0.01, 50),
-    st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).filter(lambda w: sum(w) > 0.01),
-)
-
-
-@given(pairs_and_omegas)
-@settings(max_examples=60, deadline=None)
-def test_equation_6_sums_to_one_over_all_cases(case):
-    pairs, alpha, shares = case
-    omega, omega1, omega2 = np.array(shares) / sum(shares)
-    sharing = Sharing(alpha, omega, omega1, omega2)
-    z1, z2 = (numbered(z) for z in np.array(pairs).T)
-    expected = equation_6(z1, z2, sharing)
-    assert expected.sum() == pytest.approx(1.0)
-    N1 = len(z1)
-    for n_new in (1, 3):
-        weights = Eq6Seats(sharing, z1, z2, n_new, N1).weights() / (N1 * (N1 + alpha))
-        assert weights.sum() == pytest.approx(1.0)
-        np.testing.assert_allclose(weights[n_new:, n_new:], expected[:-1, :-1], atol=1e-12)
-        np.testing.assert_allclose(weights[:n_new, n_new:].sum(axis=0), expected[-1, :-1], atol=1e-12)
-        np.testing.assert_allclose(weights[n_new:, :n_new].sum(axis=1), expected[:-1, -1], atol=1e-12)
-    state = Chain(z1, z2, (z1,), (z2,), sharing, None)
-    np.testing.assert_allclose(next_weights(state), expected, atol=1e-12)
-
-
-def test_the_first_point_opens_a_new_pair():
-    for omega in (0.0, 0.4, 1.0):
-        nobody = Eq6Seats(halves(1.0, omega), np.zeros(1, int), np.zeros(1, int), 2, 0)
-        nobody.remove(2, 2)
-        weights = nobody.weights()
-        assert weights[:2, :2].sum() == pytest.approx(1.0)
-        assert weights.sum() == pytest.approx(1.0)
-
-
-def sequential_probability(z1, z2, sharing):
-    p = 1.0
-    for i in range(1, len(z1)):
-        one, two = numbered(z1[:i]), numbered(z2[:i])
-        c = one[z1[:i] == z1[i]][0] if z1[i] in z1[:i] else one.max() + 1
-        d = two[z2[:i] == z2[i]][0] if z2[i] in z2[:i] else two.max() + 1
-        p *= equation_6(one, two, sharing)[c, d]
-    return p
-
-
-def test_equation_6_is_exchangeable_only_for_one_process():
-    z1, z2 = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    order = [0, 3, 1, 2]
-    half = halves(1.0, 0.5)
-    assert sequential_probability(z1, z2, half) != pytest.approx(
-        sequential_probability(z1[order], z2[order], half), rel=0.05
-    )
-    one, z = Sharing(1.3, 1.0, 0.0, 0.0), np.array([0, 0, 1, 0, 2])
-    order = [4, 2, 0, 1, 3]
-    assert sequential_probability(z, z, one) == pytest.approx(sequential_probability(z[order], z[order], one))
-
-
-@pytest.mark.parametrize("omega", [0.3, 1.0])
-def test_conditionals_are_equation_6_births_and_lonely_points_included(omega):
-    """The first update of a sweep under flat densities, against enumeration."""
-    sharing = halves(1.5, omega)
-    z1 = np.array([0, 1, 1, 0, 2]) if omega == 0.3 else np.array([0, 1, 1, 1, 2])
-    z2 = np.array([0, 0, 1, 1, 0]) if omega == 0.3 else z1
-    rest1, rest2 = numbered(z1[1:]), numbered(z2[1:])
-    expected = equation_6(rest1, rest2, sharing)
-    rng, counts = np.random.default_rng(0), np.zeros_like(expected)
-    state = Chain(z1, z2, (np.zeros(3),), (np.zeros(z2.max() + 1),), sharing, None)
-    for _ in range(3000):
-        seats = _first_update(rng, state)
-        counts[seats] += 1
-    possible = expected > 0
-    assert counts[~possible].sum() == 0
-    assert chisquare(counts[possible], 3000 * expected[possible]).pvalue > 1e-3
-
-
-def _first_update(rng, state):
-    """Where the first point goes, all others being pinned to their components by their densities."""
-    pinned = Pinned(state.z1, state.z2)
-    after = sweep(rng, np.arange(len(state.z1), dtype=float)[:, None], _with_names(state), pinned, 2)
-    others1, others2 = after.z1[1:], after.z2[1:]
-    c, d = after.z1[0], after.z2[0]
-    names1, names2 = numbered(state.z1[1:]), numbered(state.z2[1:])
-    new1, new2 = names1.max() + 1, names2.max() + 1
-    return (
-        names1[others1 == c][0] if c in others1 else new1,
-        names2[others2 == d][0] if d in others2 else new2,
-    )
-
-
-def _with_names(state):
-    return state._replace(
-        first=(np.arange(state.z1.max() + 1.0),), second=(np.arange(state.z2.max() + 1.0),)
-    )
-
-
-class Pinned(NamedTuple):
-    """Every point but the first can only be where it is; unborn components are named -1."""
-
-    z1: np.ndarray
-    z2: np.ndarray
-
-    def draw_first(self, rng, size):
-        return (np.full(size, -1.0),)
-
-    def draw_second(self, rng, size):
-        return (np.full(size, -1.0),)
-
-    def log_density(self, X, first, second):
-        point = X[:, 0].astype(int)
-        at1 = first[0] == self.z1[point][:, None]
-        at2 = second[0] == self.z2[point][:, None]
-        allowed = at1[:, :, None] & at2[:, None, :]
-        return np.where(allowed | (point == 0)[:, None, None], 0.0, -1e4)
-
-
 def expected_tables(concentration, N):
     return (concentration / (concentration + np.arange(N))).sum()
 
 
-@pytest.mark.parametrize(
-    ("prior", "sharing"),
-    [
-        ("eq6", Sharing(1.5, 1.0, 0.0, 0.0)),
-        ("eq6", Sharing(1.5, 0.0, 1.0, 0.0)),
-        ("exchangeable", Sharing(1.5, 1.0, 0.0, 0.0)),
-        ("exchangeable", Sharing(2.0, 0.0, 0.7, 0.3)),
-    ],
-)
-def test_limits_are_chinese_restaurants(prior, sharing):
-    """One process at omega = 1, two at 0; one side alone for a single component on the other."""
-    rng, N = np.random.default_rng(1), 8
+@pytest.mark.parametrize("sharing", [Sharing(1.5, 1.0, 0.0, 0.0), Sharing(2.0, 0.0, 0.7, 0.3), "one side"])
+def test_limits_are_chinese_restaurants(sharing):
+    """One process at omega = 1, two at 0; of one side alone, one."""
+    rng, N, alone = np.random.default_rng(1), 8, sharing == "one side"
+    sharing = Sharing(1.5, 0.0, 0.5, 0.5) if alone else sharing
     alpha, omega, omega1, omega2 = sharing
-    expected = {
-        ("eq6", 1.0): (alpha, alpha), ("eq6", 0.0): (alpha, 0.0),
-        ("exchangeable", 1.0): (alpha, alpha), ("exchangeable", 0.0): (alpha * omega1, alpha * omega2),
-    }[prior, omega]
+    expected = (alpha, 0.0) if alone else (alpha, alpha) if omega else (alpha * omega1, alpha * omega2)
     start = np.zeros(N, int)
-    state = first_state(rng, np.zeros((N, 1)), (start, start), Flat(), sharing, prior == "exchangeable")
+    state = first_state(rng, np.zeros((N, 1)), (start, start), Flat(), sharing)
+    state = state._replace(sticks=None) if alone else state
     sizes = []
     for _ in range(1500):
         state = step(rng, np.zeros((N, 1)), state, Flat(), 2)
@@ -266,7 +119,7 @@ def draw_prior(rng, N, sharing, family):
             counts = np.append(np.bincount(z), sharing.alpha)
             z.append(int(rng.choice(len(counts), p=counts / (i + sharing.alpha))))
         z1 = z2 = np.array(z)
-        sticks = None
+        sticks = Sticks(*[np.append(np.zeros(z1.max() + 1), 1.0)] * 2)
     else:
         gammas, lengths, pairs = stick_concentrations(sharing), ([], []), []
         kappa = sharing.alpha / sharing.omega
@@ -343,16 +196,13 @@ def test_omega_is_drawn_from_its_posterior_given_pairs_and_sticks():
     assert (np.abs(np.mean(changes, axis=0)) <= 3.5 * error).all()
 
 
-@pytest.mark.parametrize("prior", ["exchangeable", "eq6"])
-def test_names_of_components_do_not_matter(prior):
+def test_names_of_components_do_not_matter():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((8, 1))
     z1, z2 = np.array([0, 0, 1, 2, 2, 3, 1, 0]), np.array([0, 1, 1, 0, 2, 2, 0, 1])
-    state = first_state(rng, X, (z1, z2), FAMILY, halves(1.5, 0.4), prior == "exchangeable")
+    state = first_state(rng, X, (z1, z2), FAMILY, halves(1.5, 0.4))
     order1, order2 = np.array([2, 0, 3, 1]), np.array([1, 2, 0])
-    sticks = state.sticks
-    if sticks is not None:
-        sticks = Sticks(sticks.first[[*order1, 4]], sticks.second[[*order2, 3]])
+    sticks = Sticks(state.sticks.first[[*order1, 4]], state.sticks.second[[*order2, 3]])
     renamed = state._replace(
         z1=np.argsort(order1)[z1], z2=np.argsort(order2)[z2], first=take(state.first, order1),
         second=take(state.second, order2), sticks=sticks,
@@ -360,11 +210,10 @@ def test_names_of_components_do_not_matter(prior):
     expected = next_weights(state)[np.ix_([*order1, 4], [*order2, 3])]
     np.testing.assert_allclose(next_weights(renamed), expected)
     assert log_likelihood(X, renamed, FAMILY) == pytest.approx(log_likelihood(X, state, FAMILY))
-    if sticks is not None:
-        one, other = (
-            draw_omega(np.random.default_rng(1), s.sharing, s.z1, s.z2, s.sticks) for s in (state, renamed)
-        )
-        assert one == other
+    one, other = (
+        draw_omega(np.random.default_rng(1), s.sharing, s.z1, s.z2, s.sticks) for s in (state, renamed)
+    )
+    assert one == other
 
 
 def test_exchangeable_weights_are_the_urn():
@@ -444,11 +293,10 @@ def crosses(seed=0, N=100):
     return X, z1, z2, known.argmax(axis=1)
 
 
-@pytest.mark.parametrize("prior", ["exchangeable", "eq6"])
-def test_shared_parameters_are_found(prior):
+def test_shared_parameters_are_found():
     X, z1, z2, guess = crosses()
     family = SharedGaussians(scale=0.05)
-    model = InfiniteM3(family, prior=prior, n_sweeps=150, burn_in=75, random_state=0).fit(X)
+    model = InfiniteM3(family, n_sweeps=150, burn_in=75, random_state=0).fit(X)
     best = normalized_mutual_info_score(guess, z1 * 2 + z2)
     assert normalized_mutual_info_score(model.labels_, z1 * 2 + z2) > best - 0.1
     best = normalized_mutual_info_score(guess // 2, z1)
@@ -468,7 +316,7 @@ def test_shared_parameters_are_found(prior):
         model.coclustering(side=2)
 
 
-@pytest.mark.parametrize("options", [{"omega": 1.0}, {"omega": 0.3, "prior": "eq6"}, {}])
+@pytest.mark.parametrize("options", [{"omega": 1.0}, {}])
 def test_density_has_integral_one(options):
     X = np.concatenate([np.random.default_rng(0).normal(m, 1, 20) for m in (-3, 3)])[:, None]
     model = InfiniteM3(n_sweeps=40, burn_in=20, random_state=0, **options).fit(X)
@@ -512,13 +360,12 @@ def test_watanabes_criterion_in_loops():
 
 def test_omega_one_ties_both_memberships():
     X = crosses(N=40)[0]
-    for prior in ("eq6", "exchangeable"):
-        model = InfiniteM3(omega=1.0, prior=prior, n_sweeps=20, burn_in=10, random_state=1).fit(X)
-        for sample in model.samples_:
-            assert tied(sample)
+    model = InfiniteM3(omega=1.0, n_sweeps=20, burn_in=10, random_state=1).fit(X)
+    for sample in model.samples_:
+        assert tied(sample)
 
 
-@pytest.mark.parametrize("options", [{}, {"omega": 1.0}, {"omega": 0.0}, {"omega": 0.4, "prior": "eq6"}])
+@pytest.mark.parametrize("options", [{}, {"omega": 1.0}, {"omega": 0.0}])
 def test_one_point(options):
     model = InfiniteM3(n_sweeps=8, burn_in=2, thin=1, random_state=0, **options).fit([[3.0, 4.0]])
     assert model.labels_.tolist() == [0]
@@ -557,7 +404,6 @@ def test_representative_is_the_least_binder_loss():
         ({"omega1": 0.4}, "omega1 and omega2 of InfiniteM3 need omega"),
         ({"omega": 0.5, "omega1": 0.5}, "needs omega1 and omega2 above 0 unless omega is 1"),
         ({"omega": 0.5, "omega2": 0.0}, "needs omega1 and omega2 above 0 unless omega is 1"),
-        ({"prior": "crp"}, "prior of InfiniteM3 must be one of exchangeable, eq6, got 'crp'"),
         ({"burn_in": 200}, "burn_in of InfiniteM3 must lie in 0 ... n_sweeps - 1 = 199, got 200"),
         ({"thin": 0}, "thin of InfiniteM3 must be a whole number of at least 1, got 0"),
         ({"n_init": 0}, "n_init of InfiniteM3 must be a whole number of at least 1, got 0"),

@@ -1,6 +1,5 @@
 """The estimators of texseg.m3 under scikit-learn's own checks."""
 
-
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from texseg.m3 import FiniteM3, HybridM3, InfiniteM3

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from texseg.models import ACM, HACM, PMM, SCM, SMM, Retrieval, planted_tree
+from benchmarks.planted import planted_tree
+from texseg.models import ACM, HACM, PMM, SCM, SMM, Retrieval
 
 DEPTH = 3
 

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from texseg.models import ACM, HACM, Retrieval, planted_tree
+from benchmarks.planted import planted_tree
+from texseg.models import ACM, HACM, Retrieval
 from texseg.report import write_tree_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")

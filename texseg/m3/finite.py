@@ -16,13 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blocks, row_totals
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
-from texseg.m3.pairs import PairInference
 from texseg.m3.switch import Switch
-from texseg.m3.topics import Array, Expectation, Inference, Topics, shares_of, split
+from texseg.m3.topics import Array, Expectation, Topics, shares_of, split
 
 __all__ = ["FiniteM3"]
 
-_ALGORITHMS = ("switch", "pairs", "penalty")
 _FIRST_OMEGA = 0.5
 
 
@@ -61,13 +59,8 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         perplexity of new documents was higher on all data sets tried.
     topic_prior : float, default=0.3
         Symmetric Dirichlet prior of the topics. 0 is maximum likelihood, the paper's choice, under which
-        words that the training documents lack have probability zero. With ``algorithm="switch"`` the
-        topics are integrated out under Dirichlet(topic_prior); the other algorithms find their mode under
-        Dirichlet(1 + topic_prior).
-    algorithm : {"switch", "pairs", "penalty"}, default="switch"
-        "switch" treats the two parts of Eq. 7 as a latent choice: closed-form updates and the tightest bound.
-        "pairs" is the paper's mean field with an exact M-step by EM, "penalty" the same with the penalties
-        and L-BFGS of Eq. 12. Both need about K1 x K2 / (K1 + K2) times the work and work for two spaces only.
+        words that the training documents lack have probability zero. Above 0 the
+        topics are integrated out.
     warm_up : int, default=10
         Number of first iterations in which only the topics are estimated; omega and alpha keep their initial
         values.
@@ -120,7 +113,6 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         omega: float | Sequence[float] | None = None,
         alpha: str | float | Sequence[float] = "asymmetric",
         topic_prior: float = 0.3,
-        algorithm: str = "switch",
         warm_up: int = 10,
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -131,7 +123,6 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.omega = omega
         self.alpha = alpha
         self.topic_prior = topic_prior
-        self.algorithm = algorithm
         self.warm_up = warm_up
         self.max_iter = max_iter
         self.tol = tol
@@ -153,7 +144,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         """
         self._check_parameters()
         X = self._validate(X, reset=True)
-        inference = self._inference()
+        inference = Switch(float(self.topic_prior))
         progress = list(self._iterate(X, inference))
         topics = inference.means(progress[-1].topics)
         self.n_components_ = topics.sizes
@@ -211,7 +202,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         for _, block in row_blocks(self._validate(X, reset=False)):
             yield inference.expect(block, inference.flat(block, topics.sizes), topics, max_steps=200)
 
-    def _iterate(self, X: CountMatrix, inference: Inference) -> Iterator[_Progress]:
+    def _iterate(self, X: CountMatrix, inference: Switch) -> Iterator[_Progress]:
         """Yield the state of every iteration."""
         topics = self._first_topics(X.shape[1], inference)
         memories = [inference.flat(block, topics.sizes) for _, block in row_blocks(X)]
@@ -232,17 +223,15 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
             topics = inference.maximise(stats, topics, topics.shares if warming else self._shares())
             if not warming and isinstance(self.alpha, str):
-                gamma = np.vstack([inference.gamma(memory) for memory in memories])
+                gamma = np.vstack([memory for memory in memories])
                 topics = topics._replace(alpha=self._fit_alpha(gamma, topics))
 
-    def _expect(self, n: sp.csr_array, memory: Any, topics: Topics, inference: Inference) -> Expectation:
+    def _expect(self, n: sp.csr_array, memory: Any, topics: Topics, inference: Switch) -> Expectation:
         """E-step from flat memberships; a document keeps its last ones if these give a higher bound."""
         kept = inference.expect(n, memory, topics, max_steps=0)
         fresh = inference.expect(n, inference.flat(n, topics.sizes), topics, self.max_doc_iter)
         better = fresh.bounds > kept.bounds
-        return inference.expect(
-            n, inference.choose(n, better, fresh.memory, kept.memory), topics, max_steps=0
-        )
+        return inference.expect(n, np.where(better[:, None], fresh.memory, kept.memory), topics, max_steps=0)
 
     def _fit_alpha(self, gamma: Array, topics: Topics) -> Array:
         sides = zip(split(gamma, topics.sizes), split(topics.alpha, topics.sizes), strict=True)
@@ -259,12 +248,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         given = np.array(self.omega, dtype=float)
         return shares_of(float(given)) if given.ndim == 0 else given
 
-    def _inference(self) -> Inference:
-        if self.algorithm == "switch":
-            return Switch(self.topic_prior)
-        return PairInference(self.topic_prior, penalty=self.algorithm == "penalty")
-
-    def _first_topics(self, n_words: int, inference: Inference) -> Topics:
+    def _first_topics(self, n_words: int, inference: Switch) -> Topics:
         rng = check_random_state(self.random_state)
         sizes = self._sizes()
         given = (1.0 / sizes[0], *[1.0] * (len(sizes) - 1)) if isinstance(self.alpha, str) else self.alpha
@@ -274,7 +258,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         if shares is None:
             shares = _first_shares(len(sizes))
         topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
-        return topics if self.algorithm == "switch" and self.topic_prior > 0 else _probabilities(topics)
+        return topics if self.topic_prior > 0 else _probabilities(topics)
 
     def _validate(self, X: Any, *, reset: bool) -> CountMatrix:
         if is_implicit(X):
@@ -309,14 +293,6 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             )
         if not self.topic_prior >= 0:
             raise ValueError(f"topic_prior of FiniteM3 must be at least 0, got {self.topic_prior!r}")
-        if self.algorithm not in _ALGORITHMS:
-            raise ValueError(
-                f"algorithm of FiniteM3 must be one of {', '.join(_ALGORITHMS)}, got {self.algorithm!r}"
-            )
-        if L > 2 and self.algorithm != "switch":
-            raise ValueError(
-                f"algorithm {self.algorithm!r} of FiniteM3 joins two spaces, got {L}; use 'switch'"
-            )
         for name, smallest in (("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
             if not getattr(self, name) >= smallest:
                 raise ValueError(
@@ -353,6 +329,4 @@ class _Progress(NamedTuple):
 
 
 def _probabilities(topics: Topics) -> Topics:
-    return topics._replace(
-        spaces=tuple(space / space.sum(axis=1, keepdims=True) for space in topics.spaces)
-    )
+    return topics._replace(spaces=tuple(space / space.sum(axis=1, keepdims=True) for space in topics.spaces))

@@ -103,9 +103,7 @@ def draw_posterior_whiteners(
     )
 
 
-def fit_whiteners(
-    residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike
-) -> Array:
+def fit_whiteners(residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike) -> Array:
     """Mode of each covariance under the inverse Wishart prior, as a whitener."""
     counts, scatters = _scatters(residuals, z2, K2)
     assert degrees is not None

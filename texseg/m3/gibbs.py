@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from texseg.m3.families import Components, Family, Params, concatenate, take
 from texseg.m3.seating import (
-    Eq6Seats,
     ExchangeableSeats,
+    OneSideSeats,
     Seats,
     Sharing,
     Sticks,
@@ -45,12 +45,18 @@ class Chain(NamedTuple):
     second: Params
     sharing: Sharing
     sticks: Sticks | None
-    """None under Eq. 6."""
+    """None if only the first side is sampled."""
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Number of components of each side."""
         return len(self.first[0]), len(self.second[0])
+
+    def seats(self, n_new: int, n_others: int) -> Seats:
+        """Prior weights for a point that meets ``n_others`` others."""
+        if self.sticks is None:
+            return OneSideSeats(self.sharing.alpha, self.z1, n_new)
+        return ExchangeableSeats(self.sharing, self.z1, self.z2, n_new, self.sticks)
 
 
 def step(
@@ -65,12 +71,12 @@ def step(
         sticks = draw_sticks(rng, sharing, z1, z2, sticks)
     first = family.resample_first(rng, X, z1, z2, state.sizes[0], state.second)
     second = family.resample_second(rng, X, z1, z2, first, state.second)
-    return Chain(z1, z2, first, second, sharing, sticks)
+    return state._replace(first=first, second=second, sharing=sharing, sticks=sticks)
 
 
 def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Components, n_new: int) -> Chain:
     """Draw the pair of memberships of every point once, in order."""
-    seats = _seats(state, n_new)
+    seats = state.seats(n_new, len(X) - 1)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
     first, second = state.first, state.second
     start = 0
@@ -149,9 +155,7 @@ class _Block:
         return density
 
 
-def _sweep_block(
-    rng: np.random.Generator, seats: Seats, block: _Block, z1: Labels, z2: Labels
-) -> None:
+def _sweep_block(rng: np.random.Generator, seats: Seats, block: _Block, z1: Labels, z2: Labels) -> None:
     """Update the memberships of the points of a block, in place."""
     uniforms = rng.random(len(z1)).tolist()
     n_new = seats.n_new
@@ -213,29 +217,18 @@ def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
     return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
 
 
-def _seats(state: Chain, n_new: int) -> Seats:
-    if state.sticks is None:
-        return Eq6Seats(state.sharing, state.z1, state.z2, n_new, len(state.z1) - 1)
-    return ExchangeableSeats(state.sharing, state.z1, state.z2, n_new, state.sticks)
-
-
-def _compact(
-    state: Chain, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params
-) -> Chain:
+def _compact(state: Chain, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params) -> Chain:
     """Drop the empty components and number the others without gaps."""
     kept1, z1 = np.unique(z1, return_inverse=True)
     kept2, z2 = np.unique(z2, return_inverse=True)
     sticks = seats.sticks() if isinstance(seats, ExchangeableSeats) else None
-    return Chain(z1, z2, take(first, kept1), take(second, kept2), state.sharing, sticks)
+    first, second = take(first, kept1), take(second, kept2)
+    return state._replace(z1=z1, z2=z2, first=first, second=second, sticks=sticks)
 
 
 def next_weights(state: Chain) -> Array:
     """Probability of every pair for one more point, (K1 + 1, K2 + 1), the last of each side being new."""
-    if state.sticks is None:
-        seats: Seats = Eq6Seats(state.sharing, state.z1, state.z2, 1, len(state.z1))
-    else:
-        seats = ExchangeableSeats(state.sharing, state.z1, state.z2, 1, state.sticks)
-    weights = np.roll(seats.weights(), (-1, -1), axis=(0, 1))
+    weights = np.roll(state.seats(1, len(state.z1)).weights(), (-1, -1), axis=(0, 1))
     return weights / weights.sum()
 
 
@@ -256,7 +249,6 @@ def first_state(
     memberships: tuple[Labels, Labels],
     family: Family,
     sharing: Sharing,
-    exchangeable: bool,
 ) -> Chain:
     """Start from given memberships, with parameters drawn from their posterior."""
     z1, z2 = memberships
@@ -264,7 +256,7 @@ def first_state(
     second = family.draw_second(rng, K2)
     first = family.resample_first(rng, X, z1, z2, K1, second)
     second = family.resample_second(rng, X, z1, z2, first, second)
-    sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(K1, K2)) if exchangeable else None
+    sticks = draw_sticks(rng, sharing, z1, z2, Sticks.even(K1, K2))
     return Chain(z1, z2, first, second, sharing, sticks)
 
 

@@ -1,8 +1,7 @@
 """HybridM3: one side infinite, one side finite (Section 4.3 of [1]).
 
-The first membership is sampled by a standard Dirichlet process given the second: Eq. 6 with omega = 0,
-omega1 = 1, omega2 = 0 and a single component on the second side, which is a Chinese restaurant process and
-exchangeable. The second membership is a maximum-likelihood estimate given the sampled first ones.
+The first membership is sampled by a standard Dirichlet process given the second. The second membership is a
+maximum-likelihood estimate given the sampled first ones.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
@@ -141,9 +140,7 @@ class HybridM3(SampledM3):
         self.n_iter_ = len(states)
         return self
 
-    def _iterate(
-        self, rng: np.random.Generator, X: Array, family: Family, n_start: int
-    ) -> Iterator[_Hybrid]:
+    def _iterate(self, rng: np.random.Generator, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
         """Yield the state after every sweep."""
         state = _start(rng, X, family, n_start, self.n_components)
         sharing = Sharing(float(self.alpha), 0.0, 1.0, 0.0)

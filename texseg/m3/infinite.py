@@ -22,7 +22,6 @@ __all__ = ["InfiniteM3", "Trace"]
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-_PRIORS = ("exchangeable", "eq6")
 _FIRST_OMEGA = 0.5
 
 
@@ -60,14 +59,10 @@ class InfiniteM3(SampledM3):
         Concentration.
     omega : float in 0 ... 1, optional
         Sharing parameter: how far a pair of components counts as one. By default it is sampled with the
-        rest under the exchangeable prior (starting at 0.5), and fixed at 0.5 under Eq. 6, which gives it no
-        likelihood.
+        rest, starting at 0.5.
     omega1, omega2 : float, optional
         Shares of the concentration that open a component of the first or second side alone;
         ``omega + omega1 + omega2 = 1``. By default each gets half of what remains.
-    prior : {"exchangeable", "eq6"}, default="exchangeable"
-        A prior with the uses and limits of Eq. 6, whose posterior the sampler targets exactly; or the
-        paper's conditionals, which belong to no single prior unless ``omega = 1`` (see Notes).
     n_sweeps : int, default=200
         Number of sweeps over all points, burn-in included.
     burn_in : int, default=100
@@ -111,10 +106,9 @@ class InfiniteM3(SampledM3):
     Notes
     -----
     Eq. 6 sums to one but is exchangeable only for ``omega = 1``; for other values its Gibbs sampler has a
-    stationary distribution that is not the posterior of any prior (and 0 / 0 for a single point, which here
-    opens a new pair). ``prior="exchangeable"`` replaces it by ``P ~ DP(alpha / omega, P1 x P2)``,
-    ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one Dirichlet process at ``omega = 1``, two independent
-    ones at 0, and a posterior that the sampler targets exactly.
+    stationary distribution that is not the posterior of any prior. In its place stands
+    ``P ~ DP(alpha / omega, P1 x P2)``, ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one Dirichlet process
+    at ``omega = 1``, two independent ones at 0, and a posterior that the sampler targets exactly.
 
     References
     ----------
@@ -137,7 +131,6 @@ class InfiniteM3(SampledM3):
         omega: float | None = None,
         omega1: float | None = None,
         omega2: float | None = None,
-        prior: str = "exchangeable",
         n_sweeps: int = 200,
         burn_in: int = 100,
         thin: int = 5,
@@ -151,7 +144,6 @@ class InfiniteM3(SampledM3):
         self.omega = omega
         self.omega1 = omega1
         self.omega2 = omega2
-        self.prior = prior
         self.n_sweeps = n_sweeps
         self.burn_in = burn_in
         self.thin = thin
@@ -186,13 +178,11 @@ class InfiniteM3(SampledM3):
         self.n_iter_ = len(self.history_.omega)
         return self
 
-    def _run(
-        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
-    ) -> _Run:
+    def _run(self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int) -> _Run:
         """Sample once, from the start that belongs to this run's number."""
         start = start_labels(family.invariant(X), self.n_start, rng)
         second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
-        state = first_state(rng, X, (start, second), family, sharing, self.prior == "exchangeable")
+        state = self._first(rng, X, (start, second), family, sharing)
         states = []
         for _ in range(self.n_sweeps):
             state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
@@ -200,11 +190,12 @@ class InfiniteM3(SampledM3):
         samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
         return _Run(samples, _trace(X, states, family))
 
+    def _first(self, *args: Any) -> Chain:
+        return first_state(*args)
+
     def _check_parameters(self) -> Sharing:
         check_sampling(self, ("n_auxiliary", "n_start", "n_init", "thin"))
         check_alpha(self)
-        if self.prior not in _PRIORS:
-            raise ValueError(f"prior of InfiniteM3 must be one of {', '.join(_PRIORS)}, got {self.prior!r}")
         if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
             raise ValueError(
                 "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
@@ -224,10 +215,9 @@ class InfiniteM3(SampledM3):
                 f" {omega!r}, {self.omega1!r}, {self.omega2!r}; leave omega1 and omega2 out to halve"
                 " what omega leaves"
             )
-        if self.prior == "exchangeable" and rest > 0 and min(omega1, omega2) == 0:
+        if rest > 0 and min(omega1, omega2) == 0:
             raise ValueError(
-                "prior='exchangeable' of InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got"
-                f" {omega1!r} and {omega2!r}"
+                f"InfiniteM3 needs omega1 and omega2 above 0 unless omega is 1, got {omega1!r} and {omega2!r}"
             )
         return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 

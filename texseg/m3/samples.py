@@ -52,8 +52,10 @@ def representative(partitions: Sequence[Labels]) -> int:
     The loss counts pairs of points on which two partitions disagree, by their contingency tables, so that
     no N x N matrix is needed.
     """
-    tables = [sp.csr_array((np.ones(len(z)), (np.arange(len(z)), np.unique(z, return_inverse=True)[1])))
-              for z in partitions]
+    tables = [
+        sp.csr_array((np.ones(len(z)), (np.arange(len(z)), np.unique(z, return_inverse=True)[1])))
+        for z in partitions
+    ]
     together = [float((table.sum(axis=0) ** 2).sum()) for table in tables]
     losses = np.zeros(len(tables))
     for s, one in enumerate(tables):

@@ -1,19 +1,10 @@
-"""Prior weights of the pairs of components: Eq. 6 of [1], and an exchangeable prior in its place.
+"""Prior weights of the pairs of components: an exchangeable prior with the uses and limits of Eq. 6 of [1].
 
-Both have the form ``outer(u, v) + P`` over the seats of the two sides, so that one sampler serves both. The
-first `n_new` rows and columns are the unborn components, whose weight is divided among them; the occupied
-ones follow.
+Weights have the form ``outer(u, v) + P`` over the seats of the two sides. The first `n_new` rows and columns
+are the unborn components, whose weight is divided among them; the occupied ones follow.
 
-Eq. 6. Its cases sum to one for every omega, omega1, omega2 with sum one, except for the first point
-(N - 1 = 0), where the two middle cases read 0 / 0 and only omega remains: here the first point always opens
-a new pair. Eq. 6 is not a set of conditionals of any single prior: a pair (c, d) met for the first time
-by independence (1 - omega) is rewarded by omega n_cd only later, and so the product of sequential
-probabilities depends on the order of the points unless omega = 1, where Eq. 6 is the Chinese restaurant
-process of one Dirichlet process. For omega < 1 the sampler targets the stationary distribution of its
-scans, which is a pseudo-posterior; and at omega = 0 no pair of two new components can be opened except by
-the first point, so it is not two independent Dirichlet processes either, contrary to [1].
-
-Exchangeable. P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
+Eq. 6 itself depends on the order of the points unless omega = 1 (`benchmarks/m3_printed.py`). In its place
+P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
 
     kappa = alpha / omega,    gamma_l = alpha omega_l / (1 - omega)^2 .
 
@@ -39,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["Eq6Seats", "ExchangeableSeats", "Seats", "Sharing", "Sticks", "draw_omega", "draw_sticks"]
+__all__ = ["ExchangeableSeats", "OneSideSeats", "Seats", "Sharing", "Sticks", "draw_omega", "draw_sticks"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -141,32 +132,18 @@ class Seats:
         self._P[c, d] = self._reward * self._pairs[c][d]
 
 
-class Eq6Seats(Seats):
-    """Eq. 6 for a point that meets `n_others` others; `weights` sum to ``n_others (n_others + alpha)``.
+class OneSideSeats(Seats):
+    """A Chinese restaurant on the first side; on the second, one component for all points."""
 
-    For the first point they sum to one, all on the new pair.
-    """
-
-    def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, n_others: int) -> None:
-        alpha, omega, omega1, omega2 = sharing
-        super().__init__(z1, z2, n_new, omega * n_others)
-        self._keep = 1.0 - omega
-        self._corner = (omega * alpha * n_others if n_others else 1.0) / n_new**2
+    def __init__(self, alpha: float, z1: Labels, n_new: int) -> None:
+        super().__init__(z1, np.zeros_like(z1), n_new, 0.0)
         self._u[:] = self.first
-        self._v[:] = self._keep * np.array(self.second)
-        self._u[:n_new] = omega1 * alpha / (self._keep * n_new) if self._keep > 0 else 0.0
-        self._v[:n_new] = omega2 * alpha / n_new
-
-    def weights(self) -> Array:
-        """See `Seats`."""
-        G = super().weights()
-        G[: self.n_new, : self.n_new] = self._corner
-        return G
+        self._u[:n_new] = alpha / n_new
+        self._v[n_new:] = 1.0
 
     def _change(self, c: int, d: int, step: int) -> None:
         super()._change(c, d, step)
         self._u[c] = self.first[c]
-        self._v[d] = self._keep * self.second[d]
 
 
 class ExchangeableSeats(Seats):
@@ -224,9 +201,7 @@ def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
     return sharing.alpha * sharing.omega1 / apart, sharing.alpha * sharing.omega2 / apart
 
 
-def draw_omega(
-    rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks
-) -> Sharing:
+def draw_omega(rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sharing:
     """Draw omega from `OMEGA_GRID` (uniform prior) given pairs and sticks."""
     choices = [Sharing(sharing.alpha, w, (1.0 - w) / 2, (1.0 - w) / 2) for w in OMEGA_GRID.tolist()]
     pairs = _pair_counts(z1, z2)
@@ -246,9 +221,7 @@ def _log_prior(sharing: Sharing, counts: Labels, base: Array, sticks: Sticks) ->
     return float(value)
 
 
-def draw_sticks(
-    rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks
-) -> Sticks:
+def draw_sticks(rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sticks:
     """One Gibbs step for the sticks: numbers of tables given the sticks, then sticks given the tables."""
     gammas = stick_concentrations(sharing)
     if not np.isfinite(gammas[0]):
@@ -261,9 +234,7 @@ def draw_sticks(
         for c, d in np.argwhere(pairs):
             seated = np.arange(pairs[c, d])
             tables[c, d] = (rng.random(len(seated)) * (strengths[c, d] + seated) < strengths[c, d]).sum()
-    return Sticks(
-        *(rng.dirichlet(np.append(tables.sum(axis=1 - side), gammas[side])) for side in (0, 1))
-    )
+    return Sticks(*(rng.dirichlet(np.append(tables.sum(axis=1 - side), gammas[side])) for side in (0, 1)))
 
 
 def _pair_counts(z1: Labels, z2: Labels) -> Labels:

@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from texseg.m3.dirichlet import divergence, expected_log
 from texseg.m3.topics import (
@@ -46,17 +45,19 @@ __all__ = ["Switch"]
 
 
 class Switch(NamedTuple):
-    """Variational inference with the switch; `Inference` says what each method does."""
+    """Variational inference with the switch."""
 
     topic_prior: float
     """Concentration of the Dirichlet prior of the topics; 0 takes the topics as parameters."""
     tol: float = 1e-4
     """A document is done when its Dirichlet parameters change by less than this on average."""
 
-    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Array:  # noqa: D102
+    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Array:
+        """Memory (D, K1 + ... + KL) of documents about which nothing is known."""
         return np.ones((n.shape[0], sum(sizes)))
 
-    def expect(self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int) -> Expectation:  # noqa: D102
+    def expect(self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int) -> Expectation:
+        """E-step, started from `memory`, the Dirichlet parameters of all memberships."""
         words, table, gamma = Words.of(n), self._table(topics), memory
         sizes = topics.sizes
         memberships, mixture = _mix(words, gamma, table, sizes)
@@ -74,13 +75,8 @@ class Switch(NamedTuple):
         bounds -= membership_divergence(gamma, sizes, topics.alpha)
         return Expectation(gamma, bounds, tuple(np.split(expected, np.cumsum(sizes)[:-1])))
 
-    def choose(self, n: sp.csr_array, better: NDArray[np.bool_], one: Array, other: Array) -> Array:  # noqa: D102
-        return np.where(better[:, None], one, other)
-
-    def gamma(self, memory: Array) -> Array:  # noqa: D102
-        return memory
-
-    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:  # noqa: D102
+    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:
+        """M-step for the topics, and for the shares of the spaces unless they are given."""
         if shares is None:
             shares = shares_from(np.array([counts.sum() for counts in stats]))
         if self.topic_prior > 0:
@@ -89,12 +85,14 @@ class Switch(NamedTuple):
             spaces = tuple(normalise_rows(*both) for both in zip(stats, topics.spaces, strict=True))
         return topics._replace(spaces=spaces, shares=shares)
 
-    def topic_bound(self, topics: Topics) -> float:  # noqa: D102
+    def topic_bound(self, topics: Topics) -> float:
+        """Compute the contribution of the topics' prior to the bound."""
         if self.topic_prior == 0:
             return 0.0
         return -float(sum(divergence(space, self.topic_prior).sum() for space in topics.spaces))
 
-    def means(self, topics: Topics) -> Topics:  # noqa: D102
+    def means(self, topics: Topics) -> Topics:
+        """Return the same with the topics as probabilities."""
         return topics._replace(spaces=tuple(normalise_rows(space, space) for space in topics.spaces))
 
     def _table(self, topics: Topics) -> Array:

@@ -1,11 +1,11 @@
-"""What the inference methods of FiniteM3 share: the parameters and the words of a block of documents.
+"""Topics, and the words of a block of documents, of FiniteM3.
 
 [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,6 @@ from texseg.m3.dirichlet import divergence, expected_log
 __all__ = [
     "Array",
     "Expectation",
-    "Inference",
     "Topics",
     "Words",
     "expected_log_memberships",
@@ -43,11 +42,6 @@ class Topics(NamedTuple):
     alpha: Array
     """(K1 + ... + KL,), concentration of the memberships in each topic."""
 
-    @classmethod
-    def pair(cls, first: Array, second: Array, omega: float, alpha: Array) -> Topics:
-        """Two spaces, as in Eq. 7."""
-        return cls((first, second), shares_of(omega), alpha)
-
     @property
     def omega(self) -> float:
         """Sharing parameter of Eq. 7, of two spaces."""
@@ -62,37 +56,12 @@ class Topics(NamedTuple):
 class Expectation(NamedTuple):
     """What an E-step on a block of documents returns."""
 
-    memory: Any
+    memory: Array
     """Variational parameters of the documents; the next E-step may start from them."""
     bounds: Array
     """(D,), lower bound of the log-likelihood of each document, in nats."""
     stats: tuple[Array, ...]
     """Expected counts; they add over blocks."""
-
-
-class Inference(Protocol):
-    """How FiniteM3 bounds the likelihood; implemented by `Switch` and `PairInference`."""
-
-    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Any:
-        """Memory of documents about which nothing is known."""
-
-    def expect(self, n: sp.csr_array, memory: Any, topics: Topics, max_steps: int) -> Expectation:
-        """E-step, started from `memory`."""
-
-    def choose(self, n: sp.csr_array, better: NDArray[np.bool_], one: Any, other: Any) -> Any:
-        """Memory that follows `one` for the documents in `better`, `other` for the rest."""
-
-    def gamma(self, memory: Any) -> Array:
-        """Dirichlet parameters of all memberships side by side, (D, K1 + ... + KL)."""
-
-    def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:
-        """M-step for the topics, and for the shares of the spaces unless they are given."""
-
-    def topic_bound(self, topics: Topics) -> float:
-        """Compute the contribution of the topics' prior to the bound."""
-
-    def means(self, topics: Topics) -> Topics:
-        """Return the same with the topics as probabilities."""
 
 
 class Words(NamedTuple):

@@ -1,13 +1,9 @@
 from .acm import ACM as ACM
-from .backoff import Backoff as Backoff
-from .committee import Committee as Committee
 from .estimator import BlockCounts as BlockCounts
 from .estimator import cross_validate as cross_validate
 from .estimator import heldout_log_likelihood as heldout_log_likelihood
 from .hacm import HACM as HACM
 from .hacm import Tree as Tree
-from .planted import PlantedTree as PlantedTree
-from .planted import planted_tree as planted_tree
 from .pmm import PMM as PMM
 from .retrieval import Match as Match
 from .retrieval import Retrieval as Retrieval

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from texseg.counts.random import random_state_of
 from texseg.models.hacm import Tree
 
-__all__ = ["PlantedTree", "planted_tree"]
-
 
 class PlantedTree(NamedTuple):
     """What `planted_tree` returns."""
