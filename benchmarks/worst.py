@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from texseg.io.display import to_rgb
 from texseg.metrics import match_labels, pixel_accuracy
-from texseg.palette import palette
+from texseg.regions import palette
 
 _WRONG = (0.85, 0.1, 0.1)
 

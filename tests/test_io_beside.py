@@ -13,9 +13,9 @@ from io_scenes import SHAPE, scene
 
 from texseg.channels.planes import split_planes
 from texseg.io.errors import ImageReadError
+from texseg.io.polygons import polygons
 from texseg.io.read import read_header, read_image
 from texseg.io.windows import open_windows
-from texseg.io.write import polygons
 from texseg.segmenter import segment
 
 PIXELS = scene()[0]

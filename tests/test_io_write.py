@@ -22,11 +22,10 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
-from texseg.io.polygons import Outlines, region_outlines
+from texseg.io.polygons import Outlines, write_polygons
 from texseg.io.read import read_image, read_labels, read_pages
-from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons
-from texseg.palette import palette
-from texseg.regions import PixelSize, RegionTally, connected_regions, csv_text, region_table, segment_table
+from texseg.io.write import write_confidence, write_labels, write_overlay
+from texseg.regions import PixelSize, Tally, connected_regions, csv_text, palette, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
@@ -36,6 +35,15 @@ def opened(path):
     with Image.open(path) as image:
         image.load()
         return image
+
+
+def killed(path):
+    """End a process at once while it writes a file."""
+    code = (
+        "import os, sys; from pathlib import Path; from texseg.io.atomic import unfinished\n"
+        "with unfinished(Path(sys.argv[1])) as path: path.write_bytes(b'half'); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 9
 
 
 def label_images(largest):
@@ -168,12 +176,39 @@ class TestAtomicWrite:
 
     @pytest.mark.skipif(os.name != "posix", reason="needs locks")
     def test_leftovers_of_killed_runs_are_removed(self, tmp_path):
-        for slot in range(2):
-            unfinished(tmp_path / "f", slot).write_bytes(b"half of what was written")
-        unfinished(tmp_path / "g").write_bytes(b"of another file")
+        for name in "ffg":
+            killed(tmp_path / name)
+        assert len(list(tmp_path.iterdir())) == 3
         atomic_write(tmp_path / "f", b"new")
         assert (tmp_path / "f").read_bytes() == b"new"
-        assert sorted(tmp_path.iterdir()) == sorted([unfinished(tmp_path / "g"), tmp_path / "f"])
+        assert len(list(tmp_path.iterdir())) == 2  # and the leftover of another file
+
+    @pytest.mark.skipif(os.name != "posix", reason="needs locks")
+    def test_what_only_has_the_name_of_a_leftover_stays(self, tmp_path):
+        """A leftover is known by the file that texseg put into it, not by its name."""
+        outside, folder = tmp_path / "outside", tmp_path / "out"
+        for place in (outside, folder):
+            place.mkdir()
+        (outside / "lock").write_text("foreign")
+        (outside / "content").write_text("precious")
+        with unfinished(folder / "f") as temporary:
+            temporary.write_text("old")
+            start, end = temporary.parent.name.split(".")[1], ".part"
+        (folder / f".{start}.0{end}").symlink_to(outside)
+        (folder / f".{start}.1{end}").write_text("precious")
+        (folder / f".{start}.2{end}").mkdir()
+        (folder / f".{start}.2{end}" / "content").write_text("precious")
+        os.mkfifo(folder / f".{start}.3{end}")
+        atomic_write(folder / "f", b"new")
+        assert len(list(folder.iterdir())) == 5
+        assert {path.read_text() for path in outside.iterdir()} == {"foreign", "precious"}
+
+    def test_a_link_with_the_name_of_a_result_is_replaced_not_followed(self, tmp_path):
+        (tmp_path / "precious").write_text("precious")
+        (tmp_path / "f").symlink_to(tmp_path / "precious")
+        atomic_write(tmp_path / "f", b"new")
+        assert (tmp_path / "precious").read_text() == "precious"
+        assert (tmp_path / "f").read_bytes() == b"new"
 
     def test_the_longest_name_can_be_written(self, tmp_path):
         atomic_write(tmp_path / ("\u00e9" * 127), b"new")
@@ -182,7 +217,7 @@ class TestAtomicWrite:
     def test_several_processes_write_the_same_file(self, tmp_path):
         """What one has begun is no leftover to the others."""
         code = (
-            "import sys; from pathlib import Path; from texseg.io.atomic import atomic_write, unfinished\n"
+            "import sys; from pathlib import Path; from texseg.io.atomic import atomic_write\n"
             "for i in range(60): atomic_write(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)"
         )
         command = [sys.executable, "-c", code, str(tmp_path / "f")]
@@ -410,6 +445,13 @@ class TestTables:
             assert row.right == max(r.right for r in parts)
 
 
+def region_outlines(regions):
+    """Outline regions that arrive as one band."""
+    outlines = Outlines(regions.shape)
+    outlines.add(regions, regions)
+    return outlines.rings(np.arange(regions.max(initial=0) + 1))
+
+
 def filled(rings, shape):
     """Pixels inside rings along pixel edges, by counting the upright edges to their left."""
     inside = np.zeros(shape, bool)
@@ -446,12 +488,14 @@ class TestPolygons:
     @settings(max_examples=60, deadline=None)
     @given(labels=label_images(3), height=st.integers(1, 5))
     def test_what_comes_in_bands_has_the_regions_and_outlines_of_the_whole(self, labels, height):
-        tally, outlines = RegionTally(), Outlines(labels.shape)
+        tally, outlines = Tally(), Outlines(labels.shape)
         for top in range(0, len(labels), height):
             band = labels[top : top + height]
             outlines.add(band, tally.add(band, band / 4))
         um = PixelSize(0.5, 2, "um")
-        assert tally.rows(["a"], um) == region_table(labels, labels / 4, ["a"], pixel_size=um, shapes=False)
+        whole = {"pixel_size": um, "shapes": False}
+        assert tally.regions(["a"], um) == region_table(labels, labels / 4, ["a"], **whole)
+        assert tally.segments(["a"], um) == segment_table(labels, labels / 4, ["a"], **whole)
         together = outlines.rings(tally.region_of_parts())
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]

@@ -4,11 +4,11 @@ from . import plot as plot
 from . import report as report
 from . import synth as synth
 from .estimator import TextureSegmenter as TextureSegmenter
+from .io.polygons import polygons as polygons
+from .io.polygons import write_polygons as write_polygons
 from .io.read import read_image as read_image
 from .io.read import read_labels as read_labels
-from .io.write import polygons as polygons
 from .io.write import write_labels as write_labels
-from .io.write import write_polygons as write_polygons
 from .metrics import match_labels as match_labels
 from .progress import ProgressBar as ProgressBar
 from .regions import region_table as region_table

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.palette import palette
+from texseg.regions import palette
 
 __all__ = ["TINT", "NumberPlace", "deepest_places", "draw_overlay", "number_places"]
 

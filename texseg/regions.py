@@ -1,8 +1,10 @@
-"""The contents of a label image: tables of its segments and connected regions."""
+"""The contents of a label image: tables of its segments and connected regions, and one colour a label."""
 
 from __future__ import annotations
 
+import colorsys
 import csv
+import unicodedata
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
@@ -10,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.palette import palette
-
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
 class PixelSize(NamedTuple):
@@ -112,15 +113,16 @@ def segment_table(
     Returns
     -------
     list of SegmentRow
-        Ascending by label; label 0 is left out.
+        Ascending by label; label 0 is skipped.
 
     Examples
     --------
     >>> [(row.label, row.pixels, row.fraction) for row in segment_table(np.array([[0, 1], [2, 2]]))]
     [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
     """
-    found, size = list(_measure(labels, confidence)), PixelSize(*(pixel_size or ()))
-    return _segment_rows(found, names, size, _perimeters(labels, size) if shapes else None)
+    tally = Tally(with_regions=False)
+    tally.add(labels, confidence)
+    return tally.segments(names, PixelSize(*(pixel_size or ())), labels if shapes else None)
 
 
 def region_table(
@@ -146,32 +148,16 @@ def region_table(
     Returns
     -------
     list of RegionRow
-        Ascending by the number of the region; label 0 is left out.
+        Ascending by the number of the region; label 0 is skipped.
 
     Examples
     --------
     >>> [(row.region, row.label, row.pixels) for row in region_table(np.array([[2, 0, 2], [1, 1, 2]]))]
     [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
     """
-    if regions is None:
-        regions = connected_regions(labels)
-    label_of = np.zeros(int(regions.max(initial=0)) + 1, dtype=np.int64)
-    label_of[regions.ravel()] = labels.ravel()
-    found = [(region, int(label_of[region]), measured) for region, measured in _measure(regions, confidence)]
-    size = PixelSize(*(pixel_size or ()))
-    rows = _region_rows(found, names, size)
-    if not shapes:
-        return rows
-    from skimage.measure import regionprops_table
-
-    table = regionprops_table(regions, properties=_SHAPE, spacing=size[:2])
-    table["centroid-0"] /= size.height
-    table["centroid-1"] /= size.width
-    measured = zip(rows, _perimeters(regions, size), *map(_tidy, table.values()), strict=True)
-    return [
-        RegionRow._make((*row._replace(perimeter=perimeter)[: -len(shape)], *shape))
-        for row, perimeter, *shape in measured
-    ]
+    tally = Tally()
+    numbers = tally.add(labels, confidence, regions)
+    return tally.regions(names, PixelSize(*(pixel_size or ())), numbers if shapes else None)
 
 
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
@@ -181,86 +167,77 @@ def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     return label(labels, background=0, connectivity=1)
 
 
-class SegmentTally:
-    """The table of :func:`segment_table` for an image processed block by block.
+class Tally:
+    """Both tables, of an image that comes in bands of rows from top to bottom; a whole image is one band.
 
     Examples
     --------
-    >>> tally = SegmentTally()
-    >>> tally.add(np.array([[1, 2]]), (0, 0))
-    >>> tally.add(np.array([[2, 2]]), (1, 0))
-    >>> [(row.label, row.pixels, row.top, row.bottom) for row in tally.rows()]
-    [(1, 1, 0, 1), (2, 3, 0, 2)]
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[int, _Measured] = {}
-
-    def add(
-        self,
-        labels: NDArray[np.integer],
-        origin: tuple[int, int],
-        confidence: NDArray[np.floating] | None = None,
-    ) -> None:
-        """Count the labels (h, w) of a block whose first pixel is at ``origin``."""
-        for label, measured in _measure(labels, confidence):
-            measured = measured.moved(*origin)
-            self._found[label] = measured.joined(self._found.get(label))
-
-    def rows(self, names: Sequence[str] = (), size: PixelSize = PIXELS) -> list[SegmentRow]:
-        """Give the table, ascending by label; label 0 is left out."""
-        return _segment_rows(sorted(self._found.items()), names, size)
-
-
-class RegionTally:
-    """The table of :func:`region_table` for an image that comes in bands of rows, from top to bottom.
-
-    Examples
-    --------
-    >>> tally = RegionTally()
+    >>> tally = Tally()
     >>> tally.add(np.array([[2, 0, 2]])).tolist(), tally.add(np.array([[1, 1, 2]])).tolist()
     ([[1, 0, 2]], [[3, 3, 4]])
     >>> tally.region_of_parts().tolist()
     [0, 1, 2, 3, 2]
-    >>> [(row.region, row.label, row.pixels) for row in tally.rows()]
+    >>> [(row.region, row.label, row.pixels) for row in tally.regions()]
     [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, with_regions: bool = True) -> None:
         self._top = 0
-        self._above: tuple[NDArray[Any], NDArray[Any]] | None = None
+        self._segments: dict[int, _Measured] = {}
+        self._with_regions = with_regions
+        self._parts: list[tuple[int, int, _Measured]] = []  # number, label
+        self._n_parts = 0
         self._links: list[NDArray[np.int64]] = []
-        self._measures: list[_Measured] = []
-        self._labels: list[int] = []
+        self._above: tuple[NDArray[Any], NDArray[Any]] | None = None
 
     def add(
-        self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None = None
-    ) -> NDArray[np.int64]:
+        self,
+        labels: NDArray[np.integer],
+        confidence: NDArray[np.floating] | None = None,
+        numbers: NDArray[np.integer] | None = None,
+    ) -> NDArray[np.integer]:
         """Add the next rows (h, W); return the part of each pixel, from 1 (0 without a label).
 
-        Parts of one region in different bands of rows have different numbers.
+        Parts of one region in different bands have different numbers. Those of a single band may be given.
         """
-        own = connected_regions(labels).astype(np.int64)
-        first = len(self._labels)
+        for label, measured in _measure(labels, confidence):
+            measured = measured.lowered(self._top)
+            self._segments[label] = measured.joined(self._segments.get(label))
+        if self._with_regions:
+            numbers = self._add_parts(labels, confidence, numbers)
+        self._top += len(labels)
+        return labels if numbers is None else numbers
+
+    def _add_parts(
+        self,
+        labels: NDArray[np.integer],
+        confidence: NDArray[np.floating] | None,
+        given: NDArray[np.integer] | None,
+    ) -> NDArray[np.integer]:
+        own = connected_regions(labels) if given is None else given
         label_of = np.zeros(int(own.max(initial=0)) + 1, np.int64)
         label_of[own.ravel()] = labels.ravel()
-        self._measures += [measured.moved(self._top, 0) for _, measured in _measure(own, confidence)]
-        self._labels += label_of[1:].tolist()
-        numbers = np.where(own > 0, own + first, 0)
+        first = self._n_parts
+        self._n_parts += len(label_of) - 1
+        self._parts += [
+            (n + first, int(label_of[n]), found.lowered(self._top)) for n, found in _measure(own, confidence)
+        ]
+        numbers = np.where(own > 0, own + np.int64(first), 0) if first else own
         if self._above is not None:
             one = (self._above[0] == labels[0]) & (labels[0] > 0)
             self._links.append(np.unique(np.stack([self._above[1][one], numbers[0][one]]), axis=1))
         self._above = labels[-1].copy(), numbers[-1].copy()
-        self._top += len(labels)
         return numbers
 
     def region_of_parts(self) -> NDArray[np.intp]:
         """Give the number of each part's region, from 1; part 0 belongs to none and gets 0."""
+        n = self._n_parts
+        if not self._links:
+            return np.arange(n + 1)
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
-        n = len(self._labels)
-        links = np.concatenate([np.empty((2, 0), np.int64), *self._links], axis=1) - 1
+        links = np.concatenate(self._links, axis=1) - 1
         graph = coo_matrix((np.ones(links.shape[1], bool), tuple(links)), (n, n))
         _, group = connected_components(graph, directed=False)
         _, first, back = np.unique(group, return_index=True, return_inverse=True)
@@ -268,42 +245,59 @@ class RegionTally:
         rank[np.argsort(first)] = np.arange(1, len(first) + 1)  # parts are in the order of first pixels
         return np.append(0, rank[back])
 
-    def rows(self, names: Sequence[str] = (), size: PixelSize = PIXELS) -> list[RegionRow]:
-        """Give the table, ascending by the number of the region, without shapes."""
+    @property
+    def n_labels(self) -> int:
+        """Number of labels that occur."""
+        return len(self._segments)
+
+    def mean_confidence(self) -> float | None:
+        """Mean over all labelled pixels; None if it is not known."""
+        sums = [found.certain for found in self._segments.values()]
+        if not sums or None in sums:
+            return None
+        return sum(filter(None, sums)) / sum(found.pixels for found in self._segments.values())
+
+    def segments(
+        self,
+        names: Sequence[str] = (),
+        size: PixelSize = PIXELS,
+        whole: NDArray[np.integer] | None = None,
+    ) -> list[SegmentRow]:
+        """Give the table of labels, ascending; perimeters need the ``whole`` labels (H, W)."""
+        rows = _segment_rows(sorted(self._segments.items()), names, size)
+        if whole is None:
+            return rows
+        return [
+            row._replace(perimeter=length) for row, length in zip(rows, _perimeters(whole, size), strict=True)
+        ]
+
+    def regions(
+        self,
+        names: Sequence[str] = (),
+        size: PixelSize = PIXELS,
+        whole: NDArray[np.integer] | None = None,
+    ) -> list[RegionRow]:
+        """Give the table of regions, ascending; shapes need the ``whole`` numbers (H, W) of the regions."""
         merged: dict[int, tuple[int, _Measured]] = {}
-        regions = self.region_of_parts()[1:].tolist()
-        for region, label, measured in zip(regions, self._labels, self._measures, strict=True):
-            before = merged[region][1] if region in merged else None
-            merged[region] = label, measured.joined(before)
-        found = [(region, *what) for region, what in sorted(merged.items())]
-        return _region_rows(found, names, size)
+        region_of = self.region_of_parts().tolist()
+        for part, label, found in self._parts:
+            region = region_of[part]
+            merged[region] = label, found.joined(merged[region][1] if region in merged else None)
+        numbers = sorted(merged)
+        segments = _segment_rows([merged[number] for number in numbers], names, size)
+        rows = [RegionRow(number, *row) for number, row in zip(numbers, segments, strict=True)]
+        if whole is None:
+            return rows
+        from skimage.measure import regionprops_table
 
-
-def harmless_cell(value: Any) -> Any:
-    """Put an apostrophe before a text that spreadsheets would take for a formula.
-
-    Examples
-    --------
-    >>> harmless_cell("=1+1"), harmless_cell("sand"), harmless_cell(-1)
-    ("'=1+1", 'sand', -1)
-    """
-    return "'" + value if isinstance(value, str) and value.startswith(_FORMULA_SIGNS) else value
-
-
-def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
-    """Comma-separated table with a header line; values that are None stay empty, names are "segment 2"."""
-    buffer = StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(fields)
-    label, name = fields.index("label"), fields.index("name")
-    for row in rows:
-        cells = list(row)
-        cells[name] = cells[name] or f"segment {cells[label]}"
-        writer.writerow(map(harmless_cell, cells))
-    return buffer.getvalue()
-
-
-_DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
+        table = regionprops_table(whole, properties=_SHAPE, spacing=size[:2])
+        table["centroid-0"] /= size.height
+        table["centroid-1"] /= size.width
+        measured = zip(rows, _perimeters(whole, size), *map(_tidy, table.values()), strict=True)
+        return [
+            RegionRow._make((*row._replace(perimeter=perimeter)[: -len(shape)], *shape))
+            for row, perimeter, *shape in measured
+        ]
 
 
 class _Measured(NamedTuple):
@@ -316,22 +310,16 @@ class _Measured(NamedTuple):
     right: int
     certain: float | None
 
-    def moved(self, rows: int, columns: int) -> _Measured:
-        _, top, left, bottom, right, _ = self
-        return self._replace(top=top + rows, left=left + columns, bottom=bottom + rows, right=right + columns)
+    def lowered(self, rows: int) -> _Measured:
+        return self._replace(top=self.top + rows, bottom=self.bottom + rows)
 
     def joined(self, other: _Measured | None) -> _Measured:
         if other is None:
             return self
         certain = None if self.certain is None or other.certain is None else self.certain + other.certain
-        return _Measured(
-            self.pixels + other.pixels,
-            min(self.top, other.top),
-            min(self.left, other.left),
-            max(self.bottom, other.bottom),
-            max(self.right, other.right),
-            certain,
-        )
+        top, left = map(min, self[1:3], other[1:3])
+        bottom, right = map(max, self[3:5], other[3:5])
+        return _Measured(self.pixels + other.pixels, top, left, bottom, right, certain)
 
 
 def _measure(
@@ -351,43 +339,26 @@ def _measure(
 
 
 def _segment_rows(
-    found: Sequence[tuple[int, _Measured]],
-    names: Sequence[str],
-    size: PixelSize,
-    perimeters: Sequence[float | None] | None = None,
+    found: Sequence[tuple[int, _Measured]], names: Sequence[str], size: PixelSize
 ) -> list[SegmentRow]:
-    """Rows of the table of segments, without perimeters unless they are given."""
+    """Rows of the table of segments, without perimeters."""
     total = sum(measured.pixels for _, measured in found)
-    colours = palette(max((label for label, _ in found), default=0)).tolist()
-    rows = []
-    for (label, measured), perimeter in zip(found, perimeters or [None] * len(found), strict=True):
-        pixels, top, left, bottom, right, certain = measured
-        rows.append(
-            SegmentRow(
-                label,
-                names[label - 1] if label <= len(names) else "",
-                "#{:02x}{:02x}{:02x}".format(*colours[label]),
-                pixels,
-                pixels / total,
-                top,
-                left,
-                bottom,
-                right,
-                None if certain is None else round(certain / pixels, _DIGITS),
-                float(f"{pixels * size.height * size.width:.9g}"),
-                perimeter,
-                size.unit,
-            )
+    colours = hex_colours(max((label for label, _ in found), default=0))
+    return [
+        SegmentRow(
+            label,
+            names[label - 1] if label <= len(names) else "",
+            colours[label - 1],
+            measured.pixels,
+            measured.pixels / total,
+            *measured[1:5],
+            None if measured.certain is None else round(measured.certain / measured.pixels, _DIGITS),
+            float(f"{measured.pixels * size.height * size.width:.9g}"),
+            None,
+            size.unit,
         )
-    return rows
-
-
-def _region_rows(
-    found: Sequence[tuple[int, int, _Measured]], names: Sequence[str], size: PixelSize
-) -> list[RegionRow]:
-    """Rows of the table of regions, each (number, label, measured), without shapes."""
-    rows = _segment_rows([(label, measured) for _, label, measured in found], names, size)
-    return [RegionRow(number, *row) for (number, *_), row in zip(found, rows, strict=True)]
+        for label, measured in found
+    ]
 
 
 def _perimeters(numbers: NDArray[np.integer], size: PixelSize) -> list[float | None]:
@@ -403,3 +374,84 @@ def _perimeters(numbers: NDArray[np.integer], size: PixelSize) -> list[float | N
 def _tidy(values: NDArray[np.floating]) -> list[float | None]:
     """Round numbers for tables, to remove the noise of the last bits."""
     return [float(f"{value:.9g}") for value in values.tolist()]
+
+
+# ---- as text -----------------------------------------------------------------------------------------------
+
+
+def harmless_cell(value: Any) -> Any:
+    r"""Escape what a terminal would interpret, and put an apostrophe before what spreadsheets calculate.
+
+    Examples
+    --------
+    >>> harmless_cell("=1+1"), harmless_cell("sand"), harmless_cell(-1), harmless_cell("a\x1b[2J")
+    ("'=1+1", 'sand', -1, 'a\\x1b[2J')
+    """
+    if not isinstance(value, str):
+        return value
+    quote = "'" if value.startswith(_FORMULA_SIGNS) else ""
+    return quote + "".join(
+        c.encode("unicode_escape").decode() if unicodedata.category(c) in ("Cc", "Cs") else c for c in value
+    )
+
+
+def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
+    """Comma-separated table with a header line; values that are None stay empty, names are "segment 2"."""
+    buffer = StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(fields)
+    label, name = fields.index("label"), fields.index("name")
+    for row in rows:
+        cells = list(row)
+        cells[name] = cells[name] or f"segment {cells[label]}"
+        writer.writerow(map(harmless_cell, cells))
+    return buffer.getvalue()
+
+
+# ---- colours -----------------------------------------------------------------------------------------------
+
+_COLOURS = """
+    0072b2 e69f00 009e73 cc79a7 f0e442 56b4e9 d55e00
+    ddeedd 881100 555555 334466 2200dd 99cc88 eeddff ccaaaa 8877ff 885544 667777 bbffaa bb3300
+""".split()
+"""The first seven are those of Okabe and Ito (2008, "Color Universal Design"); the next thirteen are those
+that stay farthest from each other and from black under normal, protanopic, deuteranopic and tritanopic vision
+(Machado et al. 2009): any two of the twenty differ by at least 10.8 (CIEDE2000)."""
+
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
+
+
+def palette(n_labels: int) -> NDArray[np.uint8]:
+    """Colours of the labels 0 to `n_labels`, the same in every output.
+
+    Parameters
+    ----------
+    n_labels : int
+        Largest label.
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_labels + 1, 3)
+        Red, green, blue; row 0, for "no data", is black. Above label 20 the colours are spread over all hues
+        and no longer chosen for colour-blind readers.
+
+    Examples
+    --------
+    >>> palette(2).tolist()
+    [[0, 0, 0], [0, 114, 178], [230, 159, 0]]
+    """
+    return np.array([(0, 0, 0), *map(_colour, range(n_labels))], dtype=np.uint8)
+
+
+def hex_colours(n_labels: int) -> list[str]:
+    """Colours of the labels 1 to `n_labels` as ``#0072b2``."""
+    return ["#{:02x}{:02x}{:02x}".format(*_colour(index)) for index in range(n_labels)]
+
+
+def _colour(index: int) -> tuple[int, ...]:
+    """Take one of the list; after it hues of a golden-ratio sequence, with alternating lightness."""
+    if index < len(_COLOURS):
+        return tuple(bytes.fromhex(_COLOURS[index]))
+    hue = (index * _GOLDEN_RATIO) % 1.0
+    lightness = (0.35, 0.5, 0.65, 0.8)[index % 4]
+    return tuple(round(255 * part) for part in colorsys.hls_to_rgb(hue, lightness, 0.8))

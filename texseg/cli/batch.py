@@ -83,9 +83,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
                 for future in finished:
                     yield future.result()
                     del begun[future]
-        except (
-            BrokenProcessPool
-        ):  # one of those running crashed its process: each gets a process of its own
+        except BrokenProcessPool:  # one of those running crashed its process: each gets a process of its own
             for future, item in begun.items():
                 finished_well = future.done() and future.exception() is None
                 yield future.result() if finished_well else _process_apart(item, work, n_threads)

@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 from texseg.io.sniff import SNIFF_BYTES, image_format
 
-OUTPUT_KINDS = tuple(
-    "labels overlay confidence probabilities segments regions polygons report run".split()
-)
+OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions polygons report run".split())
 """What is written about an image; each is the last word of a file name, behind an underscore."""
 
 _IMAGE_SUFFIXES = frozenset(

@@ -158,9 +158,7 @@ def label_by_blocks(
         )
         windows = source.windows
         about = About(item, source.shape, blocks, asked, windows.geo, windows.pixel_size, task.made)
-        written, rows = write_blocks(
-            found, about, writing, model, task.names or model.names_, parts.folder
-        )
+        written, rows = write_blocks(found, about, writing, model, task.names or model.names_, parts.folder)
         parts.remove()
     said = f"read by blocks of {blocks.side} pixels"
     if not writing.formats:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from texseg.modelfile import ModelFileError, class_names_in, load_model, save_model
-from texseg.palette import palette
+from texseg.regions import palette
 
 _NAMES, _COLOURS = "class_names", "class_colours"
 

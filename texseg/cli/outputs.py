@@ -16,8 +16,9 @@ from texseg.cli.inputs import OUTPUT_KINDS, Input
 from texseg.cli.record import replace_earlier, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
+from texseg.io.polygons import write_polygons
 from texseg.io.read import Image
-from texseg.io.write import write_confidence, write_labels, write_overlay, write_polygons, write_probabilities
+from texseg.io.write import write_confidence, write_labels, write_overlay
 from texseg.regions import (
     PixelSize,
     RegionRow,
@@ -202,7 +203,7 @@ def write_outputs(
         write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
     entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing))
     for path, image in zip(planned.get("probabilities", ()), images, strict=False):
-        write_probabilities(path, _probabilities(model, image, rescale), geo=geo)
+        write_confidence(path, _probabilities(model, image, rescale), geo=geo)
     size = writing.pixel_size or images[0].pixel_size
     for path in planned.get("segments", ()):
         _write_table(path, SegmentRow, [segment_table(*page, names, pixel_size=size) for page in labelled])

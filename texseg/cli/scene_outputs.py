@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +16,10 @@ from texseg.cli.outputs import Writing, Written, command_for, how_sure, known, p
 from texseg.cli.record import Earlier, replace_earlier, write_record
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write
-from texseg.io.blockwise import write_label_rows
 from texseg.io.geo import Georeference
-from texseg.io.polygons import Outlines
-from texseg.io.write import write_confidence, write_outlines, write_overlay
-from texseg.io.zarr_rows import ZarrRows
-from texseg.regions import PIXELS, PixelSize, RegionRow, RegionTally, SegmentRow, SegmentTally, csv_text
+from texseg.io.polygons import Outlines, collection, geojson
+from texseg.io.write import Layout, write_confidence, write_overlay, write_rows
+from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text
 from texseg.segmenter import Segmenter
 from texseg.tiles import Asked, BlockPlan, BlockReading
 
@@ -69,27 +66,20 @@ def write_blocks(
     records, earlier = planned.pop("run", []), list[Earlier]()
     targets = dict(zip(_label_formats(writing), planned["labels"], strict=True))
     largest = model.n_segments_ + about.asked.unknown
-    dtype = np.min_scalar_type(largest)
 
     def make_room() -> None:
         earlier.extend(replace_earlier(path, about.item.path, about.made, files) for path in records)
 
     bands = _telling_before_the_last(_bands(found, about.blocks, noted, pictures), about.shape[0], make_room)
-    zarr = ZarrRows(targets["zarr"], about.shape, dtype, scratch) if "zarr" in targets else nullcontext()
-    with zarr as copied:
-        kept = bands if copied is None else copied.keeping(bands)
-        if "tif" in targets:
-            write_label_rows(targets["tif"], kept, about.shape, largest, about.geo, scratch)
-        else:
-            for _ in kept:
-                pass
+    layout = Layout(about.shape, largest, geo=about.geo, pyramid=True)
+    write_rows(list(targets.values()), bands, layout)
     for path in planned.get("overlay", ()):
         write_overlay(path, pictures.image, pictures.labels, mask=pictures.labels > 0)
     for path in planned.get("confidence", ()):
         assert pictures.confidence is not None  # asked for
         write_confidence(path, pictures.confidence)
     size = writing.pixel_size or about.pixel_size or PIXELS
-    rows = tuple(noted.segments.rows(names, size))
+    rows = tuple(noted.tally.segments(names, size))
     for path in planned.get("segments", ()):
         atomic_write(path, csv_text(rows, SegmentRow._fields).encode())
     noted.write_regions(planned, names, about.geo, size)
@@ -142,8 +132,8 @@ class _Noted:
     """What tables and outlines need, collected as rows of blocks arrive."""
 
     def __init__(self, shape: tuple[int, int], kinds: Collection[str]) -> None:
-        self.segments = SegmentTally()
-        self.regions = RegionTally() if {"regions", "polygons"} & set(kinds) else None
+        self.tally = Tally(with_regions=bool({"regions", "polygons"} & set(kinds)))
+        self.kinds = kinds
         self.outlines = Outlines(shape) if "polygons" in kinds else None
 
     def write_regions(
@@ -154,22 +144,23 @@ class _Noted:
         size: PixelSize,
     ) -> None:
         """Write table and outlines of the connected regions, if requested."""
-        if self.regions is None:
+        if not {"regions", "polygons"} & set(self.kinds):
             return
-        rows = self.regions.rows(names, size)
+        rows = self.tally.regions(names, size)
         for path in planned.get("regions", ()):
             atomic_write(path, csv_text(rows, RegionRow._fields).encode())
         if self.outlines is not None:
             for path in planned["polygons"]:
-                write_outlines(path, rows, self.outlines.rings(self.regions.region_of_parts()), geo)
+                atomic_write(
+                    path,
+                    geojson(collection(rows, self.outlines.rings(self.tally.region_of_parts()), geo)),
+                )
 
     def add(self, labels: NDArray[np.integer], confidence: NDArray[np.floating] | None) -> None:
         """Add the next rows of pixels, as wide as the image; a few at once: that takes 30 bytes a pixel."""
-        if self.regions is None:
-            return
         for top in range(0, len(labels), _ROWS):
             rows = slice(top, top + _ROWS)
-            numbers = self.regions.add(labels[rows], None if confidence is None else confidence[rows])
+            numbers = self.tally.add(labels[rows], None if confidence is None else confidence[rows])
             if self.outlines is not None:
                 self.outlines.add(labels[rows], numbers)
 
@@ -186,7 +177,6 @@ def _bands(
     for place, labels, block in found:
         window = blocks.core(place)
         confidence = None if block.confidence is None else block.confidence / np.float32(255)
-        noted.segments.add(labels, (window[0].start, window[1].start), confidence)
         pictures.add(window, labels, block)
         row.append(labels.astype(np.uint16))
         if confidence is not None:

@@ -1,11 +1,17 @@
-"""Files that appear whole or not at all, even if several processes write the same one."""
+"""Files that appear whole or not at all, even if several processes write the same one.
+
+What is unfinished lies in a hidden folder of its own, whose name nobody can foresee. A locked file in it says
+that it is texseg's and in use: what a killed run left is known by that file, whose lock is free then.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
+import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -14,81 +20,117 @@ except ImportError:  # on Windows: unfinished files of killed runs stay there
     fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".part"
+_LOCK, _CONTENT = "lock", "content"
+_MARK = b"texseg: unfinished, removed by the next run that writes the same file\n"
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file in full before it gets its name, replacing an older one.
-
-    Leftovers of an earlier run that was killed while writing the same file are removed; what another run is
-    writing at this moment is not.
-    """
+    """Write a file in full before it gets its name, replacing an older one."""
     try:
-        for slot in itertools.count():
-            temporary = unfinished(path, slot)
-            descriptor = _claimed(temporary)
-            if descriptor is not None:
-                _finish(descriptor, temporary, path, content)
-                break
-        _remove_leftovers(path)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # name the intended file
-
-
-def unfinished(path: Path, slot: int = 0) -> Path:
-    """Name of a file until it is complete; short, since its final name may have the maximum length."""
-    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-    return path.with_name(f".{digest}.{slot}{_SUFFIX}")
-
-
-def _finish(descriptor: int, temporary: Path, path: Path, content: bytes) -> None:
-    try:
-        with open(descriptor, "wb", closefd=fcntl is None) as file:  # Windows cannot rename an open file
-            file.truncate()
+        with unfinished(path) as temporary, temporary.open("xb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    except OSError as error:
+        raise _naming(path, error) from error
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield a free name for a file, or a folder, that replaces ``path`` at the end unless there is an error.
+
+    Leftovers of runs that were killed while writing the same file are removed; what another run is writing at
+    this moment is not.
+    """
+    prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
+    try:
+        folder, lock = _own_folder(path.parent, prefix)
+    except OSError as error:
+        raise _naming(path, error) from error
+    temporary = folder / _CONTENT
+    try:
+        yield temporary
+        try:
+            _settle(temporary, path)
+        except OSError as error:
+            raise _naming(path, error) from error
     finally:
-        if fcntl is not None:  # the name is free now, so the lock may be released
-            os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+    _remove_leftovers(path.parent, prefix)
 
 
-def _claimed(temporary: Path) -> int | None:
-    """Open a file that belongs to this process alone; None if another one is writing it."""
-    if fcntl is None:
-        try:
-            return os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        except FileExistsError:
-            return None
+def _naming(path: Path, error: OSError) -> OSError:
+    """Return the error with the name of the file that was meant."""
+    return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
+
+
+def _settle(temporary: Path, path: Path) -> None:
+    """Give what is complete its name."""
+    if temporary.is_dir():
+        if path.is_dir() and not path.is_symlink():
+            path.replace(temporary.with_name("old"))
+    else:
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
+    """Make a folder that belongs to this process alone; also return its locked file."""
     while True:
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError:  # a file system without locks
-            return descriptor
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(temporary)):
-                return descriptor
-        os.close(descriptor)  # meanwhile another process finished or removed it
+        folder = place / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
+        folder.mkdir(0o700)
+        if fcntl is None:
+            return folder, None
+        with contextlib.suppress(FileNotFoundError):  # another process took the empty folder for a leftover
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if _locked(lock) is not False and (folder / _LOCK).exists():
+                os.write(lock, _MARK)
+                return folder, lock
+            os.close(lock)
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Remove what several runs left behind that were killed at the same time."""
-    for slot in itertools.count(1):
-        temporary = unfinished(path, slot)
-        if fcntl is None or not temporary.exists():
-            return
-        descriptor = _claimed(temporary)
-        if descriptor is not None:
+def _locked(descriptor: int) -> bool | None:
+    """Lock a file; False if another process holds the lock, None if the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_leftovers(place: Path, prefix: str) -> None:
+    """Remove folders that are texseg's by what they hold, and that no process has locked."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        found = [
+            Path(entry)
+            for entry in entries
+            if entry.name.startswith(prefix)
+            and entry.name.endswith(_SUFFIX)
+            and entry.is_dir(follow_symlinks=False)
+        ]
+        for folder in found:
+            _remove_leftover(folder)
+
+
+def _remove_leftover(folder: Path) -> None:
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # killed before it had written anything
+        return
+    try:
+        content = os.read(lock, len(_MARK) + 1)
+        if content == _MARK and _locked(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not content and _locked(lock):
             with contextlib.suppress(OSError):
-                temporary.unlink()
-            os.close(descriptor)
+                (folder / _LOCK).unlink()
+                folder.rmdir()
+    finally:
+        os.close(lock)

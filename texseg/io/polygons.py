@@ -1,46 +1,184 @@
-"""Outlines of label regions, exact along the edges of pixels."""
+"""Outlines of label regions, exact along the edges of pixels, and as GeoJSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io.atomic import atomic_write
+from texseg.io.geo import Georeference
+from texseg.io.longlat import to_longitude_latitude
+from texseg.regions import RegionRow, Tally
+
 Ring = NDArray[np.int64]
 
+_LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
 _FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
 _EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
 _TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
-def region_outlines(regions: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
-    """Trace the outline of every region.
+def write_polygons(
+    path: str | os.PathLike[str],
+    labels: NDArray[np.integer],
+    *,
+    names: Sequence[str] = (),
+    confidence: NDArray[np.floating] | None = None,
+    geo: Georeference | None = None,
+) -> None:
+    """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them.
 
     Parameters
     ----------
-    regions : ndarray of int, shape (H, W)
-        Numbers of 4-connected regions; 0 is no region.
-
-    Yields
-    ------
-    region : int
-        Number of the region, ascending.
-    rings : list of ndarray of int, shape (n, 2)
-        Corners (column, row), the first one not repeated at the end. The outer ring comes first, clockwise as
-        seen on the screen; holes follow, counter-clockwise. Rings touch in points at most.
+    path : str or path-like
+        Target; the file appears whole or not at all.
+    labels, names, confidence, geo
+        Those of :func:`polygons`.
 
     Examples
     --------
-    >>> [(number, rings[0].tolist()) for number, rings in region_outlines(np.array([[7, 7]]))]
-    [(7, [[0, 0], [2, 0], [2, 1], [0, 1]])]
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "regions.geojson"
+    >>> write_polygons(path, np.array([[1, 2], [2, 2]]), names=["sand", "rock"])
+    >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
+    ['sand', 'rock']
     """
-    regions = np.asarray(regions)
-    outlines = Outlines((regions.shape[0], regions.shape[1]))
-    outlines.add(regions, regions)
-    yield from outlines.rings(np.arange(regions.max(initial=0) + 1))
+    atomic_write(Path(path), geojson(polygons(labels, names=names, confidence=confidence, geo=geo)))
+
+
+def polygons(
+    labels: NDArray[np.integer],
+    *,
+    names: Sequence[str] = (),
+    confidence: NDArray[np.floating] | None = None,
+    geo: Georeference | None = None,
+) -> dict[str, Any]:
+    """Outline the connected regions as GeoJSON polygons, exact along the edges of pixels.
+
+    Coordinates are map coordinates if the image has them, with the EPSG code of their system; in a system
+    without a code they are converted to longitude and latitude if rasterio is installed. Otherwise they are
+    pixels from the upper left corner, x to the right and y down, as QuPath expects.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (H, W)
+        Labels, 0 for no data.
+    names : sequence of str, optional
+        Name of label 1, label 2 and so on; "segment 1" where there is none.
+    confidence : ndarray of float, shape (H, W), optional
+        Confidence of each pixel's label; its mean goes with each polygon.
+    geo : Georeference, optional
+        Where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
+
+    Returns
+    -------
+    dict
+        A GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first and its
+        holes after it, ``properties`` with label, name, pixels, mean_confidence and colour.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The array is not a label image.
+
+    Examples
+    --------
+    >>> found = polygons(np.array([[0, 1], [2, 2]]))
+    >>> [(f["properties"]["label"], f["geometry"]["coordinates"]) for f in found["features"]]
+    [(1, [[[1, 0], [2, 0], [2, 1], [1, 1], [1, 0]]]), (2, [[[0, 1], [2, 1], [2, 2], [0, 2], [0, 1]]])]
+    """
+    labels = checked_labels(labels)
+    tally, outlines = Tally(), Outlines((labels.shape[0], labels.shape[1]))
+    outlines.add(labels, tally.add(labels, confidence))
+    return collection(tally.regions(names), outlines.rings(tally.region_of_parts()), geo)
+
+
+def geojson(found: dict[str, Any]) -> bytes:
+    """Return the text of a collection of features."""
+    return json.dumps(found, ensure_ascii=False).encode()
+
+
+def collection(
+    rows: Sequence[RegionRow],
+    outlines: Iterable[tuple[int, list[Ring]]],
+    geo: Georeference | None = None,
+) -> dict[str, Any]:
+    """Return regions as GeoJSON, each with its row of the table and its rings."""
+    features = []
+    for row, (_, rings) in zip(rows, outlines, strict=True):
+        name = row.name or f"segment {row.label}"
+        properties: dict[str, Any] = {
+            "label": row.label,
+            "name": name,
+            "pixels": row.pixels,
+            "mean_confidence": row.mean_confidence,
+            "fill": row.colour,
+            "objectType": "annotation",
+            "classification": {"name": name, "color": list(bytes.fromhex(row.colour[1:]))},
+        }
+        geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
+        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
+    found = {"type": "FeatureCollection", "features": features}
+    if geo is not None:
+        _settle_system(found, geo)
+    return found
+
+
+def _settle_system(found: dict[str, Any], geo: Georeference) -> None:
+    """Name the system of the coordinates by its code, or turn them into longitude and latitude (RFC 7946)."""
+    if geo.transform is None:
+        warnings.warn(
+            "the file has a coordinate system but no map from pixels to it (control points are not used): "
+            "the outlines are in pixels",
+            stacklevel=3,
+        )
+    elif geo.epsg is not None and geo.epsg != _LONGITUDE_LATITUDE:
+        found["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
+    elif geo.has_unnamed_system:
+        rings = [ring for feature in found["features"] for ring in feature["geometry"]["coordinates"]]
+        points = np.array([point for ring in rings for point in ring], np.float64).reshape(-1, 2)
+        placed = to_longitude_latitude(points, geo)
+        if placed is None:
+            warnings.warn(
+                "the coordinate system of the file has no EPSG code, so that GeoJSON cannot name it: the "
+                "outlines are in its own units; with rasterio installed they are in longitude and latitude",
+                stacklevel=3,
+            )
+            return
+        ends = np.cumsum([len(ring) for ring in rings])
+        for ring, part in zip(rings, np.split(placed, ends[:-1]), strict=True):
+            ring[:] = part.tolist()
+
+
+def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
+    """Ring as GeoJSON has it: closed, the outer one counter-clockwise in a plane whose y axis points up."""
+    affine = None if geo is None else geo.transform
+    corners = np.vstack([ring, ring[:1]])
+    if affine is None:
+        return corners.tolist()
+    if affine.a * affine.e - affine.b * affine.d < 0:
+        corners = corners[::-1]
+    return np.stack(affine(corners[:, 0], corners[:, 1]), axis=-1).tolist()
+
+
+def checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Return labels as an array, (H, W) or pages of it."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, got an array of dtype {labels.dtype}")
+    if labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
+    if labels.min() < 0:
+        raise ValueError(f"labels must not be negative, got {labels.min()}")
+    return labels
 
 
 class Outlines:
@@ -99,7 +237,12 @@ class Outlines:
         return (side * height + rows).astype(np.int64) * width + columns
 
     def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
-        """Yield rings as :func:`region_outlines` does; ``region_of`` gives the region of each part."""
+        """Yield the number of each region, ascending, and its rings; ``region_of`` maps parts to regions.
+
+        Rings are corners (column, row), int64 (n, 2), the first one not repeated at the end. The outer ring
+        comes first, clockwise as seen on the screen; holes follow, counter-clockwise. Rings touch in points
+        at most.
+        """
         width = self._corners[1] - 1
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]

@@ -1,33 +1,263 @@
-"""Write label images, overlays, confidence maps and outlines to files, each whole or not at all.
+"""Write label images, overlays, confidence maps and probabilities to files, each whole or not at all.
 
-Labels are written as they are: the value of a pixel in the file is its label, whatever the format.
+There is one way, by rows: an image arrives in bands of full width from top to bottom, and a whole image is
+one band. Labels are written as they are: the value of a pixel in the file is its label, whatever the format.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import warnings
-from collections.abc import Iterable, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from texseg.io.atomic import atomic_write
+from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.display import display_range, displayable
+from texseg.io.errors import UnsuitableImageError
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
-from texseg.io.longlat import to_longitude_latitude
-from texseg.io.polygons import region_outlines
-from texseg.io.zarr_rows import ZarrRows
+from texseg.io.polygons import checked_labels
 from texseg.overlay import draw_overlay
-from texseg.regions import RegionRow, connected_regions, region_table
+from texseg.regions import palette
 
-_BLOCK_ROWS = 256
+TILE = 512
+"""Side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels."""
+
+_TILE_UNIT = 16  # their sides are multiples of it
+_REDUCED = 1  # NewSubfileType of overviews
+_STEP = 4  # each overview has a side this many times smaller
+_SMALL = 1024  # an image whose sides are no longer needs no overview
+_CLASSIC = 2**32 - 2**25  # bytes; a TIFF that may be larger needs 64-bit offsets
 _TIFF_ASCII = 2
-_LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
+_BLOCK_ROWS = 256
+
+Bands = Iterable[NDArray[Any]]
+
+
+class Layout(NamedTuple):
+    """What a file of rows holds."""
+
+    shape: tuple[int, ...]
+    """(H, W), or (P, H, W) for pages one after the other."""
+    largest: int | None = None
+    """Largest label that may occur; None for numbers from 0 to 1, which are no labels."""
+    dtype: Any = np.int32
+    """Of the values as they are, for ``.npy`` files."""
+    geo: Georeference | None = None
+    pyramid: bool = False
+    """Give a TIFF file overviews, and if it can a palette; with a georeference, and if rasterio is installed,
+    it is a cloud-optimised GeoTIFF."""
+
+    @property
+    def stored(self) -> np.dtype:
+        """Smallest type that holds all values."""
+        return np.min_scalar_type(self.largest) if self.largest is not None else np.dtype(np.float32)
+
+
+def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
+    """Write the same rows to several files, holding one band of them at a time.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Their suffixes decide: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for a zarr array.
+    bands : iterable of arrays of shape (h, W)
+        Their heights may differ; none crosses the end of a page.
+    layout : Layout
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.tif"
+    >>> write_rows([path], [np.ones((512, 700), int), np.full((88, 700), 2)], Layout((600, 700), 2))
+    >>> from texseg.io.read import read_labels
+    >>> read_labels(path)[[0, 511, 512, 599], 0].tolist()
+    [1, 1, 2, 2]
+    """
+    for path in paths:
+        _check(path, layout)
+    with ExitStack() as files:
+        # each format passes the rows on, but for the TIFF writer, which pulls all of them and so comes last
+        for path in sorted(paths, key=lambda path: _FORMATS[path.suffix.lower()] is _tiff):
+            temporary = files.enter_context(unfinished(path))
+            bands = _FORMATS[path.suffix.lower()](temporary, bands, layout)
+        for _ in bands:
+            pass
+    for path in paths:
+        _write_world_file(path, layout.geo)
+
+
+def _check(path: Path, layout: Layout) -> None:
+    """Refuse what a format cannot hold."""
+    suffix, largest, has_pages = path.suffix.lower(), layout.largest, len(layout.shape) == 3
+    if suffix not in _FORMATS:
+        raise ValueError(
+            f"{path.name}: labels are written as .png, .tif, .tiff, .npy or .zarr, not {suffix!r}"
+        )
+    if suffix == ".png" and has_pages:
+        raise ValueError(f"a PNG file holds one page, got labels of shape {layout.shape}; use .tif")
+    if suffix == ".zarr" and has_pages and largest is not None:
+        raise ValueError(f"{path.name}: a zarr array holds one label image, not {layout.shape[0]} pages")
+    if suffix == ".png" and (largest or 0) > np.iinfo(np.uint16).max:
+        raise ValueError(f"label {largest} does not fit into the 16 bits of a PNG file; use .tif")
+    if suffix in (".tif", ".tiff") and (largest or 0) > np.iinfo(np.uint32).max:
+        raise ValueError(f"label {largest} does not fit into the 32 bits of a TIFF file; use .npy")
+    if suffix == ".zarr" and find_spec("zarr") is None:
+        raise UnsuitableImageError("zarr arrays need zarr (pip install 'texseg[large]')")
+    is_array = any((path / name).is_file() for name in ("zarr.json", ".zarray"))
+    if suffix == ".zarr" and path.exists() and not is_array:
+        raise FileExistsError(f"{path.name} exists and is not a zarr array; not overwritten")
+
+
+# ---- formats -----------------------------------------------------------------------------------------------
+
+
+def _png(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
+    """Grey levels: labels in 8 or 16 bits, numbers from 0 to 1 as 0 to 255."""
+    dtype = np.dtype(np.uint8) if layout.largest is None else layout.stored
+    squeeze = zlib.compressobj()
+    with path.open("xb") as file:
+
+        def chunk(kind: bytes, content: bytes) -> None:
+            checksum = zlib.crc32(content, zlib.crc32(kind))
+            file.write(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum))
+
+        file.write(b"\x89PNG\r\n\x1a\n")
+        height, width = layout.shape
+        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8 * dtype.itemsize, 0, 0, 0, 0))
+        for band in bands:
+            grey = np.rint(255 * np.clip(band, 0, 1)) if layout.largest is None else band
+            # one byte before each row: no filter
+            rows = np.zeros((len(band), 1 + width * dtype.itemsize), np.uint8)
+            rows[:, 1:] = grey.astype(dtype.newbyteorder(">")).view(np.uint8).reshape(len(band), -1)
+            chunk(b"IDAT", squeeze.compress(rows.tobytes()))
+            yield band
+        chunk(b"IDAT", squeeze.flush())
+        chunk(b"IEND", b"")
+
+
+def _npy(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
+    dtype = np.dtype(layout.dtype)
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": layout.shape}
+    with path.open("xb") as file:
+        np.lib.format.write_array_header_1_0(file, about)
+        for band in bands:
+            file.write(np.ascontiguousarray(band, dtype).data)
+            yield band
+
+
+def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
+    """Write an array in square chunks of one plane."""
+    import zarr
+
+    shape = layout.shape
+    chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
+    names = ("segment", "y", "x")[-len(shape) :]
+    array: Any = zarr.create_array(
+        path, shape=shape, dtype=layout.stored, chunks=chunks, fill_value=0, dimension_names=names
+    )
+    at = 0
+    for band in bands:
+        page, top = divmod(at, shape[-2])
+        array[(page,) * (len(shape) - 2) + (slice(top, top + len(band)),)] = band
+        at += len(band)
+        yield band
+
+
+def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
+    """Write a tiled and deflated file, BigTIFF if it may exceed 4 GB; 0 is no data among labels."""
+    from tifffile import TiffWriter
+
+    geo, dtype, shape = layout.geo, layout.stored, layout.shape
+    tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
+    if layout.largest is not None:
+        tags.append((GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
+    has_palette = layout.pyramid and dtype == np.uint8
+    tile = tuple(min(TILE, -(-side // _TILE_UNIT) * _TILE_UNIT) for side in shape[-2:])
+    common: dict[str, Any] = {
+        "photometric": "palette" if has_palette else "minisblack",
+        "colormap": palette(255).T.astype(np.uint16) * 257 if has_palette else None,
+        "compression": "zlib",
+        "predictor": False,
+        "metadata": None,
+        "tile": tile,
+    }
+    reduced: list[NDArray[Any]] = []
+    with path.open("x+b") as file, TiffWriter(file, bigtiff=_n_bytes(shape, dtype) > _CLASSIC) as tiff:
+        pieces = _tiles(bands, shape[-2], tile, dtype, reduced if layout.pyramid else None)
+        tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common)
+        level = np.concatenate(reduced) if reduced else np.empty((0, 0))
+        while max(level.shape) * _STEP > _SMALL:
+            tiff.write(level, subfiletype=_REDUCED, **common)
+            level = level[::_STEP, ::_STEP]
+    if layout.pyramid and geo is not None and geo.tags and find_spec("rasterio") is not None:
+        _optimise_for_clouds(path)
+    yield from ()
+
+
+def _n_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+def _tiles(
+    bands: Bands, height: int, tile: Sequence[int], dtype: np.dtype, reduced: list[NDArray[Any]] | None
+) -> Iterator[NDArray[Any]]:
+    """Cut bands into tiles, beginning anew on each page, and keep every fourth row and column of them."""
+    waiting: list[NDArray[Any]] = []
+    top = 0
+    for band in bands:
+        waiting.append(band.astype(dtype))
+        top += len(band)
+        rows = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
+        whole = len(rows) if top == height else len(rows) // tile[0] * tile[0]
+        top %= height
+        waiting = [rows[whole:]]
+        for start in range(0, whole, tile[0]):
+            strip = rows[start : min(start + tile[0], whole)]
+            if reduced is not None:
+                reduced.append(strip[::_STEP, ::_STEP].copy())
+            for left in range(0, rows.shape[1], tile[1]):
+                yield strip[:, left : left + tile[1]]
+
+
+def _optimise_for_clouds(path: Path) -> None:
+    """Rewrite a GeoTIFF in the order for reading over a network: tables first, overviews before tiles."""
+    import rasterio
+    from rasterio.shutil import copy
+
+    ordered = path.with_name("ordered")
+    options = {"blocksize": TILE, "compress": "DEFLATE", "overview_resampling": "NEAREST"}
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        copy(path, ordered, driver="COG", bigtiff="IF_SAFER", **options)
+    ordered.replace(path)
+
+
+_FORMATS: dict[str, Callable[[Path, Bands, Layout], Iterator[NDArray[Any]]]] = {
+    ".png": _png,
+    ".npy": _npy,
+    ".zarr": _zarr,
+    ".tif": _tiff,
+    ".tiff": _tiff,
+}
+
+
+def _write_world_file(path: Path, geo: Georeference | None) -> None:
+    """Write the affine map beside an image that cannot hold it."""
+    if geo is None or path.suffix == ".zarr" or (geo.tags and path.suffix.lower() in (".tif", ".tiff")):
+        return
+    text = world_file_text(geo)
+    if text is not None:
+        atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
+
+
+# ---- whole images ------------------------------------------------------------------------------------------
 
 
 def write_labels(
@@ -62,24 +292,30 @@ def write_labels(
     >>> read_labels(path).tolist()
     [[1, 2], [2, 0]]
     """
-    path = Path(path)
-    labels = _checked_labels(labels)
-    suffix = path.suffix.lower()
-    if suffix == ".zarr":
-        _write_zarr(path, labels)
-        return
-    if suffix == ".png":
-        content = _label_png(labels)
-    elif suffix in (".tif", ".tiff"):
-        content = _label_tiff(labels, geo)
-    elif suffix == ".npy":
-        content = _npy(labels)
-    else:
-        raise ValueError(
-            f"{path.name}: labels are written as .png, .tif, .tiff, .npy or .zarr, not {suffix!r}"
-        )
-    _write_world_file(path, geo)
-    atomic_write(path, content)
+    labels = checked_labels(labels)
+    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo)
+    write_rows([Path(path)], _pages(labels), layout)
+
+
+def write_confidence(
+    path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
+) -> None:
+    """Write numbers from 0 to 1, as they are, or as grey levels 0 to 255 into a PNG file.
+
+    Parameters
+    ----------
+    path : Path
+        Target; its suffix decides, as in `write_labels`.
+    confidence : ndarray of float, shape (H, W), or (P, H, W)
+        Confidence of each pixel's label, or the probabilities of each segment in the order of the labels.
+    geo : Georeference, optional
+        Carried as in `write_labels`.
+    """
+    write_rows([Path(path)], _pages(confidence), Layout(confidence.shape, None, confidence.dtype, geo))
+
+
+def _pages(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    return array if array.ndim == 3 else [array]
 
 
 def write_overlay(
@@ -109,7 +345,7 @@ def write_overlay(
     """
     from PIL import Image
 
-    labels = _checked_labels(labels)
+    labels = checked_labels(labels)
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
     low, high = display_range(pixels, mask)
@@ -122,284 +358,3 @@ def write_overlay(
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
     _write_world_file(Path(path), geo)
     atomic_write(Path(path), buffer.getvalue())
-
-
-def write_confidence(
-    path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
-) -> None:
-    """Write a confidence map: its values 0 to 1 (``.tif``, ``.npy``), or grey levels 0 to 255 (``.png``).
-
-    Parameters
-    ----------
-    path : str or path-like
-        Target; its suffix decides.
-    confidence : ndarray of float, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
-        Confidence of each pixel's label.
-    geo : Georeference, optional
-        Carried as in `write_labels`.
-    """
-    from PIL import Image
-
-    path = Path(path)
-    if path.suffix.lower() == ".png":
-        buffer = BytesIO()
-        Image.fromarray(np.rint(255 * np.clip(confidence, 0, 1)).astype(np.uint8)).save(buffer, "PNG")
-        content = buffer.getvalue()
-    elif path.suffix.lower() == ".npy":
-        content = _npy(confidence)
-    else:
-        content = _tiff(np.asarray(confidence, dtype=np.float32), geo, nodata=None)
-    _write_world_file(path, geo)
-    atomic_write(path, content)
-
-
-def write_probabilities(
-    path: str | os.PathLike[str], probabilities: NDArray[np.floating], *, geo: Georeference | None = None
-) -> None:
-    """Write the probabilities of all segments, float32, as the pages of a TIFF file or as a zarr array.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Target; its suffix decides: ``.zarr`` for a zarr array (K, H, W) in chunks of one plane, else TIFF.
-    probabilities : ndarray of float, shape (K, H, W)
-        Probabilities of each segment, in the order of the labels.
-    geo : Georeference, optional
-        Carried as in `write_labels`.
-    """
-    path = Path(path)
-    if path.suffix.lower() == ".zarr":
-        _fill_zarr(path, probabilities, np.float32)
-        return
-    _write_world_file(path, geo)
-    atomic_write(path, _tiff(np.ascontiguousarray(probabilities, dtype=np.float32), geo, nodata=None))
-
-
-def write_polygons(
-    path: str | os.PathLike[str],
-    labels: NDArray[np.integer],
-    *,
-    names: Sequence[str] = (),
-    confidence: NDArray[np.floating] | None = None,
-    geo: Georeference | None = None,
-) -> None:
-    """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Target; the file appears whole or not at all.
-    labels, names, confidence, geo
-        Those of :func:`polygons`.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "regions.geojson"
-    >>> write_polygons(path, np.array([[1, 2], [2, 2]]), names=["sand", "rock"])
-    >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
-    ['sand', 'rock']
-    """
-    collection = polygons(labels, names=names, confidence=confidence, geo=geo)
-    atomic_write(Path(path), json.dumps(collection, ensure_ascii=False).encode())
-
-
-def polygons(
-    labels: NDArray[np.integer],
-    *,
-    names: Sequence[str] = (),
-    confidence: NDArray[np.floating] | None = None,
-    geo: Georeference | None = None,
-) -> dict[str, Any]:
-    """Outline the connected regions as GeoJSON polygons, exact along the edges of pixels.
-
-    Coordinates are map coordinates if the image has them, with the EPSG code of their system; in a system
-    without a code they are converted to longitude and latitude if rasterio is installed. Otherwise they are
-    pixels from the upper left corner, x to the right and y down, as QuPath expects.
-
-    Parameters
-    ----------
-    labels : ndarray of int, shape (H, W)
-        Labels, 0 for no data.
-    names : sequence of str, optional
-        Name of label 1, label 2 and so on; "segment 1" where there is none.
-    confidence : ndarray of float, shape (H, W), optional
-        Confidence of each pixel's label; its mean goes with each polygon.
-    geo : Georeference, optional
-        Where the pixels lie on the earth: the ``geo`` of what :func:`texseg.read_image` returns.
-
-    Returns
-    -------
-    dict
-        A GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first and its
-        holes after it, ``properties`` with label, name, pixels, mean_confidence and colour.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The array is not a label image.
-
-    Examples
-    --------
-    >>> found = polygons(np.array([[0, 1], [2, 2]]))
-    >>> [(f["properties"]["label"], f["geometry"]["coordinates"]) for f in found["features"]]
-    [(1, [[[1, 0], [2, 0], [2, 1], [1, 1], [1, 0]]]), (2, [[[0, 1], [2, 1], [2, 2], [0, 2], [0, 1]]])]
-    """
-    labels = _checked_labels(labels)
-    regions = connected_regions(labels)
-    rows = region_table(labels, confidence, names, regions=regions, shapes=False)
-    outlines = region_outlines(regions)
-    collection = _collection(rows, outlines, geo)
-    if geo is not None:
-        _settle_system(collection, geo)
-    return collection
-
-
-def write_outlines(
-    path: Path,
-    rows: Sequence[RegionRow],
-    outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
-    geo: Georeference | None = None,
-) -> None:
-    """Write regions whose outlines are known, each with its row of the table, as GeoJSON."""
-    collection = _collection(rows, outlines, geo)
-    if geo is not None:
-        _settle_system(collection, geo)
-    atomic_write(path, json.dumps(collection, ensure_ascii=False).encode())
-
-
-def _collection(
-    rows: Sequence[RegionRow],
-    outlines: Iterable[tuple[int, list[NDArray[np.int64]]]],
-    geo: Georeference | None,
-) -> dict[str, Any]:
-    features = []
-    for row, (_, rings) in zip(rows, outlines, strict=True):
-        name = row.name or f"segment {row.label}"
-        properties: dict[str, Any] = {
-            "label": row.label,
-            "name": name,
-            "pixels": row.pixels,
-            "mean_confidence": row.mean_confidence,
-            "fill": row.colour,
-            "objectType": "annotation",
-            "classification": {"name": name, "color": list(bytes.fromhex(row.colour[1:]))},
-        }
-        geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
-        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
-    return {"type": "FeatureCollection", "features": features}
-
-
-def _settle_system(collection: dict[str, Any], geo: Georeference) -> None:
-    """Name the system of the coordinates by its code, or turn them into longitude and latitude (RFC 7946)."""
-    if geo.transform is None:
-        warnings.warn(
-            "the file has a coordinate system but no map from pixels to it (control points are not used): "
-            "the outlines are in pixels",
-            stacklevel=3,
-        )
-    elif geo.epsg is not None and geo.epsg != _LONGITUDE_LATITUDE:
-        collection["crs"] = {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{geo.epsg}"}}
-    elif geo.has_unnamed_system:
-        rings = [ring for feature in collection["features"] for ring in feature["geometry"]["coordinates"]]
-        points = np.array([point for ring in rings for point in ring], np.float64).reshape(-1, 2)
-        placed = to_longitude_latitude(points, geo)
-        if placed is None:
-            warnings.warn(
-                "the coordinate system of the file has no EPSG code, so that GeoJSON cannot name it: the "
-                "outlines are in its own units; with rasterio installed they are in longitude and latitude",
-                stacklevel=3,
-            )
-            return
-        ends = np.cumsum([len(ring) for ring in rings])
-        for ring, part in zip(rings, np.split(placed, ends[:-1]), strict=True):
-            ring[:] = part.tolist()
-
-
-def _checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"labels must be integers, got an array of dtype {labels.dtype}")
-    if labels.ndim not in (2, 3) or labels.size == 0:
-        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
-    if labels.min() < 0:
-        raise ValueError(f"labels must not be negative, got {labels.min()}")
-    return labels
-
-
-def _write_zarr(path: Path, labels: NDArray[np.integer]) -> None:
-    if labels.ndim != 2:
-        raise ValueError(f"{path.name}: a zarr array holds one label image, not {len(labels)} pages")
-    _fill_zarr(path, labels, np.min_scalar_type(int(labels.max(initial=0))))
-
-
-def _fill_zarr(path: Path, array: NDArray, dtype: DTypeLike) -> None:
-    with ZarrRows(path, array.shape, dtype) as rows:
-        for _ in rows.keeping([array]):
-            pass
-
-
-def _label_png(labels: NDArray[np.integer]) -> bytes:
-    from PIL import Image
-
-    largest = int(labels.max())
-    if labels.ndim != 2:
-        raise ValueError(f"a PNG file holds one page, got labels of shape {labels.shape}; use .tif")
-    if largest > np.iinfo(np.uint16).max:
-        raise ValueError(f"label {largest} does not fit into the 16 bits of a PNG file; use .tif")
-    buffer = BytesIO()
-    Image.fromarray(labels.astype(np.uint8 if largest <= 255 else np.uint16)).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def _label_tiff(labels: NDArray[np.integer], geo: Georeference | None) -> bytes:
-    largest = int(labels.max())
-    if largest > np.iinfo(np.uint32).max:
-        raise ValueError(f"label {largest} does not fit into the 32 bits of a TIFF file; use .npy")
-    return _tiff(labels.astype(np.min_scalar_type(largest)), geo, nodata=0)
-
-
-def _tiff(array: NDArray, geo: Georeference | None, nodata: int | None) -> bytes:
-    """Return a deflated TIFF file, its pages one after the other, with the georeference of the input."""
-    from tifffile import imwrite
-
-    tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
-    if nodata is not None:
-        text = str(nodata)
-        tags.append((GDAL_NODATA, _TIFF_ASCII, len(text) + 1, text, True))
-    buffer = BytesIO()
-    imwrite(
-        buffer,
-        array,
-        photometric="minisblack",
-        compression="zlib",
-        metadata=None,
-        extratags=tags,
-    )
-    return buffer.getvalue()
-
-
-def _npy(array: NDArray) -> bytes:
-    buffer = BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _write_world_file(path: Path, geo: Georeference | None) -> None:
-    """Write the affine map beside an image that cannot hold it."""
-    if geo is None or (geo.tags and path.suffix.lower() in (".tif", ".tiff")):
-        return
-    text = world_file_text(geo)
-    if text is not None:
-        atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
-
-
-def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
-    """Ring as GeoJSON has it: closed, the outer one counter-clockwise in a plane whose y axis points up."""
-    affine = None if geo is None else geo.transform
-    corners = np.vstack([ring, ring[:1]])
-    if affine is None:
-        return corners.tolist()
-    if affine.a * affine.e - affine.b * affine.d < 0:
-        corners = corners[::-1]
-    return np.stack(affine(corners[:, 0], corners[:, 1]), axis=-1).tolist()

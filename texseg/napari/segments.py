@@ -8,7 +8,7 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import QHBoxLayout, QListWidget, QListWidgetItem, QPushButton, QVBoxLayout, QWidget
 
-from texseg.palette import palette
+from texseg.regions import palette
 
 __all__ = ["SegmentList"]
 

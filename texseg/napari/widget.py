@@ -32,8 +32,8 @@ from texseg.napari import scenes
 from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, Source, finest, placement
 from texseg.napari.work import Job, Result, Stopped
-from texseg.palette import palette
 from texseg.parameters import PRESETS
+from texseg.regions import palette
 
 __all__ = ["SegmentWidget"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.palette import palette
 from texseg.plot.axes import across, one_axes, panels
+from texseg.regions import palette
 
 __all__ = ["association", "tree_shares", "tree_words", "words"]
 

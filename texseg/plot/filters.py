@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.gabor import Filter, GaborBank
-from texseg.palette import palette
 from texseg.plot.axes import bare, one_axes, panels
+from texseg.regions import palette
 
 __all__ = ["channel_histograms", "filter_bank", "filter_frequencies", "responses"]
 

@@ -13,8 +13,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.io.display import to_rgb
-from texseg.palette import palette
 from texseg.plot.axes import across, one_axes, panels
+from texseg.regions import palette
 
 __all__ = ["annealing", "hierarchy", "selection"]
 

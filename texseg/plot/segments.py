@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from texseg.io.display import to_rgb
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
 from texseg.overlay import number_places
-from texseg.palette import palette
 from texseg.plot.axes import bare, one_axes, panels
-from texseg.regions import segment_table
+from texseg.regions import palette, segment_table
 
 __all__ = ["comparison", "confidence", "labels", "overlay", "reliability"]
 

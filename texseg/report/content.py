@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.metrics import match_labels
 from texseg.overlay import deepest_places
-from texseg.palette import palette
-from texseg.regions import region_table, segment_table
+from texseg.regions import palette, region_table, segment_table
 from texseg.report.pictures import CROP_SIDE, labels_uri, reduced_labels
 from texseg.report.words import Look, describe
 
