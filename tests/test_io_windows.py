@@ -94,7 +94,7 @@ def test_arrays(tmp_path):
             pixels, mask = windows.read(WINDOW)
         np.testing.assert_array_equal(pixels, COLOUR[WINDOW])
         np.testing.assert_array_equal(mask, (COLOUR[WINDOW] != 3).all(axis=-1))
-        with pytest.raises(UnsuitableImageError, match="does not say where its channels are"):
+        with pytest.raises(UnsuitableImageError, match="does not say what its axes are"):
             open_windows(tmp_path / name)
 
 
@@ -228,13 +228,13 @@ def test_what_cannot_be_read_by_windows(tmp_path):
     with pytest.raises(ImageReadError, match="absent.tif: no such file"):
         open_windows(tmp_path / "absent.tif")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UnsuitableImageError, match="folder: this folder is neither a zarr array"):
+    with pytest.raises(ImageReadError, match="folder: this is a folder, not an image"):
         open_windows(tmp_path / "folder")
     np.save(tmp_path / "complex.npy", np.ones((4, 4), complex))
-    with pytest.raises(UnsuitableImageError, match="complex.npy: array of dtype complex128 is no image"):
+    with pytest.raises(UnsuitableImageError, match="complex.npy: array of shape .* complex128 is no image"):
         open_windows(tmp_path / "complex.npy")
     np.save(tmp_path / "grey.npy", GREY)
-    with pytest.raises(UnsuitableImageError, match="only TIFF and OME-Zarr files have levels"):
+    with pytest.raises(UnsuitableImageError, match="only pyramids .* have levels"):
         open_windows(tmp_path / "grey.npy", level=1)
     for suffix in ("png", "jpg", "webp", "gif"):  # GDAL would read a large one for hours
         path = io_scenes.write(tmp_path / f"picture.{suffix}", GREY)

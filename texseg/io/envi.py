@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io.arrays import ArrayStored
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
+from texseg.io.files import side_text
 from texseg.io.geo import Affine, Georeference, georeference_of
-from texseg.io.header import Decoded, Header
-from texseg.io.sidecar import parse_nodata, side_text
+from texseg.io.header import Header
+from texseg.io.sidecar import parse_nodata
 
 _HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
@@ -29,51 +31,39 @@ def find_header(image: Path) -> str | None:
     return None
 
 
-class EnviSource:
-    """An ENVI image: the file of its values and the text of its header."""
-
-    def __init__(self, path: Path, text: str):
-        entries = _entries(text)
-        self._path = path
-        height, width, n_bands = (_whole(entries, key) for key in ("lines", "samples", "bands"))
-        self._offset = _whole(entries, "header offset", 0)
-        kind = _whole(entries, "data type")
-        if kind in _COMPLEX:
-            raise UnsuitableImageError("complex ENVI images are no image; expected real numbers")
-        if kind not in _TYPES or min(height, width, n_bands) < 1:
-            raise MalformedFileError("the ENVI header beside the image makes no sense")
-        interleave = entries.get("interleave", "bsq").lower()
-        if interleave not in _AXES:
-            raise MalformedFileError(f"interleave {interleave!r} of the ENVI header is not bsq, bil or bip")
-        if _whole(entries, "file compression", 0):
-            raise MalformedFileError("compressed ENVI images are not read")
-        extent = {"C": n_bands, "Y": height, "X": width}
-        self._stored = tuple(extent[axis] for axis in _AXES[interleave])
-        self._dtype = np.dtype((">" if _whole(entries, "byte order", 0) else "<") + _TYPES[kind])
-        dtype = self._dtype.newbyteorder("=")
-        if self._offset + math.prod(self._stored) * dtype.itemsize > path.stat().st_size:
-            raise MalformedFileError("file is truncated: shorter than its ENVI header says")
-        kept = _AXES[interleave] if n_bands > 1 else "YX"
-        self.header = Header(
-            format="ENVI",
-            shape=tuple(extent[axis] for axis in kept),
-            axes=kept,
-            dtype=dtype,
-            nodata=parse_nodata(entries.get("data ignore value", "")),
-            geo=_place(entries),
-        )
-
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Read all bands, channels last."""
-        stored = np.memmap(self._path, self._dtype, mode="r", offset=self._offset, shape=self._stored)
-        values = stored.reshape(self.header.shape)
-        if "C" in self.header.axes:
-            values = np.moveaxis(values, self.header.axes.index("C"), -1)
-        return Decoded(np.array(values, dtype=self.header.dtype, order="C"))
-
-    def decode_indices(self) -> NDArray | None:
-        """Return None: the values themselves are the indices."""
-        return None
+def open_envi(path: Path, text: str) -> ArrayStored:
+    """Open an ENVI image: the file of its values, by the text of its header."""
+    entries = _entries(text)
+    height, width, n_bands = (_whole(entries, key) for key in ("lines", "samples", "bands"))
+    offset = _whole(entries, "header offset", 0)
+    kind = _whole(entries, "data type")
+    if kind in _COMPLEX:
+        raise UnsuitableImageError("complex ENVI images are no image; expected real numbers")
+    if kind not in _TYPES or min(height, width, n_bands) < 1:
+        raise MalformedFileError("the ENVI header beside the image makes no sense")
+    interleave = entries.get("interleave", "bsq").lower()
+    if interleave not in _AXES:
+        raise MalformedFileError(f"interleave {interleave!r} of the ENVI header is not bsq, bil or bip")
+    if _whole(entries, "file compression", 0):
+        raise MalformedFileError("compressed ENVI images are not read")
+    extent = {"C": n_bands, "Y": height, "X": width}
+    axes = _AXES[interleave]
+    stored = tuple(extent[axis] for axis in axes)
+    dtype = np.dtype((">" if _whole(entries, "byte order", 0) else "<") + _TYPES[kind])
+    if offset + math.prod(stored) * dtype.itemsize > path.stat().st_size:
+        raise MalformedFileError("file is truncated: shorter than its ENVI header says")
+    values: NDArray = np.memmap(path, dtype, mode="r", offset=offset, shape=stored)
+    if n_bands == 1:
+        values, axes = values.squeeze(axis=axes.index("C")), "YX"
+    header = Header(
+        format="ENVI",
+        shape=values.shape,
+        axes=axes,
+        dtype=dtype.newbyteorder("="),
+        nodata=parse_nodata(entries.get("data ignore value", "")),
+        geo=_place(entries),
+    )
+    return ArrayStored(values, header)
 
 
 def _entries(text: str) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io.errors import UnsuitableImageError
 from texseg.io.geo import Georeference
 from texseg.regions import PixelSize
 
@@ -26,7 +28,7 @@ class Header:
         Extent of each axis of the stored image, palette expanded and alpha left out.
     axes : str
         One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes),
-        ``?`` if the file does not say.
+        ``1`` an axis of length one that is left aside, ``?`` if the file does not say.
     dtype : numpy.dtype
         Type of the pixel values.
     has_alpha : bool
@@ -99,21 +101,33 @@ class Decoded(NamedTuple):
     stored: NDArray[np.bool_] | None = None
 
 
-class ImageSource(Protocol):
-    """An opened image file of one format."""
+Window = tuple[slice, slice]
+"""Rows and columns, from start to stop."""
 
-    @property
-    def header(self) -> Header:
-        """What the file says about itself."""
-        ...
+
+class Stored:
+    """An opened file of one format; one that is always decoded whole defines `decode` alone."""
+
+    header: Header
+    is_kept = True
+    """Whether what is decoded is kept, since windows would be decoded from the first row on."""
+    levels: tuple[tuple[int, int], ...] = ()
+    """Rows and columns of each level of a pyramid, the largest first."""
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one page; `axes` names the axes of the stored image."""
-        ...
+        extent = dict(zip(axes, self.header.shape, strict=True))
+        return self.windows(axes, page, 0)((slice(0, extent["Y"]), slice(0, extent["X"])))
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-page palette image, else None."""
-        ...
+        return None
+
+    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Return a function that decodes windows of one page, or an error that says why there is none."""
+        raise UnsuitableImageError(
+            f"{self.header.format} files can only be read whole; convert it to a tiled TIFF"
+        )
 
 
 def split_alpha(pixels: NDArray, header: Header) -> Decoded:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
 from texseg.io.exif import orientation_of
-from texseg.io.header import Decoded, Header
+from texseg.io.header import Decoded, Header, Stored
 
 _START_OF_SCAN, _END_OF_IMAGE, _EXIF, _ADOBE = 0xDA, 0xD9, 0xE1, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -149,7 +149,7 @@ def _with_padded_scans(data: bytes, layout: JpegLayout) -> bytes:
     return b"".join((*parts, data[position:]))
 
 
-class JpegSource:
+class JpegSource(Stored):
     """A JPEG file in memory."""
 
     def __init__(self, data: bytes):
@@ -175,10 +175,6 @@ class JpegSource:
         if pixels.ndim == 3 and pixels.shape[2] == 4:
             pixels = cmyk_to_rgb(pixels if layout.has_adobe else 255 - pixels)
         return Decoded(pixels)
-
-    def decode_indices(self) -> NDArray | None:
-        """JPEG has no palettes."""
-        return None
 
 
 def _strictly_decoded(data: bytes, layout: JpegLayout) -> NDArray:

@@ -6,10 +6,9 @@ import struct
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.header import Decoded, Header, split_alpha
+from texseg.io.header import Decoded, Header, Stored, split_alpha
 
 _CODESTREAM_START = b"\xff\x4f\xff\x51"
 _TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables beside the pixels
@@ -80,7 +79,7 @@ def _precinct_areas(codestream: memoryview) -> Iterator[int]:
         position += 2 + length
 
 
-class Jpeg2000Source:
+class Jpeg2000Source(Stored):
     """A JPEG 2000 file in memory."""
 
     def __init__(self, data: bytes):
@@ -126,7 +125,3 @@ class Jpeg2000Source:
 
         self.check_cost()
         return split_alpha(imagecodecs.jpeg2k_decode(self._data), self.header)
-
-    def decode_indices(self) -> NDArray | None:
-        """Palettes are expanded by the decoder."""
-        return None

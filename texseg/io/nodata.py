@@ -13,7 +13,10 @@ _LARGE_FLOAT = 3.3e38  # no-data values near the largest float32 are written wit
 
 
 def data_pixels(
-    pixels: NDArray, values: Sequence[float | None], notes: list[str], numbers: Sequence[int] | None = None
+    pixels: NDArray,
+    values: Sequence[float | None],
+    notes: list[str] | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> NDArray[np.bool_] | None:
     """Pixels that hold data in every band, or, if the value for "no data" is 0, in any band.
 
@@ -22,8 +25,9 @@ def data_pixels(
     pixels : ndarray of shape (H, W) or (H, W, C)
     values : sequence of (float or None)
         The value of each band, or one for all.
-    notes : list of str
-        Gets a note about data missing from some bands only.
+    notes : list of str, optional
+        Of a whole image: gets a note about data missing from some bands only; and a band without any data
+        is refused.
     numbers : sequence of int, optional
         Numbers of the bands in their file; counted from 0 by default.
 
@@ -41,25 +45,29 @@ def data_pixels(
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
     each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]
     hidden = [_hidden(band, value, len(bands) > 1) for band, value in zip(bands, each, strict=False)]
-    dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
-    if 0 < len(dead) < len(bands):
-        numbers = range(len(bands)) if numbers is None else numbers
-        kept = [number for i, number in enumerate(numbers) if i not in dead]
-        empty = ", ".join(str(numbers[i]) for i in dead)
-        raise UnsuitableImageError(
-            f"no valid pixels, since band {empty} (counted from 0) of {len(bands)} holds "
-            f"no data at all; leave it out with bands={kept} (--channels {','.join(map(str, kept))})"
-        )
     found = [one for one in hidden if one is not None]
     missing: NDArray[np.bool_] = np.logical_or.reduce(found) if found else np.zeros(pixels.shape[:2], bool)
-    in_all = np.logical_and.reduce(found) if len(found) == len(bands) else np.zeros_like(missing)
-    partly = np.count_nonzero(missing) - np.count_nonzero(in_all)
-    if partly:
-        notes.append(f"{partly} pixels hold data in some of the bands only; they count as no data")
+    if notes is not None:
+        _refuse_dead_bands(hidden, range(len(bands)) if numbers is None else numbers)
+        in_all = np.logical_and.reduce(found) if len(found) == len(bands) else np.zeros_like(missing)
+        partly = np.count_nonzero(missing) - np.count_nonzero(in_all)
+        if partly:
+            notes.append(f"{partly} pixels hold data in some of the bands only; they count as no data")
     zeros = [equals(band, 0.0) for band, value in zip(bands, each, strict=False) if value == 0]
     if zeros:
         missing |= np.logical_and.reduce(zeros)
     return ~missing if missing.any() else None
+
+
+def _refuse_dead_bands(hidden: Sequence[NDArray[np.bool_] | None], numbers: Sequence[int]) -> None:
+    dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
+    if 0 < len(dead) < len(hidden):
+        kept = [number for i, number in enumerate(numbers) if i not in dead]
+        empty = ", ".join(str(numbers[i]) for i in dead)
+        raise UnsuitableImageError(
+            f"no valid pixels, since band {empty} (counted from 0) of {len(hidden)} holds "
+            f"no data at all; leave it out with bands={kept} (--channels {','.join(map(str, kept))})"
+        )
 
 
 def check_bands(bands: Sequence[int], n_bands: int) -> None:
@@ -79,22 +87,6 @@ def chosen_bands(
     kept = pixels if pixels.ndim == 2 else pixels[..., list(bands)]
     kept = kept[..., 0] if len(bands) == 1 and kept.ndim == 3 else kept
     return np.ascontiguousarray(kept), tuple(values[band] for band in bands if band < len(values))
-
-
-def holds_nodata(pixels: NDArray, values: Sequence[float | None]) -> NDArray[np.bool_] | None:
-    """Pixels (H, W) where any band holds its value for "no data"; if that is 0, where all bands do.
-
-    The values are those of :func:`data_pixels`; None where no pixel does.
-    """
-    bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
-    each = list(values) * len(bands) if len(values) == 1 else values
-    pairs = list(zip(bands, each, strict=False))
-    found = [equals(band, value) for band, value in pairs if value]
-    zeros = [equals(band, 0.0) for band, value in pairs if value == 0]
-    if zeros:
-        found.append(np.logical_and.reduce(zeros))
-    missing = np.logical_or.reduce(found) if found else np.zeros((), bool)
-    return missing if missing.any() else None
 
 
 def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.header import Decoded, Header, split_alpha
+from texseg.io.header import Decoded, Header, Stored, split_alpha
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -74,7 +74,7 @@ def _gif_frames(stream: BinaryIO, file_size: int) -> tuple[int, int, bool]:
                 break
 
 
-class PillowSource:
+class PillowSource(Stored):
     """A BMP or GIF file; animations have their frames as pages."""
 
     def __init__(self, format: str, stream: BinaryIO, file_size: int):

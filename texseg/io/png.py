@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
 from texseg.io.exif import orientation_of
-from texseg.io.header import Decoded, Header, split_alpha
+from texseg.io.header import Decoded, Header, Stored, split_alpha
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _END = b"\0\0\0\0IEND\xaeB`\x82"
@@ -29,7 +29,7 @@ _LARGEST_SIDE_CHUNK = 2**20
 _LARGEST_RATIO = 1032  # of deflate: 258 bytes from two bits
 
 
-class PngSource:
+class PngSource(Stored):
     """A PNG file, opened from a stream; the frames of an animation are pages."""
 
     def __init__(self, stream: BinaryIO, file_size: int):

@@ -6,13 +6,12 @@ A sidecar is read only if it is a regular file of plausible size: a pipe would b
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from texseg.io.files import is_regular, side_text
 from texseg.io.geo import Affine, Georeference, georeference_of, parse_world_file, world_file_suffix
 
 _WORLD_BYTES = 4096
@@ -46,24 +45,6 @@ def read_sidecars(image: Path) -> Sidecar:
             geo = world if placed is None else placed
     mask = image.with_name(image.name + ".msk")
     return said._replace(geo=geo, mask=mask if is_regular(mask) else None)
-
-
-def is_regular(path: Path) -> bool:
-    """Tell whether a path leads to a regular file."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
-def side_text(path: Path, largest: int) -> str | None:
-    """Text of a small regular file; None if there is no such file, or it is not text."""
-    try:
-        if not is_regular(path) or os.path.getsize(path) > largest:
-            return None
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError):
-        return None
 
 
 def _read_world_file(image: Path) -> Georeference | None:

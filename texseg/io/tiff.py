@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,11 +15,11 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags
-from texseg.io.header import Decoded, Header, both
+from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.jpeg import cmyk_to_rgb
 from texseg.io.pixel_size import pixel_size_of_tiff
 from texseg.io.sidecar import parse_nodata
-from texseg.io.tiff_guard import check_description, check_embedded, check_page_chain
+from texseg.io.tiff_guard import check_compression, check_description, check_embedded, check_page_chain
 
 _ORIENTATION = 274
 _WHITE_IS_ZERO, _PALETTE, _INKS, _LUMA_CHROMA = 0, 3, 5, 6
@@ -84,23 +86,15 @@ def _segment_grid(key: Any) -> tuple[int, int, int, int]:
     return rows, columns, math.ceil(key.imagelength / rows), math.ceil(key.imagewidth / columns)
 
 
-def _stored_pixels(page: Any, missing: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Pixels (H, W) that lie in stored strips or tiles, None where all do."""
-    if not missing.any():
-        return None
-    height, width = page.keyframe.imagelength, page.keyframe.imagewidth
-    rows, columns, down, across = _segment_grid(page.keyframe)
-    grid = ~missing.reshape(-1, down, across).any(axis=0)
-    return np.repeat(np.repeat(grid, rows, axis=0)[:height], columns, axis=1)[:, :width]
-
-
-class TiffSource:
+class TiffSource(Stored):
     """A TIFF file, opened from a binary stream."""
+
+    is_kept = False
 
     def __init__(self, stream: BinaryIO, file_size: int):
         from tifffile import TiffFile
 
-        self._stream, self._file_size = stream, file_size
+        self._stream, self._file_size, self._lock = stream, file_size, threading.Lock()
         chain = check_page_chain(stream, file_size)
         stream.seek(0)
         try:
@@ -120,6 +114,8 @@ class TiffSource:
         self._stored_axes = _axis_letters(self._series.axes)
         self._alpha = self._alpha_index()
         self.header = self._describe(others)
+        y, x = self._series.axes.index("Y"), self._series.axes.index("X")
+        self.levels = tuple((level.shape[y], level.shape[x]) for level in self._series.levels)
 
     def _is_mask_of_main(self, series: Any) -> bool:
         key = series.keyframe
@@ -209,18 +205,6 @@ class TiffSource:
             return colours.astype(np.uint8)
         return (colours // 257).astype(np.uint8) if (colours % 257 == 0).all() else colours
 
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one page, channels last, colours expanded; missing tiles and masked pixels are not valid."""
-        pixels, stored = self._read(page if "P" in axes else None)
-        letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
-        if "C" in letters:
-            pixels = np.moveaxis(pixels, letters.index("C"), -1)
-        if self._mask_page is not None:
-            _missing_segments(self._mask_page, self._file_size)
-            check_embedded(self._mask_page, self._bytes_at)
-            stored = both(stored, self._mask_page.asarray() != 0)
-        return self._in_light(pixels)._replace(stored=stored)
-
     def _in_light(self, pixels: NDArray) -> Decoded:
         """Split alpha off stored samples, channels last, and expand the colours."""
         opaque = None
@@ -232,121 +216,122 @@ class TiffSource:
             pixels = pixels[..., 0]
         return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque)
 
-    def level_shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of each level of a pyramid, the largest first."""
-        axes = self._series.axes
-        shapes = [level.shape for level in self._series.levels]
-        return [(shape[axes.index("Y")], shape[axes.index("X")]) for shape in shapes]
+    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Read windows of one page, unless that takes almost the time and memory of the whole."""
+        for plane in self._planes_of(self._series.levels[level], page if "P" in axes else None)[0]:
+            _check_pieces(plane)
+        return self._reader(axes, page, level)
 
-    def window_reader(self, path: Path, page: int, level: int) -> Callable[[tuple[slice, slice]], Decoded]:
-        """Return a function that decodes windows of one page, as :meth:`decode` does the whole page."""
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Read one page."""
+        return self._reader(axes, page, 0)((slice(0, self.header.height), slice(0, self.header.width)))
+
+    def _reader(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Read windows of one page, channels last, colours expanded; missing tiles are invalid."""
         series = self._series.levels[level]
-        stack = _lazy_stack(series, path)
-        rows, columns = series.axes.index("Y"), series.axes.index("X")
-        pages = [i for i, axis in enumerate(self._stored_axes) if axis == "P"]
-        fixed = dict(
-            zip(pages, np.unravel_index(page, [series.shape[i] for i in pages]), strict=True) if pages else ()
-        )
-        letters = self._stored_axes.replace("P", "")
-        mask = None if level or self._mask_page is None else _lazy_stack(self._mask_page, path)
-        planes = self._planes_of(series, page if pages else None)
-        stored = None if level else self._stored_grid(planes)
-        checks = [self._guard(plane) for plane in planes]
-        if mask is not None:
-            checks.append(self._guard(self._mask_page))
+        planes, leading = self._planes_of(series, page if "P" in axes else None)
+        letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
+        readers = [self._plane(plane) for plane in planes]
+        mask = None if level or self._mask_page is None else self._plane(self._mask_page)
+        stack = None if planes else self._stack(series)
 
-        def read(window: tuple[slice, slice]) -> Decoded:
-            for check in checks:
-                check(window)
-            index: list[Any] = [int(fixed[i]) if i in fixed else slice(None) for i in range(stack.ndim)]
-            index[rows], index[columns] = window
-            pixels = np.asarray(stack[tuple(index)])
+        def read(window: Window) -> Decoded:
+            if stack is None:
+                parts = [part(window) for part in readers]
+                pixels = np.stack([part.pixels for part in parts]).reshape(*leading, *parts[0].pixels.shape)
+                stored = reduce(both, (part.stored for part in parts))
+            else:
+                whole = stack if "P" not in axes else _take_page(stack, self._stored_axes, page)
+                place = {"Y": window[0], "X": window[1]}
+                pixels = np.array(whole[tuple(place.get(letter, slice(None)) for letter in letters)])
+                stored = None
             if "C" in letters:
                 pixels = np.moveaxis(pixels, letters.index("C"), -1)
-            decoded = self._in_light(pixels)
-            valid = None if stored is None else stored(window)
             if mask is not None:
-                valid = both(valid, np.asarray(mask[window]) != 0)
-            return decoded._replace(stored=valid)
+                shown = mask(window)
+                stored = both(both(stored, shown.stored), shown.pixels != 0)
+            return self._in_light(pixels)._replace(stored=stored)
 
         return read
 
-    def _planes_of(self, series: Any, page: int | None) -> list[Any]:
-        """Page entries that hold one page of a series, or all; none where it is stored in one piece."""
-        numbers = _numbers_of_entries(series)
-        if numbers is None:
-            return []
+    def _stack(self, series: Any) -> NDArray:
+        """Map a stack that is stored in one piece behind a single page entry."""
+        if series.dataoffset is None or series.dataoffset + series.nbytes > self._file_size:
+            raise MalformedFileError("file is truncated")
+        dtype = series.dtype.newbyteorder(series.parent.byteorder)
+        return np.memmap(self._stream, dtype, "r", series.dataoffset, series.shape)
+
+    def _plane(self, plane: Any) -> Callable[[Window], Decoded]:
+        """Return a function that decodes windows of one page entry from its strips or tiles."""
+        key = plane.keyframe
+        missing = _missing_segments(plane, self._file_size)
+        check_compression(key)
+        samples = key.samplesperpixel if key.planarconfig == 1 else 1
+        n_planes = key.samplesperpixel if key.planarconfig != 1 else 1
+        if plane.is_contiguous and key.is_final:
+            dtype = key.dtype.newbyteorder(plane.parent.byteorder)
+            shape = (n_planes, key.imagelength, key.imagewidth, samples)
+            values = np.memmap(self._stream, dtype, "r", plane.dataoffsets[0], shape)
+            return lambda window: Decoded(_squeezed(values[:, window[0], window[1]]))
+        rows, columns, down, across = _segment_grid(key)
+        numbers = np.arange(n_planes * down * across).reshape(n_planes, down, across)
+        there = np.all(~missing.reshape(numbers.shape), axis=0).reshape(down, across)
+        extra = {"jpegtables": plane.jpegtables, "jpegheader": key.jpegheader}
+        options = extra if int(key.compression) in _JPEG_COMPRESSIONS else {}
+        decode = key.decode  # compiled here, not by several threads at once
+
+        def read(window: Window) -> Decoded:
+            top, left = window[0].start, window[1].start
+            height, width = window[0].stop - top, window[1].stop - left
+            y, x = (np.arange(part.start, part.stop) for part in window)
+            found = np.full((n_planes, height, width, samples), key.nodata, key.dtype)
+
+            def paste(number: int) -> None:
+                data = self._bytes_at(plane.dataoffsets[number], plane.databytecounts[number])
+                check_embedded(key, data)
+                segment, (s, _, h, w, _), shape = decode(data, number, **options)
+                here = [max(h - top, 0), max(w - left, 0)]
+                there = [max(top - h, 0), max(left - w, 0)]
+                n_rows = min(h + shape[1], top + height) - max(h, top)
+                n_columns = min(w + shape[2], left + width) - max(w, left)
+                found[s, here[0] : here[0] + n_rows, here[1] : here[1] + n_columns] = segment[
+                    0, there[0] : there[0] + n_rows, there[1] : there[1] + n_columns
+                ]
+
+            inside = numbers[:, y[0] // rows : y[-1] // rows + 1, x[0] // columns : x[-1] // columns + 1]
+            with ThreadPoolExecutor(max(1, key.maxworkers)) as workers:
+                for _ in workers.map(paste, inside[~missing[inside]].tolist()):
+                    pass
+            valid = None if there.all() else there[np.ix_(y // rows, x // columns)]
+            return Decoded(_squeezed(found), None, valid)
+
+        return read
+
+    def _planes_of(self, series: Any, page: int | None) -> tuple[list[Any], tuple[int, ...]]:
+        """Page entries that hold one page of a series, or all, and their order; none of a single piece."""
+        key = series.keyframe
+        leading = series.shape[: len(series.shape) - len(key.shape)]
+        if len(series.pages) != math.prod(leading) or series.shape[len(leading) :] != key.shape:
+            return [], ()
+        numbers = np.arange(len(series.pages)).reshape(leading)
         if page is not None:
-            numbers = _take_page(numbers, self._stored_axes, page)
+            numbers = np.asarray(_take_page(numbers, self._stored_axes, page))
         planes = [series.pages[int(number)] for number in np.ravel(numbers)]
         if None in planes:
             raise MalformedFileError("pages are missing, file is corrupt")
-        return planes
-
-    def _guard(self, plane: Any) -> Callable[[tuple[slice, slice]], None]:
-        """Return a function that checks the strips or tiles of a window, each once, before decoding."""
-        key = plane.keyframe
-        rows, columns, down, across = _segment_grid(key)
-        unchecked = np.ones((key.samplesperpixel if key.planarconfig == 2 else 1, down, across), bool)
-        numbers = np.arange(unchecked.size).reshape(unchecked.shape)
-
-        def check(window: tuple[slice, slice]) -> None:
-            y, x = (
-                slice(part.start // side, -(-part.stop // side))
-                for part, side in zip(window, (rows, columns), strict=True)
-            )
-            check_embedded(plane, self._bytes_at, numbers[:, y, x][unchecked[:, y, x]].tolist())
-            unchecked[:, y, x] = False
-
-        return check
-
-    def _stored_grid(self, planes: list[Any]) -> Callable[[tuple[slice, slice]], NDArray[np.bool_]] | None:
-        """Return a function that tells where a sparse file holds pixels of a page; None if everywhere."""
-        if self._series.dataoffset is not None or not planes:
-            return None
-        missing = [_missing_segments(plane, self._file_size) for plane in planes]
-        if not np.any(missing):
-            return None
-        rows, columns, down, across = _segment_grid(self._keyframe)
-        there = np.logical_not(np.reshape(missing, (-1, down, across)).any(axis=0))
-
-        def stored(window: tuple[slice, slice]) -> NDArray[np.bool_]:
-            y, x = (np.arange(part.start, part.stop) for part in window)
-            return there[np.ix_(y // rows, x // columns)]
-
-        return stored
+        return planes, numbers.shape
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-page palette image, None for other kinds."""
         if int(self._keyframe.photometric) != _PALETTE or self.header.n_pages > 1:
             return None
-        return self._read(None)[0]
-
-    def _read(self, page: int | None) -> tuple[NDArray, NDArray[np.bool_] | None]:
-        """Read the stored array, or the part of it that belongs to one page, and where it is valid."""
-        series, key = self._series, self._keyframe
-        numbers = _numbers_of_entries(series)
-        if numbers is None:
-            return self._read_contiguous(page)
-        shape = numbers.shape if page is None else np.shape(_take_page(numbers, self._stored_axes, page))
-        planes, stored = [], None
-        for plane in self._planes_of(series, page):
-            stored = both(stored, _stored_pixels(plane, _missing_segments(plane, self._file_size)))
-            check_embedded(plane, self._bytes_at)
-            planes.append(plane.asarray())
-        return np.stack(planes).reshape(*shape, *key.shape), stored
+        whole = slice(0, self.header.height), slice(0, self.header.width)
+        return self._plane(self._series.pages[0])(whole).pixels
 
     def _bytes_at(self, offset: int, count: int) -> bytes:
-        self._stream.seek(offset)
-        return self._stream.read(count)
-
-    def _read_contiguous(self, page: int | None) -> tuple[NDArray, None]:
-        """Read a stack that is stored in one piece behind a single page entry."""
-        series = self._series
-        if series.dataoffset is None or series.dataoffset + series.nbytes > self._file_size:
-            raise MalformedFileError("file is truncated")
-        stack = series.asarray()
-        return (stack if page is None else _take_page(stack, self._stored_axes, page)), None
+        with self._lock:
+            self._stream.seek(offset)
+            return self._stream.read(count)
 
     def _to_light(self, pixels: NDArray) -> NDArray:
         """Expand palettes, turn inks into RGB, and invert inverted grey values back."""
@@ -365,36 +350,23 @@ class TiffSource:
         return pixels
 
 
-def _numbers_of_entries(series: Any) -> NDArray[np.intp] | None:
-    """Numbers of a series' page entries along its leading axes; None where one entry stands for all."""
-    key = series.keyframe
-    leading = series.shape[: len(series.shape) - len(key.shape)]
-    if len(series.pages) != math.prod(leading) or series.shape[len(leading) :] != key.shape:
-        return None
-    return np.arange(len(series.pages)).reshape(leading)
-
-
-def _lazy_stack(series: Any, path: Path) -> Any:
-    """Return an array that reads on slicing: memory-mapped if stored uncompressed, else by tiles."""
-    if series.dataoffset is not None:
-        dtype = series.dtype.newbyteorder(series.parent.byteorder)
-        return np.memmap(path, dtype, "r", series.dataoffset, series.shape)
-    key = series.keyframe
+def _check_pieces(plane: Any) -> None:
+    """Refuse to decode large strips or tiles again for each window."""
+    key = plane.keyframe
+    rows, columns, _, _ = _segment_grid(key)
     samples = key.samplesperpixel if key.planarconfig == 1 else 1
-    piece = key.tilelength * key.tilewidth if key.is_tiled else key.rowsperstrip * key.imagewidth
-    if piece * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
+    is_mapped = plane.is_contiguous and key.is_final
+    if not is_mapped and rows * columns * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
         raise UnsuitableImageError(
-            f"its pixels are compressed in pieces of {piece / 1e6:.0f} Mpx and can only be read whole; "
-            "convert it to a tiled TIFF"
+            f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be read "
+            "whole; convert it to a tiled TIFF"
         )
-    try:
-        import zarr
-    except ImportError:
-        raise UnsuitableImageError(
-            "tiled or compressed TIFF files are read by windows with zarr (pip install 'texseg[large]')"
-        ) from None
-    store = series.aszarr(level=0) if hasattr(series, "levels") else series.aszarr()
-    return zarr.open(store, mode="r")
+
+
+def _squeezed(values: NDArray) -> NDArray:
+    """Leave out the axes of planes and of samples where there is one."""
+    values = values if len(values) > 1 else values[0]
+    return values if values.shape[-1] > 1 else values[..., 0]
 
 
 def _take_page(array: NDArray, axes: str, page: int) -> NDArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 from xml.etree import ElementTree
 
@@ -210,23 +210,10 @@ def _check_entries(entries: list[tuple[int, int, int, bytes]], order: str, file_
         raise MalformedFileError(f"TIFF of {n_segments} strips or tiles, more than a picture of its size has")
 
 
-def check_embedded(
-    page: Any, read: Callable[[int, int], bytes], segments: Iterable[int] | None = None
-) -> None:
-    """Refuse a page whose strips or tiles are pictures larger than they should be, or costly.
-
-    Parameters
-    ----------
-    page : tifffile.TiffPage or TiffFrame
-        The page; compressions that announce no size of their own are bounded by the decoder.
-    read : callable
-        ``read(offset, count)`` gives bytes of the file.
-    segments : iterable of int, optional
-        The strips or tiles to check; all by default.
-    """
+def check_compression(key: Any) -> None:
+    """Refuse a page of unknown compression; the others bound their cost, or `check_embedded` does."""
     from tifffile import TIFF
 
-    key = page.keyframe
     compression = int(key.compression)
     if compression not in TIFF.DECOMPRESSORS or not (compression in _PLAIN or compression in _EMBEDDED):
         name = getattr(key.compression, "name", compression)
@@ -234,20 +221,21 @@ def check_embedded(
             f"TIFF compression {name} is not supported (a newer tifffile and imagecodecs may read it); "
             "save it with deflate or LZW"
         )
-    if compression in _PLAIN:
+
+
+def check_embedded(key: Any, data: bytes) -> None:
+    """Refuse a strip or tile that is a picture larger than it should be, or costly."""
+    size_of = _EMBEDDED.get(int(key.compression))
+    if size_of is None:
         return
     height, width = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
     height = min(height, key.imagelength) if not key.is_tiled else height
-    places = list(zip(page.dataoffsets, page.databytecounts, strict=False))
-    for offset, count in places if segments is None else (places[i] for i in segments if i < len(places)):
-        if not count:
-            continue
-        found = _EMBEDDED[compression](read(offset, count))
-        if found[0] > _rounded(height) or found[1] > _rounded(width):
-            raise MalformedFileError(
-                f"a strip or tile of {width} x {height} pixels holds a picture of {found[1]} x {found[0]}, "
-                "file is corrupt"
-            )
+    found = size_of(data)
+    if found[0] > _rounded(height) or found[1] > _rounded(width):
+        raise MalformedFileError(
+            f"a strip or tile of {width} x {height} pixels holds a picture of {found[1]} x {found[0]}, "
+            "file is corrupt"
+        )
 
 
 def _rounded(side: int) -> int:

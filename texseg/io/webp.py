@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
 from texseg.io.exif import orientation_of
-from texseg.io.header import Decoded, Header, split_alpha
+from texseg.io.header import Decoded, Header, Stored, split_alpha
 
 _RIFF_HEADER = 12
 _FEW_CHUNKS, _CHUNK_BYTES = 4096, 64  # beyond so many, chunks hold so many bytes on average
@@ -54,7 +54,7 @@ def _canvas(chunks: dict[bytes, bytes]) -> tuple[int, int, bool]:
     raise MalformedFileError("WebP header makes no sense, file is corrupt")
 
 
-class WebpSource:
+class WebpSource(Stored):
     """A WebP file in memory; the frames of an animation are pages."""
 
     def __init__(self, data: bytes):
@@ -103,7 +103,3 @@ class WebpSource:
         with WebPImageFile(BytesIO(self._data)) as image:
             image.seek(page)
             return np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB"))
-
-    def decode_indices(self) -> NDArray | None:
-        """WebP has no palettes to look at."""
-        return None

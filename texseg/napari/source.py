@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from texseg.forecast import expected_memory, free_memory
 from texseg.lazy import is_lazy
 
-__all__ = ["Plane", "Source", "finest", "placement"]
+__all__ = ["Plane", "LayerSource", "finest", "placement"]
 
 _PLACEMENT = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _COLOURS = 3  # bands of an RGB layer; a fourth one is its opacity
@@ -26,12 +26,12 @@ class Plane(NamedTuple):
     place: Index
     """Its place on the axes before the last two; empty where there are none."""
     pixels: Any
-    """(H, W), or (H, W, 3) of an RGB layer; lazy where :attr:`Source.is_too_large`."""
+    """(H, W), or (H, W, 3) of an RGB layer; lazy where :attr:`LayerSource.is_too_large`."""
     mask: Any
     """True where there is data; None when that is everywhere."""
 
 
-class Source:
+class LayerSource:
     """The planes of an image layer, under a mask; pixels are loaded when they are asked for.
 
     Parameters

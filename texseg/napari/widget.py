@@ -30,7 +30,7 @@ from qtpy.QtWidgets import (
 from texseg.estimator import TextureSegmenter
 from texseg.napari import scenes
 from texseg.napari.segments import SegmentList
-from texseg.napari.source import Index, Source, finest, placement
+from texseg.napari.source import Index, LayerSource, finest, placement
 from texseg.napari.work import Job, Result, Stopped
 from texseg.parameters import PRESETS
 from texseg.regions import palette
@@ -242,7 +242,7 @@ class SegmentWidget(QWidget):
         image = self._image_layer()
         if image is None:
             return
-        source, name = Source(image), f"{image.name} strokes"
+        source, name = LayerSource(image), f"{image.name} strokes"
         layer = Labels(
             np.zeros(source.shape, np.int32),
             name=name,
@@ -306,7 +306,7 @@ class SegmentWidget(QWidget):
             show_error("texseg: open an image first, there is no image layer")
             return
         try:
-            source = Source(layer, self.mask.currentData(), self.strokes.currentData())
+            source = LayerSource(layer, self.mask.currentData(), self.strokes.currentData())
         except ValueError as error:
             show_error(f"texseg: {error}")
             return
@@ -322,7 +322,7 @@ class SegmentWidget(QWidget):
         worker.finished.connect(self._finish)
         worker.start()
 
-    def _indices(self, layer: Image, source: Source) -> list[Index]:
+    def _indices(self, layer: Image, source: LayerSource) -> list[Index]:
         """Find the indices of the planes to be labelled."""
         if layer.ndim == 2 or self.planes.currentIndex() == 1:
             return source.indices

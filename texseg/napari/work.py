@@ -14,7 +14,7 @@ from sklearn.base import clone
 from texseg.edits import Edits
 from texseg.estimator import TextureSegmenter
 from texseg.lazy import is_lazy
-from texseg.napari.source import Index, Plane, Source
+from texseg.napari.source import Index, LayerSource, Plane
 from texseg.progress import Progress
 
 __all__ = ["MOST_FITTED", "Result", "Job", "Stopped"]
@@ -66,14 +66,14 @@ class Job:
 
     Parameters
     ----------
-    source : Source
+    source : LayerSource
     indices : list of tuples of int
         Planes to be labelled.
     tell : function of a text and a share from 0 to 1
         Called with the progress, in the thread of the job.
     """
 
-    def __init__(self, source: Source, indices: list[Index], tell: Callable[[str, float], Any]) -> None:
+    def __init__(self, source: LayerSource, indices: list[Index], tell: Callable[[str, float], Any]) -> None:
         self._source, self._indices, self._tell = source, indices, tell
         self._stop = Event()
 

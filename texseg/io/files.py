@@ -1,0 +1,67 @@
+"""The one way in which texseg opens files that a user names: regular files of a plausible size."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from texseg.io.errors import MalformedFileError
+
+
+def open_regular(path: str | os.PathLike[str], largest: int | None = None) -> BinaryIO:
+    """Open a file for reading; anything else than a regular file of at most `largest` bytes is refused.
+
+    A pipe or a device would block for ever, or never end.
+
+    Raises
+    ------
+    OSError
+        There is no such file, or it must not be read.
+    MalformedFileError
+        It is something else than a file, or too large.
+    """
+    path = Path(path)
+    if path.is_symlink() and not path.exists():
+        raise MalformedFileError("symbolic link that leads nowhere")
+    _check_kind(path.stat(), largest)
+    file = open(path, "rb", opener=_without_waiting)
+    try:
+        _check_kind(os.fstat(file.fileno()), largest)  # nobody exchanged it in between
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_kind(status: os.stat_result, largest: int | None) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise MalformedFileError("this is a folder, not an image")
+    if not stat.S_ISREG(status.st_mode):
+        raise MalformedFileError("this is a device or a pipe, not a file")
+    if largest is not None and status.st_size > largest:
+        raise MalformedFileError(
+            f"file of {status.st_size / 1e6:.1f} MB, of which at most {largest / 1e6:.1f} MB are read"
+        )
+
+
+def is_regular(path: Path) -> bool:
+    """Tell whether a path leads to a regular file."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def side_text(path: Path, largest: int) -> str | None:
+    """Text of a small regular file; None if there is no such file, or it is not text."""
+    try:
+        with open_regular(path, largest) as file:
+            return file.read().decode("utf-8-sig")
+    except (OSError, ValueError, MalformedFileError):
+        return None

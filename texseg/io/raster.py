@@ -1,0 +1,109 @@
+"""Rasters that GDAL reads, where rasterio is installed: only formats whose files hold their own pixels.
+
+Others (VRT, WMS, HDF5 with external data, ...) may name files of other folders or addresses in the network,
+which GDAL would open in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from texseg.io.errors import UnsuitableImageError
+from texseg.io.geo import Georeference
+from texseg.io.header import Decoded, Header, Stored, Window
+
+_DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT JP2OpenJPEG BMP".split()
+_SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx")
+_ENVIRONMENT = {
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies beside an image is read here
+    "RAW_CHECK_FILE_SIZE": "YES",
+    "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
+}
+
+
+def can_read_rasters() -> bool:
+    """Tell whether GDAL is there."""
+    return find_spec("rasterio") is not None
+
+
+class RasterStored(Stored):
+    """A file that GDAL has opened."""
+
+    is_kept = False
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        import rasterio
+        from rasterio.enums import ColorInterp
+        from rasterio.io import DatasetReader
+
+        path = path.resolve()
+        try:
+            with rasterio.Env(**_ENVIRONMENT):
+                self._raster = raster = files.enter_context(DatasetReader(path, driver=_DRIVERS))
+        except rasterio.errors.RasterioIOError as error:
+            raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
+        others = [name for name in raster.files if not _belongs_to(Path(name), path)]
+        if others or not raster.count:
+            raise UnsuitableImageError("its pixels lie in other files, which are not opened")
+        kinds = dict(zip(raster.indexes, raster.colorinterp, strict=True))
+        self._alpha = [band for band, kind in kinds.items() if kind == ColorInterp.alpha]
+        self._bands = [band for band in raster.indexes if band not in self._alpha]
+        n_bands = len(self._bands)
+        t = raster.transform
+        nodata = tuple(raster.nodatavals[band - 1] for band in self._bands)
+        self.header = Header(
+            format=raster.driver,
+            shape=(raster.height, raster.width) + ((n_bands,) if n_bands > 1 else ()),
+            axes="YXC" if n_bands > 1 else "YX",
+            dtype=np.dtype(raster.dtypes[0]),
+            has_alpha=bool(self._alpha),
+            nodata=nodata[0] if len(set(nodata)) == 1 else None,
+            band_nodata=nodata if len(set(nodata)) > 1 else (),
+            geo=None if t.is_identity else Georeference(world=_world_text(t)),
+        )
+
+    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Read windows, channels last."""
+
+        def read(window: Window) -> Decoded:
+            pixels = np.moveaxis(self._raster.read(self._bands, window=window), 0, -1)
+            opaque = self._raster.read(self._alpha[0], window=window) != 0 if self._alpha else None
+            return Decoded(pixels if len(self._bands) > 1 else pixels[..., 0], opaque)
+
+        return read
+
+
+class WholeOrRaster(Stored):
+    """A format that is decoded whole by another library, and by windows by GDAL."""
+
+    def __init__(self, whole: Stored, path: Path, files: ExitStack) -> None:
+        self.header, self._whole, self._path, self._files = whole.header, whole, path, files
+        self.decode, self.decode_indices = whole.decode, whole.decode_indices  # type: ignore[method-assign]
+
+    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Read windows, if GDAL sees the same image: palettes and pages it does not."""
+        if not can_read_rasters():
+            raise UnsuitableImageError(
+                f"{self.header.format} files can only be read whole; convert it to a tiled TIFF, or install "
+                "rasterio (pip install 'texseg[geo]')"
+            )
+        raster = RasterStored(self._path, self._files)
+        if (raster.header.shape, raster.header.dtype) != (self.header.shape, self.header.dtype):
+            return super().windows(axes, page, level)
+        return raster.windows(axes, page, level)
+
+
+def _belongs_to(name: Path, image: Path) -> bool:
+    name = name.resolve()
+    return name == image or (name.stem.startswith(image.stem) and name.name.lower().endswith(_SIDE_SUFFIXES))
+
+
+def _world_text(t: Any) -> str:
+    centre = t.c + (t.a + t.b) / 2, t.f + (t.d + t.e) / 2
+    return "".join(f"{value!r}\n" for value in (t.a, t.d, t.b, t.e, *centre))

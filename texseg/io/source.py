@@ -1,0 +1,579 @@
+"""The one reader: an image file that is open, what it says about itself, and its pixels by windows.
+
+What is read window by window is what is read as a whole; formats that cannot be read in parts are decoded
+once and kept. The files beside an image (world file, GDAL's metadata and mask), the user's mask, alpha and
+the values for "no data" are settled here, whatever the format.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.forecast import expected_memory
+from texseg.io.errors import (
+    ImageReadError,
+    ImageTooLargeError,
+    MalformedFileError,
+    UnsuitableImageError,
+    reason_of,
+)
+from texseg.io.exif import upright
+from texseg.io.formats import open_stored
+from texseg.io.geo import Georeference, combined
+from texseg.io.header import Decoded, Header, Stored, Window, both
+from texseg.io.nodata import check_bands, chosen_bands, data_pixels
+from texseg.io.sidecar import Sidecar, read_sidecars
+from texseg.regions import PixelSize
+
+__all__ = ["Image", "Source", "open_pages", "open_source"]
+
+_LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
+
+
+class Image(NamedTuple):
+    """An image read from a file, upright, channels last.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (H, W) or (H, W, C)
+        Values as stored, in the type they are stored in.
+    mask : ndarray of bool, shape (H, W), or None
+        True where a pixel is valid; None if all are.
+    channel_axis : int or None
+        -1 for an image with channels, None for one without.
+    nodata : float or None
+        Value that stands for "no data", given by the caller or by the file; already part of `mask`.
+    geo : Georeference or None
+        Where the pixels lie on the earth.
+    header : Header
+        What the file says about itself.
+    notes : tuple of str
+        What a user should know about how the file was read.
+    """
+
+    pixels: NDArray
+    mask: NDArray[np.bool_] | None
+    channel_axis: int | None
+    nodata: float | None
+    geo: Georeference | None
+    header: Header
+    notes: tuple[str, ...]
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`."""
+        return _upright_size(self.header)
+
+
+class _Options(NamedTuple):
+    """What the caller of a reader requests."""
+
+    channel_axis: int | None = None
+    nodata: float | None = None
+    ignore_alpha: bool = False
+    bands: tuple[int, ...] | None = None
+    mask: Path | None = None
+    max_pixels: int | None = None
+
+
+class Source:
+    """An image file that is open; made by :func:`open_source`. Several threads may read.
+
+    A context manager, which closes the file; else it is closed when nothing refers to it any more.
+
+    Attributes
+    ----------
+    header : Header
+        What the file and those beside it say.
+    shape : (int, int)
+        Rows and columns, upright.
+    n_channels : int
+    channel_axis : int or None
+        -1 for an image with channels.
+    dtype : numpy.dtype
+    nodata : float or None
+        Value that stands for "no data", if it is the same in all bands; already part of the masks.
+    geo : Georeference or None
+    pixel_size : PixelSize or None
+    levels : tuple of (int, int)
+        Shapes of the levels of a pyramid, the largest first.
+    """
+
+    def __init__(
+        self, path: Path, stored: Stored, header: Header, page: int, level: int, options: _Options
+    ) -> None:
+        self.header, self.levels = header, stored.levels
+        self._path, self._stored, self._page, self._level, self._options = path, stored, page, level, options
+        self._lock, self._files = threading.Lock(), ExitStack()
+        self._close = weakref.finalize(self, self._files.close)
+        self.shape = _extent(header, self._stored_shape)
+        self.n_channels = header.n_channels if options.bands is None else len(options.bands)
+        self.channel_axis = -1 if self.n_channels > 1 else None
+        self.dtype, self.geo = header.dtype, header.geo
+        values = header.band_nodata or (header.nodata,) * header.n_channels
+        self._values = values if options.nodata is None else (options.nodata,) * header.n_channels
+        self.nodata = self._values[0] if len(set(self._values)) == 1 else None
+        self.pixel_size = _of_level(_upright_size(header), self.levels, level)
+        self._notes = list(header.notes)
+        if level and header.geo is not None:
+            self.geo = None
+            self._notes.append(f"level {level} of the pyramid is written without the georeference of level 0")
+        if _is_turned(header):
+            self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
+        self._beside = self._mask_beside() if header.mask_file and not level else None
+        self._mask = self._mask_of_user(options.mask) if options.mask else None
+        self._kept: Decoded | None = None
+
+    @property
+    def _stored_shape(self) -> tuple[int, int]:
+        return self.levels[self._level] if self.levels else (self.header.height, self.header.width)
+
+    @cached_property
+    def _windows(self) -> Callable[[Window], Decoded] | str:
+        """What reads windows, or why nothing does."""
+        try:
+            with failures_named(self._path):
+                return self._stored.windows(self.header.axes, self._page, self._level)
+        except UnsuitableImageError as error:
+            return str(error).removeprefix(f"{self._path.name}: ")
+
+    @property
+    def only_whole(self) -> str:
+        """Why the file cannot be read by windows; empty if it can."""
+        return self._windows if isinstance(self._windows, str) else ""
+
+    @property
+    def by_windows(self) -> bool:
+        """Whether reading a window takes the time and the memory of that window only."""
+        return not self.only_whole
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the file is read; reading the whole adds to it."""
+        return tuple(dict.fromkeys(self._notes))
+
+    def read(self, window: Window | None = None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """Read pixels (h, w) or (h, w, channels), and where they hold data (None: everywhere).
+
+        Without a window, all of them; then a band without any data is refused, and `notes` tell how many
+        pixels hold none.
+        """
+        whole = window is None
+        if window is None:
+            window = slice(0, self.shape[0]), slice(0, self.shape[1])
+        stored = _stored_window(window, self.shape, self.header)
+        options, notes = self._options, self._notes if whole else None
+        with failures_named(self._path):
+            with self._lock:
+                pixels, opaque, valid = self._decoded(stored, whole)
+            if not options.ignore_alpha:
+                valid = both(valid, opaque)
+            values = self._values
+            if options.bands is not None:
+                pixels, values = chosen_bands(pixels, values, options.bands)
+            valid = both(valid, data_pixels(pixels, values, notes, options.bands))
+        if self._beside is not None:
+            valid = both(valid, self._shown(self._beside, None if whole else stored))
+        if _is_turned(self.header):
+            pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
+            valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
+        if self._mask is not None:
+            valid = both(valid, _any_value(self._mask, None if whole else window))
+        if whole and valid is not None:
+            n_invalid = valid.size - np.count_nonzero(valid)
+            valid = valid if n_invalid else None
+            if n_invalid:
+                self._notes.append(
+                    f"{n_invalid} pixels are no data (transparent, masked or equal to the no-data value)"
+                )
+        return pixels, valid
+
+    def _decoded(self, window: Window, whole: bool) -> Decoded:
+        """Decode a window as it is stored; a format that is decoded whole is kept."""
+        axes, everything = self.header.axes, (slice(0, self.header.height), slice(0, self.header.width))
+        if whole and not self._level and self._kept is None:
+            found = _checked(self._stored.decode(axes, self._page), everything, self.header)
+        elif not isinstance(self._windows, str):
+            return _checked(self._windows(window), window, self.header)
+        elif self._level:
+            raise UnsuitableImageError(self._windows)
+        else:
+            found = self._kept or _checked(self._stored.decode(axes, self._page), everything, self.header)
+        if self._stored.is_kept:
+            self._kept = found
+        return Decoded(*(None if part is None else part[window] for part in found))  # type: ignore[arg-type]
+
+    def image(self) -> Image:
+        """Read the whole."""
+        pixels, mask = self.read()
+        return Image(pixels, mask, self.channel_axis, self.nodata, self.geo, self.header, self.notes)
+
+    def _mask_beside(self) -> Source | None:
+        """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
+        path = self.header.mask_file
+        assert path is not None
+        try:
+            mask = self._files.enter_context(_open(path, None, 0, _Options(), alone=True))
+        except (OSError, ValueError) as error:
+            self._notes.append(f"the mask beside the image cannot be read, and is left aside: {error}")
+            return None
+        if mask.shape != self._stored_shape:
+            self._notes.append(f"{path.name} beside the image has another size, and is left aside")
+            return None
+        self._notes.append(f"masked by {path.name} beside the image")
+        return mask
+
+    def _shown(self, mask: Source, window: Window | None) -> NDArray[np.bool_] | None:
+        """Pixels that the mask beside the image shows; one that is broken inside is reported and ignored."""
+        try:
+            values = mask.read(window)[0]
+        except (OSError, ValueError) as error:
+            if window is not None:
+                raise
+            self._notes.remove(f"masked by {mask._path.name} beside the image")
+            self._notes.append(f"the mask beside the image cannot be read, and is left aside: {error}")
+            return None
+        return values != 0 if values.ndim == 2 else (values != 0).all(axis=-1)
+
+    def _mask_of_user(self, path: Path) -> Source:
+        mask = self._files.enter_context(open_source(path, max_pixels=self._options.max_pixels))
+        if mask.shape != self.shape:
+            raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
+        return mask
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    page: int | None = None,
+    level: int = 0,
+    channel_axis: int | None = None,
+    nodata: float | None = None,
+    ignore_alpha: bool = False,
+    bands: Sequence[int] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+    max_pixels: int | None = None,
+) -> Source:
+    """Open an image file, or the folder of a zarr array or OME-Zarr image.
+
+    Parameters
+    ----------
+    path : str or path-like
+    page : int, optional
+        Which page of a file with several; without it, such a file is refused.
+    level : int, default=0
+        Which level of a pyramid; 0 is the largest.
+    channel_axis : int, optional
+        For arrays of three axes that do not say where their channels are, and for pages meant as channels.
+    nodata : float, optional
+        Value that stands for "no data"; the default is what the file declares.
+    ignore_alpha : bool, default=False
+        Treat transparent pixels as valid.
+    bands : sequence of int, optional
+        The bands to keep, counted from 0; all by default.
+    mask : str or path-like, optional
+        An image of the same size, in which every value but zero, in any channel, means valid.
+    max_pixels : int or None, optional
+        Largest image that is opened; None for no limit.
+
+    Raises
+    ------
+    ImageReadError
+        The file is missing or broken.
+    ImageTooLargeError
+        It is larger than `max_pixels`.
+    ValueError
+        The file does not hold such an image, page, level or band.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ramp.npy"
+    >>> np.save(path, np.arange(12.0).reshape(3, 4))
+    >>> with open_source(path) as image:
+    ...     image.shape, image.read((slice(1, 2), slice(1, 3)))[0].tolist()
+    ((3, 4), [[5.0, 6.0]])
+    """
+    options = _options(channel_axis, nodata, ignore_alpha, bands, mask, max_pixels)
+    return _open(Path(path), _whole_number("page", page), _whole_number("level", level) or 0, options)
+
+
+@contextmanager
+def open_pages(
+    path: str | os.PathLike[str],
+    *,
+    channel_axis: int | None = None,
+    nodata: float | None = None,
+    ignore_alpha: bool = False,
+    bands: Sequence[int] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+    max_pixels: int | None = None,
+) -> Iterator[list[Source]]:
+    """Open all pages of a file, each a source; the parameters are those of :func:`open_source`.
+
+    The limit `max_pixels` applies to all pages together.
+    """
+    options = _options(channel_axis, nodata, ignore_alpha, bands, mask, max_pixels)
+    with ExitStack() as files:
+        with failures_named(Path(path)):
+            stored, header = _stored_and_header(Path(path), files)
+            header = _with_settled_axes(header, 0, channel_axis)
+            _check(header, header.n_pages, options)
+        yield [
+            files.enter_context(Source(Path(path), stored, header, page, 0, options))
+            for page in range(header.n_pages)
+        ]
+
+
+def header_of(path: Path) -> Header:
+    """Read what a file and those beside it say, before it is settled which axis is which."""
+    with ExitStack() as files, failures_named(path):
+        return _stored_and_header(path, files)[1]
+    raise AssertionError("unreachable")  # an ExitStack may hold errors back, this one does not
+
+
+def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
+    """Palette indices (H, W), upright, of a single-page palette image, else None."""
+    with ExitStack() as files, failures_named(path):
+        stored, header = _stored_and_header(path, files)
+        _check(header, header.n_pages, _Options(max_pixels=max_pixels))
+        indices = stored.decode_indices()
+        return None if indices is None else upright(indices, header.orientation)
+    raise AssertionError("unreachable")
+
+
+def _options(
+    channel_axis: int | None,
+    nodata: float | None,
+    ignore_alpha: bool,
+    bands: Sequence[int] | None,
+    mask: str | os.PathLike[str] | None,
+    max_pixels: int | None,
+) -> _Options:
+    """Check the parameters before any file is opened, so that the file is not blamed for them."""
+    if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
+        raise TypeError(f"nodata must be a number or None, got {nodata!r}")
+    if bands is not None:
+        if isinstance(bands, (str, bytes)) or not np.iterable(bands):
+            raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
+        bands = tuple(_whole_number("bands", band) or 0 for band in bands)
+    return _Options(
+        _whole_number("channel_axis", channel_axis),
+        nodata,
+        bool(ignore_alpha),
+        bands,
+        None if mask is None else Path(mask),
+        _whole_number("max_pixels", max_pixels),
+    )
+
+
+def _whole_number(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number or None, got {value!r}") from None
+
+
+@contextmanager
+def failures_named(path: Path) -> Iterator[None]:
+    """Make every failure name the file and say why."""
+    name = path.name or os.fspath(path)
+    try:
+        yield
+    except (UnsuitableImageError, ImageTooLargeError) as error:
+        raise type(error)(f"{name}: {str(error).removeprefix(name + ': ')}") from error
+    except MemoryError as error:
+        raise ImageTooLargeError(f"{name}: there is not enough memory to decode the image") from error
+    except ImageReadError:
+        raise
+    except Exception as error:  # decoders raise many kinds on broken files
+        raise ImageReadError(f"{name}: {reason_of(error)}") from error
+
+
+def _open(path: Path, page: int | None, level: int, options: _Options, *, alone: bool = False) -> Source:
+    with ExitStack() as files:
+        with failures_named(path):
+            stored, header = _stored_and_header(path, files, alone=alone)
+            header = _with_settled_axes(header, page, options.channel_axis)
+            if "P" in header.axes and page is None:
+                raise UnsuitableImageError(_several_pages(header.n_pages))
+            _check_level(level, stored.levels)
+            _check(header, 1, options)
+            source = Source(path, stored, header, page or 0, level, options)
+        source._files.push(files.pop_all())
+        return source
+    raise AssertionError("unreachable")
+
+
+def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
+    """Open a file in the format that its content announces; those beside it are read unless it is `alone`."""
+    stored = open_stored(path, files)
+    return stored, stored.header if alone else _with_sidecar(stored.header, read_sidecars(path))
+
+
+def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:
+    """Add what the files beside an image say to its own header; GDAL's metadata take precedence."""
+    own = set(sidecar.nodata)
+    return replace(
+        header,
+        geo=combined(header.geo, sidecar.geo),
+        nodata=sidecar.nodata[0] if len(own) == 1 else header.nodata,
+        band_nodata=sidecar.nodata if len(own) > 1 else header.band_nodata,
+        mask_file=sidecar.mask,
+        notes=(*header.notes, *sidecar.notes),
+    )
+
+
+def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
+    """Settle which axis is which from what the file and the caller say."""
+    if channel_axis is not None:
+        header = replace(header, axes=_with_channel_axis(header, channel_axis))
+    elif "?" in header.axes:
+        if page is None:
+            raise UnsuitableImageError(
+                f"array of shape {header.shape} does not say what its axes are; "
+                "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
+            )
+        header = replace(header, axes="PYX")
+    if page is not None and not 0 <= page < header.n_pages:
+        raise UnsuitableImageError(f"page {page} does not exist, pages are 0 to {header.n_pages - 1}")
+    return header
+
+
+def _with_channel_axis(header: Header, channel_axis: int) -> str:
+    """Axes with the channels where the caller says, unless the file itself says otherwise."""
+    axes, n_axes = header.axes, len(header.shape)
+    if n_axes == 2:
+        return axes
+    if not -n_axes <= channel_axis < n_axes:
+        raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {header.shape}")
+    position = channel_axis % n_axes
+    if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
+        raise UnsuitableImageError(
+            f"channel_axis={channel_axis} contradicts the file, whose axes {header.shape} are {axes}"
+        )
+    if "?" in axes:
+        return "".join("C" if i == position else "YX"[i - (i > position)] for i in range(n_axes))
+    return axes[:position] + "C" + axes[position + 1 :]
+
+
+def _several_pages(n_pages: int) -> str:
+    last = n_pages - 1
+    return f"{n_pages} pages: choose one with page=N (--page N, from 0 to {last}), or all with --page all"
+
+
+def _check_level(level: int, levels: Sequence[tuple[int, int]]) -> None:
+    if level and len(levels) < 2:
+        raise UnsuitableImageError(
+            f"level {level} does not exist: only pyramids (TIFF, OME-Zarr) have levels, and this is none"
+        )
+    if level and not 0 <= level < len(levels):
+        raise UnsuitableImageError(f"level {level} does not exist, levels are 0 to {len(levels) - 1}")
+
+
+def _check(header: Header, n_pages: int, options: _Options) -> None:
+    """Refuse images above the limit, before anything of their size is allocated."""
+    if options.bands is not None:
+        check_bands(options.bands, header.n_channels)
+    n_pixels = header.height * header.width * n_pages
+    limit = options.max_pixels
+    if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:
+        return
+    pages = f" x {n_pages} pages" if n_pages > 1 else ""
+    channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
+    memory = expected_memory(n_pixels, header.n_channels)
+    raise ImageTooLargeError(
+        f"{header.width} x {header.height}{pages} = {_megapixels(n_pixels)}{channels}, "
+        f"about {_digits(memory / 1e9)} GB needed; limit {_megapixels(limit)}, "
+        "raise with --max-pixels / max_pixels="
+    )
+
+
+def _megapixels(n_pixels: float) -> str:
+    """Format a number of pixels with a sensible number of digits.
+
+    Examples
+    --------
+    >>> _megapixels(178_956_970), _megapixels(30_720)
+    ('179 Mpx', '0.0307 Mpx')
+    """
+    return f"{_digits(n_pixels / 1e6)} Mpx"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def _is_turned(header: Header) -> bool:
+    return header.orientation != 1 and header.geo is None  # a georeference refers to the pixels as stored
+
+
+def _extent(header: Header, stored: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns when upright."""
+    return stored[::-1] if _is_turned(header) and header.orientation > _LAST_UPRIGHT else stored
+
+
+def _upright_size(header: Header) -> PixelSize | None:
+    size = header.pixel_size
+    is_turned = _is_turned(header) and header.orientation > _LAST_UPRIGHT
+    return size._replace(height=size.width, width=size.height) if size and is_turned else size
+
+
+def _of_level(size: PixelSize | None, levels: Sequence[tuple[int, int]], level: int) -> PixelSize | None:
+    """Size of a pixel of a level of a pyramid."""
+    if size is None or not level:
+        return size
+    down, across = (whole / part for whole, part in zip(levels[0], levels[level], strict=True))
+    return size._replace(height=size.height * down, width=size.width * across)
+
+
+def _stored_window(window: Window, shape: tuple[int, int], header: Header) -> Window:
+    """Return the window of the stored pixels that shows, once turned, a window of the upright image."""
+    if not _is_turned(header):
+        return window
+    rows, columns = window
+    if header.orientation in (2, 3, 6, 7):
+        columns = slice(shape[1] - columns.stop, shape[1] - columns.start)
+    if header.orientation in (3, 4, 7, 8):
+        rows = slice(shape[0] - rows.stop, shape[0] - rows.start)
+    return (columns, rows) if header.orientation > _LAST_UPRIGHT else (rows, columns)
+
+
+def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
+    """Refuse what a decoder returns if it is not of the size that the header announces."""
+    rows, columns = window
+    bands = (header.n_channels,) if "C" in header.axes else ()
+    if decoded.pixels.shape != (rows.stop - rows.start, columns.stop - columns.start, *bands):
+        raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
+    return decoded
+
+
+def _any_value(mask: Source, window: Window | None) -> NDArray[np.bool_]:
+    """Pixels that a user's mask shows: every value but zero, in any channel."""
+    values, valid = mask.read(window)
+    shown = values != 0
+    if shown.ndim == 3:
+        shown = shown.any(axis=-1)
+    return shown if valid is None else shown & valid
