@@ -148,10 +148,10 @@ class TestOutlines:
     def test_system_without_a_code(self, tmp_path, monkeypatch):
         tags = [*io_scenes.GEO_TAGS[:2], (34735, 3, len(KEYS), KEYS, True)]
         geo = read_image(io_scenes.tiff(tmp_path / "c.tif", PIXELS, extratags=tags)).geo
-        monkeypatch.setattr("texseg.io.write.to_longitude_latitude", lambda points, geo: None)
+        monkeypatch.setattr("texseg.io.polygons.to_longitude_latitude", lambda points, geo: None)
         with pytest.warns(UserWarning, match="no EPSG code"):
             assert "crs" not in polygons(self.labels, geo=geo)
-        monkeypatch.setattr("texseg.io.write.to_longitude_latitude", lambda points, geo: points / 1e6)
+        monkeypatch.setattr("texseg.io.polygons.to_longitude_latitude", lambda points, geo: points / 1e6)
         found = polygons(self.labels, geo=geo)
         assert found["features"][0]["geometry"]["coordinates"][0][0] == [0.5, 5.2]
 
