@@ -1,15 +1,18 @@
 """How right the segmentations are: python benchmarks/accuracy.py DATA [--sets outex,rwtd ...].
 
-One row for each suite, number of segments given or chosen, and method, printed when it is ready.
+One row for each suite, number of segments given or chosen, and method, printed when it is ready; below the
+table the fields of real images, sources of mosaics and sizes of rare classes one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import worst
 from benchmarks.datasets import SUITES, Case
+from benchmarks.levels import Levels, levels, trees_of
 from benchmarks.measure import Table, limit_threads, machine, timed
 from benchmarks.peers import PEERS, SIMPLE
 from benchmarks.prague import PragueScore, score
@@ -47,11 +51,19 @@ COLUMNS = [
     ("right", 6),
     ("+-1", 6),
     ("CPU s", 7),
+    ("leaves", 6),
+    ("best", 6),
+    ("true", 6),
+    ("level", 6),
 ]
+FIELDS = ("real", "real_more", "equalised", "rare")
+"""Suites whose names begin with a field, a source, or the share of the image that a rare class covers."""
+AS_GOOD_AS_FOUND = 0.7  # overlap with the true region from which on a rare class counts as found
 LEGEND = (
     "CO, ARI, VI (bits), F 5px, BDE (px): means; med: median; CS at k = .75; <.80: share of images with CO"
     " below it; right, +-1: share with the right number of segments, and within one of it;"
-    " CPU s: median an image."
+    " CPU s: median an image. On cells, where a tree was merged down, ARI of its leaves relabelled by the"
+    " truth, of its best level, of that with the true number, and of that with the number answered."
 )
 PUBLISHED = {
     "outex": [
@@ -81,11 +93,17 @@ class Outcome(NamedTuple):
     """One image, segmented."""
 
     name: str
-    labels: NDArray[np.int32]
     score: PragueScore
+    overlap: float
+    """Of the smallest region of the truth with the segment that fits it best: intersection over union."""
     seconds: float
-    free_energy: float
-    reliability: Reliability | None
+    labels: NDArray[np.int32] | None = None
+    """None from the cache."""
+    free_energy: float = np.nan
+    reliability: Reliability | None = None
+    levels: Levels | None = None
+    confidence: float = np.nan
+    """Mean stated probability of the labels of the judged pixels."""
 
 
 class Task(NamedTuple):
@@ -107,23 +125,32 @@ def run(task: Task) -> Outcome:
         labels, seconds = timed(lambda: PEERS[task.method.name](case.image, n_segments))
         return _outcome(task, case, labels, seconds)
     model = TextureSegmenter(n_segments, channel_axis=case.channel_axis, **task.method.parameters)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), trees_of() as trees:
         warnings.simplefilter("ignore")  # fewer segments found than asked for: the scores show it
         _, seconds = timed(lambda: model.fit(case.image))
-    calibration = _calibration(model, case) if task.is_calibrated else None
-    return _outcome(task, case, model.labels_, seconds, model.history_[-1].free_energy, calibration)
+    truth = np.unique(case.truth, return_inverse=True)[1].reshape(case.truth.shape)
+    truth += case.ignore_label is None or case.ignore_label not in case.truth
+    judged = truth > 0
+    return _outcome(task, case, model.labels_, seconds)._replace(
+        free_energy=model.history_[-1].free_energy,
+        reliability=_calibration(model, case) if task.is_calibrated else None,
+        levels=levels(trees[0], truth, int(model.labels_.max())) if trees else None,
+        confidence=float(model.confidence_[judged].mean()),
+    )
 
 
-def _outcome(
-    task: Task,
-    case: Case,
-    labels: NDArray,
-    seconds: float,
-    free_energy: float = np.nan,
-    calibration: Reliability | None = None,
-) -> Outcome:
+def _outcome(task: Task, case: Case, labels: NDArray, seconds: float) -> Outcome:
     found = score(labels, case.truth, case.ignore_label)
-    return Outcome(task.case, labels, found, seconds, free_energy, calibration)
+    return Outcome(task.case, found, _overlap(labels, case), seconds, labels)
+
+
+def _overlap(labels: NDArray[np.integer], case: Case) -> float:
+    """Give the best intersection over union of a segment with the smallest region of the truth."""
+    judged = np.ones(labels.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
+    values, sizes = np.unique(case.truth[judged], return_counts=True)
+    region, found = case.truth[judged] == values[sizes.argmin()], labels[judged]
+    shared = np.bincount(found[region], minlength=found.max() + 1)
+    return float(np.max(shared / (np.bincount(found) + region.sum() - shared)))
 
 
 def _calibration(model: TextureSegmenter, case: Case) -> Reliability:
@@ -133,6 +160,31 @@ def _calibration(model: TextureSegmenter, case: Case) -> Reliability:
     is_right = match_labels(model.labels_, case.truth, case.ignore_label) == case.truth
     judged = np.ones(is_right.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     return reliability(np.clip(stated[judged], 0, 1), is_right[judged])
+
+
+def kept(tasks: Sequence[Task], options: argparse.Namespace) -> list[Outcome]:
+    """Run the tasks of one method; with --scores, write what it reached, and read what peers have reached."""
+    if options.scores is None:
+        return list(outcomes(tasks, options.jobs))
+    number = "given" if tasks[0].is_given else "chosen"
+    path = options.scores / f"{tasks[0].suite}-{number}-{tasks[0].method.name.replace(' ', '-')}.json"
+    is_ours = bool(tasks[0].method.parameters)
+    known = json.loads(path.read_text()) if path.exists() and not is_ours else {}
+    missing = [task for task in tasks if task.case not in known]
+    results = {result.name: result for result in outcomes(missing, options.jobs)} if missing else {}
+    for name, each in results.items():
+        values = each.score._asdict() | {"overlap": each.overlap, "seconds": each.seconds}
+        if is_ours:
+            values |= {"confidence": each.confidence} | (each.levels._asdict() if each.levels else {})
+        known[name] = {key: round(float(value), 5) for key, value in values.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known, indent=0))
+    return [results[t.case] if t.case in results else _read(t.case, known[t.case]) for t in tasks]
+
+
+def _read(name: str, values: dict[str, float]) -> Outcome:
+    score_of_peer = PragueScore(**{key: values[key] for key in PragueScore._fields})  # type: ignore[arg-type]
+    return Outcome(name, score_of_peer, values["overlap"], values["seconds"])
 
 
 def outcomes(tasks: Sequence[Task], n_jobs: int) -> Iterator[Outcome]:
@@ -162,6 +214,7 @@ def summary(results: Sequence[Outcome]) -> tuple:
         float(np.mean(off == 0)),
         float(np.mean(off <= 1)),
         float(np.median([result.seconds for result in results])),
+        *(np.mean([r.levels for r in results if r.levels], axis=0).tolist() if results[0].levels else ()),
     )
 
 
@@ -188,35 +241,60 @@ def print_calibration(title: str, table: Reliability) -> None:
             rows.row(f"{low:.1f}-{high:.1f}", n / table.n.sum(), stated, right)
 
 
-def print_real(number: str, every: dict[str, Sequence[Outcome]]) -> None:
-    """Print how the methods compare on the fields of real images."""
-    for name, results in every.items():
-        print_fields(f"real, {number}, {name}", results)
-    if set(SIMPLE) <= set(every):
-        for name in set(every) - set(PEERS):
-            print_wins(f"real, {name}", every[name], [every[peer] for peer in SIMPLE])
-
-
-def print_fields(title: str, results: Sequence[Outcome]) -> None:
-    """Print the mean ARI of each field of a suite, lowest first: one default must serve them all."""
+def by_field(results: Sequence[Outcome], value: Callable[[Outcome], float]) -> dict[str, float]:
+    """Mean of a value over each field, lowest first: one default must serve them all."""
     fields: dict[str, list[float]] = {}
     for result in results:
-        fields.setdefault(result.name.split("/")[0], []).append(result.score.ari)
+        fields.setdefault(result.name.split("/")[0], []).append(value(result))
     means = sorted((float(np.mean(values)), field) for field, values in fields.items())
-    print(f"{title}, ARI: " + ", ".join(f"{field} {mean:.3f}" for mean, field in means))
+    return {field: mean for mean, field in means}
 
 
-def print_wins(title: str, ours: Sequence[Outcome], peers: Sequence[Sequence[Outcome]]) -> None:
-    """Print on how many images we are at least as good as the best of the simple peers, by ARI."""
-    best = np.max([[result.score.ari for result in results] for results in peers], axis=0)
-    wins = float(np.mean([result.score.ari for result in ours] >= best))
-    print(f"{title}: ARI at least that of the best of {', '.join(SIMPLE)} on {wins:.0%} of images")
+def print_fields(suite: str, number: str, every: dict[str, Sequence[Outcome]]) -> None:
+    """Print how the methods compare on the fields of a suite."""
+    values: list[tuple[str, Callable[[Outcome], float]]] = [("ARI", lambda r: r.score.ari)]
+    if suite == "rare":
+        values = [("overlap", lambda r: r.overlap), ("found", lambda r: r.overlap >= AS_GOOD_AS_FOUND)]
+    for name, results in every.items():
+        more = [] if name in PEERS else [("confidence - right", lambda r: r.confidence - r.score.co)]
+        for title, value in values + more:
+            means = by_field(results, value)
+            text = ", ".join(f"{field} {mean:.3f}" for field, mean in means.items())
+            print(
+                f"{suite}, {number}, {name}, {title}: {text}; mean of fields {np.mean([*means.values()]):.3f}"
+            )
+        least = min(results, key=lambda result: result.score.ari)
+        print(f"{suite}, {number}, {name}, worst ARI: {least.score.ari:.3f} ({least.name})")
 
 
-def write_worst(path: Path, data: Path, suite: str, results: Sequence[Outcome], n_worst: int) -> None:
+def print_wins(suite: str, number: str, every: dict, simple: Sequence[Sequence[Outcome]]) -> None:
+    """Print on how many images and fields ours is at least as good as the best simple peer, by ARI."""
+    best = np.max([[result.score.ari for result in results] for results in simple], axis=0)
+    rivals = [by_field(results, lambda r: r.score.ari) for results in simple]
+    for name, ours in every.items():
+        if name in PEERS:
+            continue
+        wins = [result.score.ari >= peer for result, peer in zip(ours, best, strict=True)]
+        fields = by_field(ours, lambda r: r.score.ari)
+        above = sum(fields[field] > max(rival[field] for rival in rivals) for field in fields)
+        print(
+            f"{suite}, {number}, {name}: ARI at least that of the best of {', '.join(SIMPLE)} on"
+            f" {np.mean(wins):.0%} of images (the best for each image: {best.mean():.3f}), above the best of"
+            f" them in the mean on {above} of {len(fields)} fields"
+        )
+
+
+def write_worst(
+    suite: str, number: str, name: str, results: Sequence[Outcome], options: argparse.Namespace
+) -> None:
     """Draw the worst images with truth, labels and errors, side by side."""
-    chosen = sorted(results, key=lambda result: result.score.co)[:n_worst]
-    figure = worst.worst_cases([_drawn(SUITES[suite].load(data, r.name), r) for r in chosen], n_worst)
+    path = options.out / f"{suite}_{number}_{name.replace(' ', '_')}.png"
+    with_labels = [result for result in results if result.labels is not None]
+    chosen = sorted(with_labels, key=lambda result: result.score.co)[: options.worst]
+    if not chosen:
+        return
+    drawn = [_drawn(SUITES[suite].load(options.data, r.name), r) for r in chosen]
+    figure = worst.worst_cases(drawn, options.worst)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=80)
     pyplot.close(figure)
@@ -278,6 +356,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--presets", default="default,plain", help="of default, plain; or none")
     parser.add_argument("--models", default="none", help="for example acm,acm-hard,smm,pmm,scm,hacm")
     parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS) + "; or none")
+    parser.add_argument(
+        "--scores", type=Path, help="folder for scores by image; peers found there are not rerun"
+    )
     parser.add_argument("--limit", type=int, help="only the first so many images of each set")
     parser.add_argument("--every", type=int, default=1, help="only every so manieth image of each set")
     parser.add_argument("--jobs", type=int, default=1, help="processes, with one thread each; 1: two threads")
@@ -297,32 +378,38 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
     """Print the rows of a suite; yield what is to be printed below the table."""
     names = SUITES[suite].names(options.data)[:: options.every][: options.limit]
-    for number in options.number:
+    simple: list[Sequence[Outcome]] = []  # with the number given; chosen ones are held against them, too
+    for number in options.number if SUITES[suite].is_number_given else ["chosen"]:
         is_given = number == "given"
-        if is_given and not SUITES[suite].is_number_given:
-            continue
-        every: dict[str, list[Outcome]] = {}
+        every: dict[str, Sequence[Outcome]] = {}
         for method in methods(options, is_given):
             is_calibrated = options.calibration and bool(method.parameters)
             tasks = [Task(options.data, suite, name, method, is_given, is_calibrated) for name in names]
-            results = list(outcomes(tasks, options.jobs))
-            every[method.name] = results
-            table.row(suite, number, method.name, *summary(results))
-            title = f"{suite}, {number}, {method.name}"
-            if is_calibrated:
-                together = pooled([result.reliability for result in results])
-                yield lambda title=title, together=together: print_calibration(title, together)
-            if options.models and method.parameters:
-                energy = float(np.mean([result.free_energy for result in results]))
-                yield lambda title=title, energy=energy: print(f"free energy, {title}: {energy:.6g}")
+            every[method.name] = kept(tasks, options)
             if options.worst:
-                path = options.out / f"{title.replace(', ', '_').replace(' ', '_')}.png"
-                write_worst(path, options.data, suite, results, options.worst)
-        if suite == "real":
-            yield lambda number=number, every=every: print_real(number, every)
+                write_worst(suite, number, method.name, every[method.name], options)
+            table.row(suite, number, method.name, *summary(every[method.name]))
+            if method.parameters:
+                yield from _of_ours(f"{suite}, {number}, {method.name}", every[method.name], options)
+        if suite in FIELDS:
+            yield partial(print_fields, suite, number, every)
+        simple = [every[peer] for peer in SIMPLE if peer in every] or simple
+        if len(simple) == len(SIMPLE):
+            yield partial(print_wins, suite, number, every, simple)
     for number, name, *rest in PUBLISHED.get(suite, []):
         if number in options.number and options.peers:
             table.row(suite, number, f"({name})", *rest)
+
+
+def _of_ours(
+    title: str, results: Sequence[Outcome], options: argparse.Namespace
+) -> Iterator[Callable[[], None]]:
+    tables = [result.reliability for result in results if result.reliability is not None]
+    if tables:
+        yield partial(print_calibration, title, pooled(tables))
+    if options.models:
+        energy = float(np.mean([result.free_energy for result in results]))
+        yield partial(print, f"free energy, {title}: {energy:.6g}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

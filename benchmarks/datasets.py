@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,11 @@ N_FAMILY_SEEDS = 28  # four mosaics of each number of textures
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_images"
 SMALLEST_CROP = 128
 SMALLEST_SHARE = 0.01  # of the judged pixels of a real image; smaller classes are not judged
+SIDES = (200, 256, 320, 384, 448, 512)
+N_EQUALISED = 167  # mosaics a source: five hundred together
+RARE_SHARES = (1, 2, 5)  # per cent of the image that a square of another plate covers
+RARE_PAIRS = ("D009+D024", "D004+D017", "D004+D020")
+N_RARE_PAIRS = 13  # the three above and ten drawn at random
 
 
 class Case(NamedTuple):
@@ -91,48 +96,166 @@ def _samples(data: Path, name: str) -> Case:
     return Case(name, read(SAMPLES / f"{name}.png"), read(SAMPLES / f"{name}_truth.png"))
 
 
-def _real_names(data: Path) -> list[str]:
-    """Images of all fields, by field; those of a field with truth for every second image."""
-    files = (data / "real").glob("*/truth/*.png")
-    return sorted(f"{path.parts[-3]}/{path.stem}" for path in files)
+def _real(folder: str, title: str) -> Suite:
+    """Images of several fields with a truth by hand, named "field/image"."""
+
+    def names(data: Path) -> list[str]:
+        files = (data / folder).glob("*/truth/*.png")
+        return sorted(f"{path.parts[-3]}/{path.stem}" for path in files)
+
+    def load(data: Path, name: str) -> Case:
+        field, stem = name.split("/")
+        image = read(next((data / folder / field / "images").glob(f"{stem}.*")))
+        truth = read(data / folder / field / "truth" / f"{stem}.png").copy()
+        values, areas = np.unique(truth[truth > 0], return_counts=True)
+        truth[np.isin(truth, values[areas < SMALLEST_SHARE * areas.sum()])] = 0
+        return Case(name, image[..., :3] if image.ndim == 3 else image, truth, ignore_label=0)
+
+    return Suite(title, names, load, True)
 
 
-def _real(data: Path, name: str) -> Case:
-    field, stem = name.split("/")
-    image = read(next((data / "real" / field / "images").glob(f"{stem}.*")))
-    truth = read(data / "real" / field / "truth" / f"{stem}.png").copy()
-    values, areas = np.unique(truth[truth > 0], return_counts=True)
-    truth[np.isin(truth, values[areas < SMALLEST_SHARE * areas.sum()])] = 0
-    return Case(name, image, truth, ignore_label=0)
+class Texture(NamedTuple):
+    """A file that shows one texture."""
+
+    family: str
+    """Images of one family may look alike."""
+    path: Path
+    source: str
 
 
-@lru_cache(maxsize=1)
-def _families(data: Path) -> dict[str, list[str]]:
-    """Files of `textures` by family: images of one family may look alike."""
-    families: dict[str, list[str]] = {}
-    with (data / "textures" / "INDEX.csv").open(newline="") as table:
-        for row in csv.DictReader(table):
-            families.setdefault(row["family"], []).append(row["file"])
-    return families
+@lru_cache(maxsize=8)
+def texture_files(data: Path, folder: str) -> tuple[Texture, ...]:
+    """The files of a folder of single textures."""
+    index = data / folder / "INDEX.csv"
+    if not index.exists():
+        return tuple(Texture(p.stem, p, folder) for p in sorted((data / folder).glob("*.png")))
+    with index.open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    return tuple(Texture(row["family"], data / folder / row["file"], row["source"]) for row in rows)
 
 
-def _texture_names(data: Path) -> list[str]:
-    return sorted(name for names in _families(data).values() for name in names)
-
-
-def _texture(data: Path, name: str) -> Case:
+def _single(folder: str, title: str) -> Suite:
     """One texture, one segment."""
-    image = read(data / "textures" / name)
-    return Case(name, image, np.ones(image.shape[:2], np.uint8))
+
+    def load(data: Path, name: str) -> Case:
+        image = read(data / folder / name)
+        return Case(name, image, np.ones(image.shape[:2], np.uint8))
+
+    return Suite(title, lambda data: sorted(t.path.name for t in texture_files(data, folder)), load, False)
+
+
+def composed(
+    files: Sequence[Texture],
+    K: int,
+    seed: Sequence[int],
+    *,
+    look: str | None = None,
+    sides: Sequence[int] = SIDES,
+) -> Case:
+    """Draw K families, one texture each, and lay them out."""
+    rng = np.random.default_rng([*seed, K])
+    chosen: dict[str, Path] = {}
+    for t in rng.permutation(len(files)):
+        chosen.setdefault(files[t].family, files[t].path)
+    # families with many textures would come first too often: draw among the families again
+    images = [rgb(read(chosen[family])) for family in rng.permutation(sorted(chosen))[:K]]
+    return laid_out(images, rng, look, sides)
+
+
+def laid_out(
+    images: Sequence[NDArray[np.uint8]],
+    rng: np.random.Generator,
+    look: str | None = None,
+    sides: Sequence[int] = SIDES,
+) -> Case:
+    """Make a mosaic of colour images (H, W, 3): "equalised" and "grey", or in "colour"; drawn if not said."""
+    K = len(images)
+    least = 256 if K > 6 else min(sides)
+    side = int(rng.choice([s for s in sides if s >= least]))
+    if K == 1:
+        image = _cut(images[0], (side, side), rng)
+        truth = np.ones(image.shape[:2], np.uint8)
+    else:
+        layout = "scattered" if K > 2 and side >= 384 and rng.random() < 0.3 else "voronoi"
+        truth = mosaic([np.zeros((8, 8))] * K, K, side, layout, rng).truth
+        image = np.zeros((*truth.shape, 3), np.uint8)
+        for k, each in enumerate(images, start=1):
+            image[truth == k] = _cut(each, truth.shape, rng)[truth == k]
+    look = look or str(rng.choice(["equalised", "grey", "colour"], p=[0.4, 0.2, 0.4]))
+    if look != "colour":
+        image = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        image = _equalised(image, truth) if look == "equalised" else image
+    return Case("", image, truth)
+
+
+def rgb(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Three channels of a grey or colour image."""
+    return np.dstack([image] * 3) if image.ndim == 2 else image[..., :3]
+
+
+def _cut(image: NDArray[np.uint8], shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Cut a piece out at random; what is too small is enlarged, by two at most, and mirrored beyond."""
+    factor = max(1.0, min(2.0, max(shape) / min(image.shape[:2])))
+    if factor > 1:
+        image = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_CUBIC)
+    missing = [max(0, shape[axis] - image.shape[axis]) for axis in (0, 1)]
+    image = np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
+    top, left = (int(rng.integers(image.shape[axis] - shape[axis] + 1)) for axis in (0, 1))
+    return image[top : top + shape[0], left : left + shape[1]]
+
+
+def _equalised(image: NDArray[np.uint8], truth: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """Give every region the same mean and contrast."""
+    out = np.empty_like(image)
+    for k in np.unique(truth):
+        out[truth == k] = _standardized(image[truth == k])
+    return out
+
+
+def _equalised_names(data: Path) -> list[str]:
+    return [f"{folder}/{i}" for i in range(N_EQUALISED) for folder in ("brodatz", "fabrics", "textures")]
+
+
+def _equalised_mosaic(data: Path, name: str) -> Case:
+    """Three to eight textures of equal mean and contrast: plain values must never divide them."""
+    folder, seed = name.split("/")
+    K = 3 + int(seed) % 6
+    case = composed(texture_files(data, folder), K, [5, int(seed)], look="equalised", sides=(384, 448, 512))
+    return case._replace(name=name)
+
+
+def _rare_names(data: Path) -> list[str]:
+    plates = [texture.family for texture in texture_files(data, "brodatz")]
+    rng = np.random.default_rng(0)
+    drawn = ["+".join(rng.choice(plates, 2, replace=False)) for _ in range(N_RARE_PAIRS - len(RARE_PAIRS))]
+    return [f"{share}/{pair}" for pair in (*RARE_PAIRS, *drawn) for share in RARE_SHARES]
+
+
+def _rare(data: Path, name: str) -> Case:
+    """A plate, and one square of another on it."""
+    share, pair = name.split("/")
+    rng = np.random.default_rng([int(share), *map(ord, pair)])
+    ground, other = (
+        _standardized(_cut(rgb(read(data / "brodatz" / f"{plate}.png")), (512, 512), rng)[..., 0])
+        for plate in pair.split("+")
+    )
+    side = round(512 * np.sqrt(int(share) / 100))
+    top, left = (int(rng.integers(32, 480 - side)) for _ in range(2))
+    truth = np.ones(ground.shape, np.uint8)
+    truth[top : top + side, left : left + side] = 2
+    return Case(name, np.where(truth == 2, other, ground), truth)
 
 
 def _family_mosaic(data: Path, name: str) -> Case:
     """Textures of 2 to 8 families; every second mosaic is grey."""
     seed = int(name)
     rng = np.random.default_rng(seed)
-    families = list(_families(data).values())
+    by_family: dict[str, list[Path]] = {}
+    for texture in texture_files(data, "textures"):
+        by_family.setdefault(texture.family, []).append(texture.path)
+    families = list(by_family.values())
     chosen = rng.choice(len(families), 2 + seed % 7, replace=False)
-    images = [read(data / "textures" / str(rng.choice(families[i]))) for i in chosen]
+    images = [read(families[i][rng.integers(len(families[i]))]) for i in chosen]
     colour = [image[..., :3] if image.ndim == 3 else np.stack([image] * 3, axis=-1) for image in images]
     if seed % 2:
         colour = [cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY) for image in colour]
@@ -178,16 +301,16 @@ def _crops(data: Path) -> dict[str, tuple[slice, slice]]:
     """The largest square inside one region of each photograph that has a large one."""
     crops = {}
     for name in _files("rwtd/images", "*.jpg")(data):
-        window = _largest_square(_rwtd(data, name).truth)
+        window = largest_square(_rwtd(data, name).truth)
         if window[0].stop - window[0].start >= SMALLEST_CROP:
             crops[name] = window
     return crops
 
 
-def _largest_square(labels: NDArray) -> tuple[slice, slice]:
-    """Find the largest square of odd side inside one region."""
+def largest_square(labels: NDArray, among: Sequence[int] | None = None) -> tuple[slice, slice]:
+    """Find the largest square of odd side inside one region, of some labels or of any."""
     best = (slice(0, 0), slice(0, 0))
-    for label in np.unique(labels):
+    for label in np.unique(labels) if among is None else among:
         region = np.pad((labels == label).astype(np.uint8), 1)
         reach = cv2.distanceTransform(region, cv2.DIST_C, 3)[1:-1, 1:-1]
         row, column = np.unravel_index(reach.argmax(), reach.shape)
@@ -229,8 +352,12 @@ SUITES = {
     ),
     "plain": Suite("one Brodatz plate", _files("brodatz", "*.png"), _plate, False),
     "crops": Suite("one texture of a photograph", lambda data: list(_crops(data)), _crop, False),
-    "real": Suite("real images of nine fields", _real_names, _real, True),
-    "textures": Suite("one texture of many sources", _texture_names, _texture, False),
+    "real": _real("real", "real images of nine fields"),
+    "real_more": _real("real_more", "real images of ten more fields"),
+    "textures": _single("textures", "one texture of ten sources"),
+    "textures_more": _single("textures_more", "one texture of seven more sources"),
+    "equalised": Suite("3-8 textures, equal mean and contrast", _equalised_names, _equalised_mosaic, True),
+    "rare": Suite("a square of another plate", _rare_names, _rare, True),
     "textures2-8": Suite(
         "2-8 textures of different families",
         lambda data: [str(seed) for seed in range(N_FAMILY_SEEDS)],

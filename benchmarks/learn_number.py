@@ -1,10 +1,9 @@
 """Learn to tell one texture from two, and judge the number chosen: python benchmarks/learn_number.py DATA.
 
-Every image of `benchmarks.numbered` is over-segmented and merged down; what is measured of each merge is kept
-in --cache, so that a second run is short. Then the log-odds of two textures are fitted to the probability of
-the whole number (see `texseg/fitting/number.py`). They also say what is merged, so that this is done twice:
-on trees merged by separation, once without each source; and on trees merged by the odds learned without their
-source, once without each source, to judge the choice on that source alone, and once on all, for --write.
+Every image of `benchmarks.numbered` is over-segmented and merged down, as the shipped odds have it; what is
+measured of each merge is kept in --cache, so that a second run is short. Then the log-odds of two textures
+are fitted to the probability of the whole number (see `texseg/method/number.py`): once without each source,
+to judge the choice on that source alone, and once on all, for --write.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest.mock import patch
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from scipy.special import log_softmax, softmax
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import Case
+from benchmarks.levels import rand, scores, shared_pixels, trees_of
 from benchmarks.measure import Table, limit_threads
 from benchmarks.numbered import Numbered, numbered
 from texseg import TextureSegmenter
@@ -46,13 +46,13 @@ BY_MAP = 0.5  # share of the target that goes to the levels whose map is best, t
 AS_GOOD = 0.03  # of the adjusted Rand index: levels this close to the best share the target
 MOST_OF_A_KIND = 25  # images of one source that count in full; more of them share this weight
 COLUMNS = [("source", -14), ("images", -13), ("n", 4), ("right", 6), ("+-1", 6), ("ARI", 6), ("number", 7)]
-COLUMNS += [("best", 6), ("one", 5), ("stated", 7), ("error", 6)]
+COLUMNS += [("best", 6), ("leaves", 6), ("one", 5), ("stated", 7), ("error", 6)]
 LEGEND = (
     "right, +-1: share with the right number, and within one of it. ARI: of the chosen level of the tree on"
-    " cells; number: of the level with the true number; best: of the best level. one: share called a single"
-    " texture. stated: mean probability of the number that was chosen; error: calibration error of it.\n"
-    "Real images, photographs and mosaics of two or more are asked for two at least (the default), images of"
-    " one texture for one."
+    " cells; number: of the level with the true number; best: of the best level; leaves: relabelled by the"
+    " truth. one: share called a single texture. stated: mean probability of the number that was chosen;"
+    " error: calibration error of it.\n"
+    "Images of two or more textures are asked for two at least (the default), images of one texture for one."
 )
 
 
@@ -70,54 +70,33 @@ class Measured(NamedTuple):
 
     def scores(self) -> NDArray[np.float64]:
         """Adjusted Rand index of each level of the tree, from one segment on."""
-        levels = range(1, self.tree.n_clusters + 1)
-        return np.array([_rand(self.table, self.tree.groups(k)) for k in levels])
+        return scores(self.table, self.tree)
 
     @property
     def k_min(self) -> int:
         return 1 if self.number == 1 else 2
 
 
-class _Found(Exception):
-    pass
-
-
-def merged_down(case: Case, table: PairTable | None) -> MergeTree:
-    """Fit as far as the merge tree that the number is chosen from; without a table, by separation alone."""
-
-    def stop(tree: MergeTree, *others: Any) -> None:
-        raise _Found(tree)
-
-    model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis)
-    if table is None:
-        order = patch("texseg.method.number._RIVALS", 1)
-    else:
-        order = patch("texseg.method.number.shipped_table", lambda: table)
-    with order, patch("texseg.method.division.choose_number", stop), warnings.catch_warnings():
+def merged_down(case: Case) -> MergeTree:
+    """Fit as far as the merge tree that the number is chosen from."""
+    model = TextureSegmenter(k_max=K_MAX, channel_axis=case.channel_axis, random_state=0)
+    with warnings.catch_warnings(), trees_of(first_only=True) as trees:
         warnings.simplefilter("ignore")
-        try:
-            model.fit(case.image)
-        except _Found as found:
-            return found.args[0]
-    raise AssertionError("the number was not chosen")
+        model.fit(case.image)
+    return trees[0]
 
 
-def shared_pixels(tree: MergeTree, truth: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Count pixels (clusters, textures) of each cluster in each texture; 0 in the truth is not judged."""
-    H, W = truth.shape
-    cell = next(c for c in range(1, 65) if -(-H // c) * -(-W // c) == len(tree.labels))
-    labels = tree.labels.reshape(-(-H // cell), -1).repeat(cell, axis=0)[:H].repeat(cell, axis=1)[:, :W]
-    table = np.zeros((tree.n_clusters, int(truth.max()) + 1))
-    np.add.at(table, (labels, truth), 1)
-    return table[:, 1:]
+def place(cache: Path, image: Numbered) -> Path:
+    """Give the file of an image in the cache."""
+    return cache / f"{image.name.replace('/', '_')}.npz"
 
 
-def measured(image: Numbered, cache: Path, table: PairTable | None = None) -> Measured:
+def measured(image: Numbered, cache: Path) -> Measured:
     """Measure an image, or take it from the cache."""
-    path = cache / f"{image.name.replace(' ', '_')}.npz"
+    path = place(cache, image)
     if not path.exists():
         case = image.load()
-        tree = merged_down(case, table)
+        tree = merged_down(case)
         np.savez(
             path,
             labels=tree.labels.astype(np.uint8),
@@ -136,21 +115,11 @@ def measured(image: Numbered, cache: Path, table: PairTable | None = None) -> Me
         return Measured(image.source, image.kind, image.name, int(saved["number"]), tree, saved["table"])
 
 
-def _rand(table: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
-    together = np.zeros((groups.max() + 1, table.shape[1]))
-    np.add.at(together, groups, table)
-    tables = (together, together.sum(axis=1), together.sum(axis=0))
-    cells, rows, columns = ((t * (t - 1)).sum() for t in tables)
-    n = table.sum()
-    expected, most = rows * columns / (n * (n - 1)), (rows + columns) / 2
-    return 1.0 if most <= expected else float((cells - expected) / (most - expected))
-
-
 def target(image: Measured) -> NDArray[np.float64]:
     """Probabilities of the levels of a tree that the fit aims at."""
-    scores = image.scores()
-    aim = BY_MAP * softmax((scores - scores.max()) / AS_GOOD)
-    aim[min(image.number, len(scores)) - 1] += 1 - BY_MAP
+    each = image.scores()
+    aim = BY_MAP * softmax((each - each.max()) / AS_GOOD)
+    aim[min(image.number, len(each)) - 1] += 1 - BY_MAP
     return aim
 
 
@@ -206,8 +175,14 @@ class Judged(NamedTuple):
     image: Measured
     chosen: int
     probability: float
-    ari: tuple[float, float, float]
-    """Of the chosen level, of that with the true number, and of the best."""
+    log_probability: float
+    """Of the true number."""
+    ari: tuple[float, ...]
+    """Of the chosen level, of that with the true number, of the best, and of the leaves relabelled."""
+
+    @property
+    def is_right(self) -> bool:
+        return self.chosen == self.image.number
 
 
 def without_each_source(images: Sequence[Measured]) -> Iterator[tuple[str, PairTable]]:
@@ -216,22 +191,45 @@ def without_each_source(images: Sequence[Measured]) -> Iterator[tuple[str, PairT
         yield source, fit([image for image in images if image.source != source])
 
 
-def judge(images: Sequence[Measured]) -> Iterator[Judged]:
+def judge(images: Sequence[Measured], table: PairTable) -> Iterator[Judged]:
+    """Choose the number of every image."""
+    for image in images:
+        selection = choose_number(image.tree, image.k_min, table)
+        each = image.scores()
+        k = selection.chosen
+        true, leaves = each[min(image.number, len(each)) - 1], rand(image.table, image.table.argmax(axis=1))
+        log_true = float(np.log(selection.probability(min(image.number, len(each)))))
+        yield Judged(image, k, selection.probability(k), log_true, (each[k - 1], true, each.max(), leaves))
+
+
+def judged_apart(images: Sequence[Measured]) -> list[Judged]:
     """Choose the number of every image with a table that was fitted without its source."""
-    for source, table in without_each_source(images):
-        for image in images:
-            if image.source == source:
-                selection = choose_number(image.tree, image.k_min, table)
-                scores = image.scores()
-                k = selection.chosen
-                true = scores[min(image.number, len(scores)) - 1]
-                yield Judged(image, k, selection.probability(k), (scores[k - 1], true, scores.max()))
+    apart = without_each_source(images)
+    return [each for name, table in apart for each in judge([i for i in images if i.source == name], table)]
+
+
+def print_curve(images: Sequence[Measured]) -> None:
+    """Print how the choice gets better with more images to learn from, the sources left out."""
+    print("\nlearned from part of the images, each source judged without it; means over the sources:")
+    table = Table([("images", 7), ("right", 6), ("ARI", 6), ("log P", 7), ("worst", 6), ("source", -14)])
+    for part in (16, 8, 4, 2, 1):
+        means = defaultdict(list)
+        for name in sorted({image.source for image in images}):
+            others = [image for image in images if image.source != name][::part]
+            judged = list(judge([image for image in images if image.source == name], fit(others)))
+            means["right"].append(np.mean([each.is_right for each in judged]))
+            means["ARI"].append(np.mean([each.ari[0] for each in judged]))
+            means["log P"].append(np.mean([each.log_probability for each in judged]))
+        worst = int(np.argmin(means["right"]))
+        name = sorted({image.source for image in images})[worst]
+        row = [float(np.mean(values)) for values in means.values()]
+        table.row(len(images) // part, *row, float(means["right"][worst]), name)
 
 
 def calibration_error(judged: Sequence[Judged]) -> float:
     """Mean distance of what was stated from what was right, in up to five groups of like probability."""
     stated = np.array([each.probability for each in judged])
-    right = np.array([each.chosen == each.image.number for each in judged])
+    right = np.array([each.is_right for each in judged])
     groups = np.array_split(np.argsort(stated), max(1, min(5, len(judged) // 10)))
     return sum(abs(stated[group].mean() - right[group].mean()) * len(group) for group in groups) / len(judged)
 
@@ -277,21 +275,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", type=Path, help="folder with textures, brodatz, fabrics, outex, rwtd, real")
+    parser.add_argument("data", type=Path, help="folder with the data, see README")
     parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
-    parser.add_argument("--mosaics", type=int, default=80, help="from each group of sources of textures")
+    parser.add_argument("--mosaics", type=int, default=400, help="from each folder of textures")
+    parser.add_argument("--minutes", type=float, help="only measure, for so long; the next run goes on")
+    parser.add_argument("--measured", action="store_true", help="only what is in the cache")
+    parser.add_argument("--curve", action="store_true", help="also learn from parts of the images")
     parser.add_argument("--write", action="store_true", help=f"the table of all images to {SHIPPED.name}")
     options = parser.parse_args(arguments)
     limit_threads(1)
-    by_separation, by_odds = options.cache / "by_separation", options.cache / "by_odds"
-    for folder in (by_separation, by_odds):
-        folder.mkdir(parents=True, exist_ok=True)
-    images = [measured(image, by_separation) for image in numbered(options.data, options.mosaics)]
-    tables = dict(without_each_source(images))
-    images = [
-        measured(image, by_odds, tables[image.source]) for image in numbered(options.data, options.mosaics)
-    ]
-    print_judged(list(judge(images)))
+    options.cache.mkdir(parents=True, exist_ok=True)
+    every = list(numbered(options.data, options.mosaics))
+    if options.measured:
+        every = [image for image in every if place(options.cache, image).exists()]
+    images, end = [], time.monotonic() + 60 * (options.minutes or np.inf)
+    for image in every:
+        images.append(measured(image, options.cache))
+        if time.monotonic() > end:
+            break
+    if options.minutes:
+        print(f"measured {len(images)} of {len(every)} images")
+        return
+    print_judged(judged_apart(images))
+    if options.curve:
+        print_curve(images)
     if options.write:
         SHIPPED.write_text(written(fit(images), len(images)))
 

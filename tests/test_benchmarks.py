@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from texseg.parameters import PARAMETERS, PRESETS
 
@@ -68,6 +69,44 @@ def test_accuracy_on_the_sample_images(program, tmp_path, capsys):
     assert float(row[5]) > 0.9
     assert "reliability, samples, given, texseg default: calibration error" in out
     assert [path.name for path in tmp_path.iterdir()] == ["samples_given_texseg_default.png"]
+
+
+@pytest.fixture
+def real(tmp_path):
+    """A folder of data with two fields of one image each."""
+    for field, name in (("grey", "five_textures"), ("bright", "colour_textures")):
+        for kind, suffix in (("images", ""), ("truth", "_truth")):
+            values = np.asarray(Image.open(ROOT / "sample_images" / f"{name}{suffix}.png"))[:200, :200]
+            folder = tmp_path / "real" / field / kind
+            folder.mkdir(parents=True)
+            Image.fromarray(values).save(folder / "00.png")
+    return tmp_path
+
+
+def test_accuracy_on_fields_holds_ours_against_simple_peers_that_run_only_once(program, real, capsys):
+    arguments = ["--sets", "real", "--number", "given,chosen", "--presets", "default"]
+    arguments += ["--peers", "lab,mean-spread,slic,lbp", "--scores", str(real / "scores")]
+    program("accuracy")([str(real), *arguments])
+    first = capsys.readouterr().out
+    assert "real, given, texseg default, ARI: " in first and "mean of fields" in first
+    for number in ("given", "chosen"):
+        assert f"real, {number}, texseg default: ARI at least that of the best of lab, mean-spread" in first
+    chosen = next(line.split() for line in first.splitlines() if line.startswith("real         chosen"))
+    leaves, best, true, level = map(float, chosen[-4:])
+    assert 1 >= leaves >= best >= max(true, level)
+    peers = real / "scores" / "real-given-lab.json"
+    peers.write_text(re.sub(r'"ari": [-.0-9]+', '"ari": 0.125', peers.read_text()))
+    program("accuracy")([str(real), *arguments])
+    assert "real, given, lab, ARI: bright 0.125, grey 0.125; mean of fields 0.125" in capsys.readouterr().out
+
+
+def test_the_number_is_learned_and_judged_without_each_source(program, real, capsys):
+    arguments = [str(real), "--cache", str(real / "cache")]
+    program("learn_number")([*arguments, "--minutes", "1e-6"])
+    assert capsys.readouterr().out.startswith("measured 1 of ")
+    program("learn_number")(arguments)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("grey")]
+    assert {row[1] for row in rows} >= {"all", "whole"}
 
 
 def test_accuracy_refuses_what_it_does_not_know(program, tmp_path):
