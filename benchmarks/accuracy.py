@@ -134,7 +134,7 @@ def run(task: Task) -> Outcome:
     return _outcome(task, case, model.labels_, seconds)._replace(
         free_energy=model.history_[-1].free_energy,
         reliability=_calibration(model, case) if task.is_calibrated else None,
-        levels=levels(trees[0], truth, int(model.labels_.max())) if trees else None,
+        levels=levels(trees[0], truth, int(model.labels_.max())) if trees and not task.is_given else None,
         confidence=float(model.confidence_[judged].mean()),
     )
 
