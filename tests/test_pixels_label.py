@@ -66,7 +66,7 @@ def test_more_smoothness_makes_shorter_borders():
         labels = posteriors_of(scores, smoothness=smoothness).argmax(axis=0)
         return (labels[1:] != labels[:-1]).sum() + (labels[:, 1:] != labels[:, :-1]).sum()
 
-    none, little, usual, much = (length(s) for s in (1e-6, 0.5, 1.0, 3.0))
+    none, little, usual, much = (length(s) for s in (1e-6, 0.4, 1.0, 3.0))
     assert none > 1.5 * little
     assert little > 4 * max(usual, much)
 

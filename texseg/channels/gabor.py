@@ -1,4 +1,8 @@
-"""The Gabor filter bank: one forward transform, then one product and inverse transform per filter."""
+"""The Gabor filter bank: one forward transform, then one product and inverse transform per filter.
+
+Large images are filtered block by block, each with the filters' reach around it: the transforms then stay in
+the processor's cache, and all of them share the filters' transfer functions.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import cv2
 import numpy as np
-import scipy.fft
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Filter", "GaborBank"]
+__all__ = ["Filter", "GaborBank", "Spectrum"]
 
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
 _FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
-_KEPT_PIXELS = 2**19  # largest images whose transfer functions are cached: at most 2 MB each
+_BLOCK = 512  # largest side in pixels that is transformed at once
 _KEPT_TRANSFERS = 24  # the default bank, for an image and for the composites that borders are learned on
 
 
@@ -30,6 +34,16 @@ class Filter(NamedTuple):
     """Standard deviation along the wave vector, cycles per pixel."""
     across: float
     """Standard deviation across the wave vector, cycles per pixel."""
+
+
+class Spectrum(NamedTuple):
+    """The transform of an image (H, W), block by block."""
+
+    shape: tuple[int, int]
+    sides: tuple[int, int]
+    """Rows and columns of a block, without what surrounds it; the last ones may reach beyond the image."""
+    blocks: list[NDArray[np.complex64]]
+    """In row-major order."""
 
 
 class GaborBank:
@@ -109,8 +123,8 @@ class GaborBank:
 
         The factor 2 compensates for the missing half plane: the modulus is then the amplitude of a grating.
         """
-        v = scipy.fft.fftfreq(shape[0]).astype(np.float32)[:, None]
-        u = scipy.fft.fftfreq(shape[1]).astype(np.float32)[None, :]
+        v = np.fft.fftfreq(shape[0]).astype(np.float32)[:, None]
+        u = np.fft.fftfreq(shape[1]).astype(np.float32)[None, :]
         centre = 1 / filter.wavelength
         ends = centre * np.array([0.0, 1.0])  # zero and the centre, on the wave vector
         angle = np.radians(filter.orientation)
@@ -126,7 +140,7 @@ class GaborBank:
     @staticmethod
     @lru_cache(_KEPT_TRANSFERS)
     def _kept_transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
-        """Cache the transfer functions of small images: making one takes as long as using it."""
+        """Cache the transfer functions: making one takes as long as using it."""
         transfer = GaborBank.transfer(filter, shape)
         transfer.setflags(write=False)
         return transfer
@@ -139,32 +153,39 @@ class GaborBank:
         image : real array of shape (H, W)
             Finite. The border is mirrored (half-sample symmetric) by :attr:`halo` pixels.
         """
-        image = np.asarray(image, dtype=np.float32)
-        spectrum = self.spectrum(image)
+        spectrum = self.spectrum(np.asarray(image, dtype=np.float32))
         for filter in self.filters:
-            yield self.modulus(spectrum, filter, image.shape)
+            yield self.modulus(spectrum, filter)
 
-    def spectrum(self, image: NDArray[np.float32]) -> NDArray[np.complex64]:
+    def spectrum(self, image: NDArray[np.float32]) -> Spectrum:
         """Transform an image (H, W), with its border mirrored by at least :attr:`halo` pixels."""
         if image.ndim != 2 or 0 in image.shape:
             raise ValueError(f"GaborBank filters one grey image (H, W), got shape {image.shape}")
-        halo = self.halo
-        shape = [scipy.fft.next_fast_len(side + 2 * halo) for side in image.shape]
-        after = [(halo, total - side - halo) for total, side in zip(shape, image.shape, strict=True)]
-        spectrum: NDArray[np.complex64] = scipy.fft.fft2(np.pad(image, after, mode="symmetric"))
-        return spectrum
+        (H, W), halo = image.shape, self.halo
+        n_down, n_across = -(-H // _BLOCK), -(-W // _BLOCK)
+        h, w = -(-H // n_down), -(-W // n_across)
+        rows, columns = (cv2.getOptimalDFTSize(side + 2 * halo) for side in (h, w))
+        below, right = (n_down - 1) * h + rows - halo - H, (n_across - 1) * w + columns - halo - W
+        padded = cv2.copyMakeBorder(image, halo, below, halo, right, cv2.BORDER_REFLECT)
+        blocks = [
+            cv2.dft(np.ascontiguousarray(padded[y : y + rows, x : x + columns]), flags=cv2.DFT_COMPLEX_OUTPUT)
+            for y in range(0, n_down * h, h)
+            for x in range(0, n_across * w, w)
+        ]
+        return Spectrum((H, W), (h, w), [block.view(np.complex64)[..., 0] for block in blocks])
 
-    def modulus(
-        self, spectrum: NDArray[np.complex64], filter: Filter, shape: tuple[int, ...]
-    ) -> NDArray[np.float32]:
-        """Modulus (H, W) of one filter's response, from the :meth:`spectrum` of an image of that shape."""
-        H, W = shape
-        keep = spectrum.size <= _KEPT_PIXELS
-        transfer = (self._kept_transfer if keep else self.transfer)(filter, spectrum.shape)
-        response = scipy.fft.ifft2(spectrum * transfer, overwrite_x=True)
-        halo = self.halo
-        modulus: NDArray[np.float32] = np.abs(response[halo : halo + H, halo : halo + W])
-        return modulus
+    def modulus(self, spectrum: Spectrum, filter: Filter) -> NDArray[np.float32]:
+        """Modulus (H, W) of one filter's response, from the :meth:`spectrum` of an image."""
+        (H, W), (h, w), halo = spectrum.shape, spectrum.sides, self.halo
+        out = np.empty((H, W), np.float32)
+        transfer = self._kept_transfer(filter, spectrum.blocks[0].shape)
+        for index, block in enumerate(spectrum.blocks):
+            y, x = (side * at for side, at in zip((h, w), divmod(index, -(-W // w)), strict=True))
+            pairs = (block * transfer).view(np.float32).reshape(*block.shape, 2)
+            response = cv2.dft(pairs, pairs, flags=cv2.DFT_INVERSE | cv2.DFT_SCALE).view(np.complex64)
+            here = out[y : y + h, x : x + w]
+            np.abs(response[halo : halo + here.shape[0], halo : halo + here.shape[1], 0], out=here)
+        return out
 
     def transform(self, image: ArrayLike) -> NDArray[np.floating]:
         """Return all responses at once, float32 of shape (len(filters), H, W)."""

@@ -256,7 +256,7 @@ def recipes(
         spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast))
         for filter in bank.filters:
             name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
-            modulus = partial(bank.modulus, spectrum, filter, lightness.shape)
+            modulus = partial(bank.modulus, spectrum, filter)
             made.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
     if patch_weight > 0:  # moduli measure the contrast of a texture; patches only its form
         form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)

@@ -54,6 +54,9 @@ SETTLING_SWEEPS = 12
 """Mean-field sweeps after which a map hardly changes when the profiles are fixed."""
 
 _TINY = 1e-30
+_STRIP = 2**17  # probabilities normalised at once
+_SAMPLE = 4  # labels rest if those of one site in this many do
+_RESTLESS = 5e-4  # share of them that may still change
 _NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less takes less time than its start
 
 
@@ -103,7 +106,8 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     (array([[0.25, 0.75]]), 4.0)
     """
     p = np.array(logits)
-    return p, _normalise_exponentials(p, axis=-1)
+    top, total = _normalise_exponentials(p, axis=-1)
+    return p, np.squeeze(top + np.log(total), axis=-1)
 
 
 def soft_max_over(logits: Floats) -> Floats:
@@ -127,14 +131,14 @@ def soft_max_over(logits: Floats) -> Floats:
     return logits
 
 
-def _normalise_exponentials(logits: Floats, axis: int) -> Floats:
-    """Turn logits into probabilities along an axis, in place; return the logarithms of the sums."""
+def _normalise_exponentials(logits: Floats, axis: int) -> tuple[Floats, Floats]:
+    """Turn logits into probabilities along an axis, in place; return the largest logits, and the sums."""
     top = logits.max(axis=axis, keepdims=True)
     logits -= top
     np.exp(logits, out=logits)
     total = logits.sum(axis=axis, keepdims=True)
     logits /= total
-    return np.squeeze(top + np.log(total), axis=axis)
+    return top, total
 
 
 def arg_max_over(values: Floats) -> NDArray[np.int32]:
@@ -272,35 +276,37 @@ class Neighbourhood(NamedTuple):
         out *= self.strength
 
 
-def mean_field(
-    local: Floats, neighbourhood: Neighbourhood, planes: Floats | None = None, n_sweeps: int = 1
-) -> Floats:
-    """Sweep ``Q <- softmax(local + field of Q)`` for one run or several, all sites at once.
+class Around(Protocol):
+    """What `mean_field` needs to know about the neighbours of every site."""
 
-    Parameters
-    ----------
-    local : float array of shape (..., K, N)
-        Tempered scores.
-    neighbourhood : Neighbourhood
-    planes : float array of the same shape, optional
-        Initial posteriors; ``softmax(local)``, ignoring neighbours, if None.
-    n_sweeps : int, default=1
+    def field(self, planes: Floats) -> Floats:
+        """Give what the neighbours' posteriors (..., K, N) add to the tempered scores, a new array."""
 
-    Returns
-    -------
-    float array of the same shape
-        Sums to one over K.
+
+def mean_field(local: Floats, around: Around, planes: Floats | None = None, n_sweeps: int = 1) -> Floats:
+    """Sweep ``Q <- softmax(local + field of Q)`` over all sites, cells or pixels, until labels rest.
+
+    ``local`` and ``planes``, the initial posteriors, are (..., K, N), for one run or several; without
+    ``planes``, sweeps start from ``softmax(local)``.
     """
-    if local.ndim > 2:  # runs do not influence each other
-        starts = [None] * len(local) if planes is None else list(planes)
-        runs = zip(local, starts, strict=True)
-        return np.stack(side_by_side(lambda run: mean_field(run[0], neighbourhood, run[1], n_sweeps), runs))
     if planes is None:
-        planes = soft_max_over(local.copy())
-    for _ in range(n_sweeps):
-        planes = neighbourhood.field(planes)
+        planes = _soft_max_in_strips(local.copy())
+    labels = None
+    for sweep in range(n_sweeps):
+        planes = around.field(planes)
         planes += local
-        soft_max_over(planes)
+        _soft_max_in_strips(planes)
+        if n_sweeps >= SETTLING_SWEEPS and sweep < n_sweeps - 1:
+            before, labels = labels, arg_max_over(np.moveaxis(planes[..., ::_SAMPLE], -2, 0))
+            if before is not None and np.count_nonzero(labels != before) <= _RESTLESS * labels.size:
+                break
+    return planes
+
+
+def _soft_max_in_strips(planes: Floats) -> Floats:
+    """`soft_max_over` strip by strip, in parallel and within the processor's cache."""
+    step = max(1, _STRIP // (planes.size // planes.shape[-1]))
+    side_by_side(lambda at: soft_max_over(planes[..., at : at + step]), range(0, planes.shape[-1], step))
     return planes
 
 

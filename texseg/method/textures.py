@@ -223,7 +223,7 @@ class Textures:
 
         def of_strip(at: int) -> None:
             pixels = posteriors.band[at : at + _STRIP]
-            heard = wide[:, grid.cells_of(pixels)]
+            heard = wide.take(grid.cells_of(pixels), axis=1)
             # windows across a border are less reliable than what was learned about it
             heard[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
             near[:, at : at + _STRIP] = calibrated(posteriors.near[:, at : at + _STRIP], heard)

@@ -120,10 +120,10 @@ def compose(
     dtypes = [np.result_type(*same) for same in zip(*(planes.bands for planes in images), strict=True)]
     bands = [np.zeros((height, width), dtype) for dtype in dtypes]
     inside: dict[tuple[int, int], NDArray[np.intp]] = {}
-    for piece, label in enumerate(given):
-        to = np.stack(np.nonzero(pieces == piece))
-        if not to.size:
-            continue
+    order = np.argsort(pieces, axis=None, kind="stable")
+    ends = np.cumsum(np.bincount(pieces.ravel(), minlength=n_pieces))
+    for own, label in zip(np.split(order, ends[:-1]), given, strict=True):
+        to = np.stack(np.divmod(own, width))
         source = int(rng.choice(len(images), p=shares[:, label]))
         if (source, label) not in inside:
             inside[source, label] = np.flatnonzero(usable[source] == label)
@@ -136,7 +136,7 @@ def compose(
 
 def _layout(
     height: int, width: int, side: float, fewest: int, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], int]:
+) -> tuple[NDArray[np.uint16], int]:
     """Lay out pieces nearest to random seeds; return each pixel's piece, and the number of pieces."""
     n_pieces = max(fewest, round(height * width / side**2))
     seeds = np.ones((height, width), np.uint8)
@@ -144,7 +144,7 @@ def _layout(
     _, nearest = cv2.distanceTransformWithLabels(
         seeds, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
     )
-    return nearest.astype(np.intp) - 1, int(nearest.max())
+    return (nearest - 1).astype(np.uint16), int(nearest.max())
 
 
 def _place(

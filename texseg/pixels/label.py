@@ -8,8 +8,6 @@ weight here.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from skimage.measure import label as connected_components
 
 from texseg.counts.grid import CellGrid
-from texseg.fitting.assignment import SETTLING_SWEEPS, soft_max_over
+from texseg.fitting.assignment import SETTLING_SWEEPS, mean_field
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
@@ -36,7 +34,6 @@ __all__ = [
 Floats = NDArray[np.floating]
 
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
-_STRIP = 2**16  # pixels processed at once
 
 
 def pixel_posteriors(
@@ -61,9 +58,7 @@ def pixel_posteriors(
     band : int array of shape (n,)
         These pixels, flat indices in ascending order; see :func:`near_border`.
     strength : float, default=10
-        Nats that a unanimous neighbourhood adds in the last sweep, twice as many as in the first: too strong
-        a prior would only confirm the labels of the cells. The neighbourhood is a Gaussian with a standard
-        deviation of half a cell.
+        Nats that a unanimous neighbourhood adds: a Gaussian with a standard deviation of half a cell.
     mask : bool array of shape (H, W), optional
 
     Returns
@@ -72,33 +67,56 @@ def pixel_posteriors(
         Float32; sums to one over K.
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
-    found = PixelPlanes(grid, cells, band, cells[:, grid.cells_of(band)])
-    if not len(band):
-        return found
-    H, W = grid.image_shape
-    sigma = grid.cell / 2 / _REDUCTION
-    K, small = len(local), (-(-W // _REDUCTION), -(-H // _REDUCTION))
-
-    def pull(k: int, strength: np.float32) -> None:
-        """Add the neighbours' influence to the log-likelihood of one label."""
-        plane = np.array(grid.to_pixels(found.cells[k]), order="C")
-        plane.ravel()[band] = found.near[k]
-        if mask is not None:
-            plane *= mask
-        field = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
-        field = cv2.GaussianBlur(field, (0, 0), sigma, borderType=cv2.BORDER_CONSTANT)
-        there = strength * cv2.resize(field, (W, H), interpolation=cv2.INTER_LINEAR).ravel()[band]
-        np.add(local[k], there, out=found.near[k])
-
-    for share in np.linspace(0.5, 1, SETTLING_SWEEPS):
-        side_by_side(partial(pull, strength=np.float32(share * strength)), range(K))
-        in_strips(soft_max_over, found.near)
-    return found
+    near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
+    if len(band):
+        around = _PixelsAround(cells, grid, band, strength, mask)
+        near = mean_field(local, around, near, SETTLING_SWEEPS)
+    return PixelPlanes(grid, cells, band, near)
 
 
-def in_strips(function: Callable[[Floats], Any], planes: Floats) -> None:
-    """Call a function on all columns of planes (K, n), strip by strip, in parallel."""
-    side_by_side(lambda at: function(planes[:, at : at + _STRIP]), range(0, planes.shape[1], _STRIP))
+class _PixelsAround:
+    """How the neighbours of the pixels of a band influence them; all other pixels stay as they are."""
+
+    def __init__(
+        self,
+        cells: Floats,
+        grid: CellGrid,
+        band: NDArray[np.intp],
+        strength: float,
+        mask: NDArray[np.bool_] | None,
+    ) -> None:
+        self.shape, self.band, self.strength = grid.image_shape, band, np.float32(strength)
+        self.sigma = grid.cell / 2 / _REDUCTION
+        self.presence = None if mask is None else mask.ravel()[band]
+
+        def constant(values: Floats) -> Floats:
+            plane = np.array(grid.to_pixels(values), order="C")
+            plane.ravel()[band] = 0
+            if mask is not None:
+                plane *= mask
+            return self._reduced(plane)
+
+        self.constant = side_by_side(constant, cells)
+
+    def _reduced(self, plane: Floats) -> Any:
+        H, W = self.shape
+        return cv2.resize(plane, (-(-W // _REDUCTION), -(-H // _REDUCTION)), interpolation=cv2.INTER_AREA)
+
+    def field(self, planes: Floats) -> Floats:
+        """Give what the neighbourhood adds to planes (K, n) of the band, for `mean_field`."""
+        out = np.empty_like(planes)
+
+        def of_label(k: int) -> None:
+            plane = np.zeros(self.shape, planes.dtype)
+            plane.ravel()[self.band] = planes[k] if self.presence is None else planes[k] * self.presence
+            around = self._reduced(plane)
+            around += self.constant[k]
+            around = cv2.GaussianBlur(around, (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT)
+            there = cv2.resize(around, self.shape[::-1], interpolation=cv2.INTER_LINEAR)
+            np.multiply(there.ravel()[self.band], self.strength, out=out[k])
+
+        side_by_side(of_label, range(len(planes)))
+        return out
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:

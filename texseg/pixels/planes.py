@@ -92,7 +92,7 @@ class PixelPlanes:
             cell = self.grid.cells_of(alone)
             band = np.concatenate([self.band, alone])
             order = np.argsort(band, kind="stable")
-            self.near = np.concatenate([self.near, self.cells[:, cell]], axis=1)[:, order]
+            self.near = np.concatenate([self.near, self.cells[:, cell]], axis=1).take(order, axis=1)
             self.band = band[order]
         at = np.searchsorted(self.band, pixels)
         self.near[one, at], self.near[other, at] = self.near[other, at], self.near[one, at]
