@@ -7,16 +7,19 @@ table the fields of real images, sources of mosaics and sizes of rare classes on
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+import cv2
 import matplotlib
 import numpy as np
 from matplotlib import pyplot
@@ -114,12 +117,24 @@ class Task(NamedTuple):
     case: str
     method: Method
     is_given: bool
-    is_calibrated: bool
+    is_calibrated: bool = False
+    scale: float = 1.0
+    """Factor on the sides of the image."""
+
+
+def scaled(case: Case, factor: float) -> Case:
+    """Resize an image and its truth."""
+    if factor == 1:
+        return case
+    size = [round(side * factor) for side in case.truth.shape[::-1]]
+    image = cv2.resize(case.image, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC)
+    truth = cv2.resize(case.truth.astype(np.int16), size, interpolation=cv2.INTER_NEAREST)
+    return case._replace(image=image, truth=truth)
 
 
 def run(task: Task) -> Outcome:
     """Segment one case and score it."""
-    case = SUITES[task.suite].load(task.data, task.case)
+    case = scaled(SUITES[task.suite].load(task.data, task.case), task.scale)
     n_segments = case.n_segments if task.is_given else None
     if not task.method.parameters:
         labels, seconds = timed(lambda: PEERS[task.method.name](case.image, n_segments))
@@ -311,7 +326,7 @@ def print_stability(data: Path, suite: str, names: Sequence[str], options: argpa
     runs = []
     for seed in range(options.seeds):
         method = Method("texseg default", {"random_state": seed})
-        tasks = [Task(data, suite, name, method, True, False) for name in names]
+        tasks = [Task(data, suite, name, method, True) for name in names]
         runs.append([result.labels for result in outcomes(tasks, options.jobs)])
     agreement = [
         np.mean([adjusted_rand_index(a, b) for a, b in combinations(maps, 2)])
@@ -323,18 +338,13 @@ def print_stability(data: Path, suite: str, names: Sequence[str], options: argpa
 
 def methods(options: argparse.Namespace, is_given: bool) -> list[Method]:
     """List what is to be run; peers need the number."""
-    ours = [
-        Method(
-            _name(preset, model), {"preset": preset, **({"model": model} if model else {}), "random_state": 0}
-        )
-        for preset in options.presets
-        for model in options.models or [None]
-    ]
+    ours = [Method(f"texseg {preset}", {"preset": preset, "random_state": 0}) for preset in options.presets]
+    for text in options.changes:
+        name, _, value = text.partition("=")
+        with suppress(ValueError, SyntaxError):  # what is not a number or the like is text
+            value = ast.literal_eval(value)
+        ours.append(Method(f"texseg {text}", {name: value, "random_state": 0}))
     return ours + ([Method(peer, {}) for peer in options.peers] if is_given else [])
-
-
-def _name(preset: str, model: str | None) -> str:
-    return f"texseg {preset}" + (f" {model}" if model else "")
 
 
 def _names(text: str, allowed: Sequence[str], flag: str) -> list[str]:
@@ -354,7 +364,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sets", default=",".join(SUITES), help="comma-separated, of: " + ", ".join(SUITES))
     parser.add_argument("--number", default="given,chosen", help="given, chosen, or both")
     parser.add_argument("--presets", default="default,plain", help="of default, plain; or none")
-    parser.add_argument("--models", default="none", help="for example acm,acm-hard,smm,pmm,scm,hacm")
+    parser.add_argument(
+        "--changes", nargs="+", default=[], help="rows of the default with model=smm, log=False ..."
+    )
+    parser.add_argument("--scale", type=float, default=1, help="factor on the sides of all images")
     parser.add_argument("--peers", default=",".join(PEERS), help="of " + ", ".join(PEERS) + "; or none")
     parser.add_argument(
         "--scores", type=Path, help="folder for scores by image; peers found there are not rerun"
@@ -371,7 +384,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options.number = _names(options.number, ["given", "chosen"], "--number")
     options.presets = _names(options.presets, ["default", "plain"], "--presets")
     options.peers = _names(options.peers, list(PEERS), "--peers")
-    options.models = [] if options.models == "none" else options.models.split(",")
     return options
 
 
@@ -384,7 +396,8 @@ def print_suite(table: Table, suite: str, options: argparse.Namespace) -> Iterat
         every: dict[str, Sequence[Outcome]] = {}
         for method in methods(options, is_given):
             is_calibrated = options.calibration and bool(method.parameters)
-            tasks = [Task(options.data, suite, name, method, is_given, is_calibrated) for name in names]
+            how = (method, is_given, is_calibrated, options.scale)
+            tasks = [Task(options.data, suite, name, *how) for name in names]
             every[method.name] = kept(tasks, options)
             if options.worst:
                 write_worst(suite, number, method.name, every[method.name], options)
@@ -407,7 +420,7 @@ def _of_ours(
     tables = [result.reliability for result in results if result.reliability is not None]
     if tables:
         yield partial(print_calibration, title, pooled(tables))
-    if options.models:
+    if any("model=" in change for change in options.changes):
         energy = float(np.mean([result.free_energy for result in results]))
         yield partial(print, f"free energy, {title}: {energy:.6g}")
 

@@ -35,8 +35,7 @@ def lay_out(source: Path) -> None:
     shutil.copytree(ROOT / "notebooks", source / "notebooks", ignore=shutil.ignore_patterns(".*"))
     shutil.copy(ROOT / "CHANGELOG.md", source / "changelog.md")
     (source / "benchmarks").mkdir()
-    for name in ("README.md", "family.png"):
-        shutil.copy(ROOT / "benchmarks" / name, source / "benchmarks")
+    shutil.copy(ROOT / "benchmarks" / "README.md", source / "benchmarks")
     (source / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "segments.png", source / "docs")
     first, guide = (ROOT / "README.md").read_text("utf-8").split("\n---\n", 1)

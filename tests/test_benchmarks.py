@@ -121,13 +121,15 @@ def test_speed_compares_implicit_with_explicit_counts(program, capsys):
     assert all(float(line.split()[1]) < 1e-3 for line in lines[first : first + 2])
 
 
-def test_the_family_is_compared_in_a_table_and_a_figure(program, tmp_path, capsys):
-    figure = tmp_path / "family.png"
-    arguments = ["--sets", "samples", "--models", "acm-hard", "--every", "9", "--figure", str(figure)]
-    program("family")([str(tmp_path), *arguments])
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("samples")]
-    assert [row[2] for row in rows] == ["acm-hard"]
-    assert float(rows[0][3]) > 0.5 and figure.stat().st_size > 5000
+def test_a_row_for_each_change_of_the_default_and_images_of_another_size(program, tmp_path, capsys):
+    arguments = ["--sets", "samples", "--limit", "1", "--number", "given", "--presets", "none"]
+    arguments += ["--peers", "none", "--changes", "model=acm-hard", "cell=4", "--scale", "0.5"]
+    program("accuracy")([str(tmp_path), *arguments])
+    out = capsys.readouterr().out
+    rows = [line.split() for line in out.splitlines() if line.startswith("samples")]
+    assert [row[3] for row in rows] == ["model=acm-hard", "cell=4"]
+    assert all(float(row[5]) > 0.5 for row in rows)
+    assert "free energy, samples, given, texseg model=acm-hard: " in out
 
 
 def test_strokes_are_compared_with_peers(program, tmp_path, capsys):
