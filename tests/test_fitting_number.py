@@ -90,20 +90,21 @@ def test_a_single_texture_that_must_be_divided_is_divided_in_two():
     """Little is left for two and more: doubt must not outweigh what the odds say among them."""
     selection = choose_number(tree_of([-9.0, -9.0, -9.0, -9.0]), 2, replace(PLAIN, doubt=0.1))
     assert selection.chosen == 2
-    np.testing.assert_allclose(selection.probabilities, [0.925, 0.025, 0.025, 0.025], atol=1e-3)
-    assert selection.one_texture == pytest.approx(0.92, abs=1e-3)
+    np.testing.assert_allclose(selection.probabilities, [0.92, 0.02, 0.02, 0.02, 0.02], atol=1e-3)
+    np.testing.assert_allclose(selection.losses[:2], [np.inf, 0.0625], atol=0.02)
 
 
 @pytest.mark.parametrize("k_min", [2, 3, 9])
-def test_smaller_numbers_are_left_out_and_the_single_texture_is_told(k_min):
+def test_smaller_numbers_are_not_chosen_but_stay_in_the_one_distribution(k_min):
     everything = choose_number(tree_of([-1.0, -2.0, -3.0]), table=PLAIN)
     selection = choose_number(tree_of([-1.0, -2.0, -3.0]), k_min, PLAIN)
     first = min(k_min, 4)  # there are no more clusters
     assert everything.chosen == 1 and selection.chosen == first
-    assert selection.n_segments.tolist() == list(range(first, 5))
-    rest = everything.probabilities[first - 1 :]
-    np.testing.assert_allclose(selection.probabilities, rest / rest.sum())
-    assert selection.one_texture == everything.one_texture > 0.9
+    assert selection.n_segments.tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(selection.probabilities, everything.probabilities)
+    assert selection.probabilities.sum() == pytest.approx(1)
+    assert np.isinf(selection.losses[: first - 1]).all() and np.isfinite(selection.losses[first - 1 :]).all()
+    assert selection.one_texture > 0.9
 
 
 def test_the_loss_is_half_of_being_wrong_and_half_of_how_far_the_maps_are_apart():
@@ -131,31 +132,46 @@ def test_of_numbers_that_cost_hardly_more_the_fewest_segments_are_chosen():
 
 
 @pytest.mark.parametrize(
-    ("numbers", "probabilities", "one", "words"),
+    ("probabilities", "least", "chosen", "words"),
     [
-        ([1, 2], [0.97, 0.03], 0.97, "1 segment (97%)"),
-        ([2, 3, 4], [0.2, 0.7, 0.1], 0.1, "3 segments (70%), then 2 (20%), 4 (10%)"),
-        ([2, 3], [0.52, 0.48], 0.1, "2 segments (52%), then 3 (48%), nearly a tie"),
+        ([0.97, 0.03], 1, 1, "1 segment (97%)"),
+        ([0.05, 0.2, 0.65, 0.1], 2, 3, "3 segments (65%), else 2 (20%), 4 (10%), 1 (5%)"),
+        ([0.04, 0.49, 0.47], 2, 2, "2 segments (49%), else 3 (47%), nearly a tie"),
         (
-            [2, 3],
-            [0.98, 0.02],
-            0.8,
-            "2 segments, rather a single texture (80%), which k_min=1 allows; if divided, 2 (98%)",
+            [0.73, 0.23, 0.04],
+            2,
+            2,
+            "probably a single texture (73%), else 2 (23%); divided into 2 because at least 2 were requested",
+        ),
+        (
+            [0.4, 0.35, 0.25],
+            2,
+            2,
+            "2 segments (35%), or 1 (40%), 3 (25%); 1 is likeliest, but at least 2 were requested",
         ),
     ],
 )
-def test_a_choice_reads_in_words(numbers, probabilities, one, words):
-    unused = np.zeros(len(numbers))
-    chosen = numbers[int(np.argmax(probabilities))]
-    assert str(Selection(np.array(numbers), np.array(probabilities), unused, unused, chosen, one)) == words
+def test_a_choice_reads_in_words_of_one_distribution(probabilities, least, chosen, words):
+    numbers = np.arange(1, len(probabilities) + 1)
+    losses = np.where(numbers < least, np.inf, 0.5)
+    selection = Selection(numbers, np.array(probabilities), losses, np.zeros(len(numbers)), chosen)
+    assert str(selection) == words
+    assert selection.is_flat == (max(probabilities) < 0.5)
 
 
 @pytest.mark.parametrize(("losses", "costs"), [([0.5, 0.4, 0.6], "least"), ([0.5, 0.42, 0.4], "hardly more")])
 def test_words_tell_when_the_chosen_number_is_not_the_likeliest(losses, costs):
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
-    selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), np.array(losses), unused, 3, 0.1)
+    selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), np.array(losses), unused, 3)
     words = f"3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 costs {costs} if wrong"
     assert str(selection) == words
+
+
+def test_of_an_image_divided_by_values_nothing_is_told_of_textures():
+    numbers, unused = np.array([1, 2]), np.zeros(2)
+    selection = Selection(numbers, np.array([0.7, 0.3]), unused, unused, 2, by_values=True)
+    assert str(selection) == "2 segments"
+    assert selection.others_in_words == "" and not selection.is_flat
 
 
 def test_the_shipped_table_holds_all_evidence_and_stays_within_its_range():
@@ -224,8 +240,7 @@ def test_names_of_clusters_do_not_matter(planted):
 def test_twice_the_area_separates_by_the_root_of_two(planted):
     sites, _, clusters = planted
     twice = replace(
-        sites,
-        counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
+        sites, counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
     )
     one = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
     two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)

@@ -119,7 +119,7 @@ def test_names_and_titles_cannot_break_the_page(fitted, tmp_path):
 def test_probabilities_of_a_choice_are_told_in_numbers_and_words(fitted, tmp_path):
     image, model = fitted
     numbers, probabilities, unused = np.array([2, 3]), np.array([0.75, 0.25]), np.zeros(2)
-    model.selection_ = Selection(numbers, probabilities, unused, unused, 2, 0.0)
+    model.selection_ = Selection(numbers, probabilities, unused, unused, 2)
     try:
         write_report(model, image, tmp_path / "a.html")
     finally:
@@ -128,7 +128,7 @@ def test_probabilities_of_a_choice_are_told_in_numbers_and_words(fitted, tmp_pat
         "n": [2, 3],
         "probabilities": [0.75, 0.25],
         "chosen": 2,
-        "words": "2 segments (75%), then 3 (25%)",
+        "words": "2 segments (75%), else 3 (25%)",
     }
 
 

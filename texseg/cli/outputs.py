@@ -228,7 +228,7 @@ def write_outputs(
 def how_sure(selection: Selection | None, mean_confidence: float | None) -> Sureness:
     """Round what is known about how sure results are; further digits depend on the number of threads."""
     mean = None if mean_confidence is None else round(mean_confidence, _DIGITS)
-    if selection is None:
+    if selection is None or selection.by_values:
         return Sureness(mean_confidence=mean)
     return Sureness(
         round(selection.probability(selection.chosen), _DIGITS),
@@ -242,9 +242,9 @@ def in_words(selection: Selection | None) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
     if selection is None:
         return ""
-    others = selection.others.tolist()
+    others = [k for k in selection.others.tolist() if k > 1]
     hint = f"; to have another: -k {others[0]}" if others else ""
-    return f"number chosen: {selection}{hint}".replace("k_min=1", "--k-min 1")
+    return f"number chosen: {selection}{hint}"
 
 
 def known(sure: Sureness) -> dict[str, Any]:

@@ -193,7 +193,8 @@ class Divider:
         (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
         textures = _by_energy(search.textures(best.profiles, features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
-        return Division(textures, search, scenes, labelled, by_texture.selection)
+        selection = by_texture.selection and by_texture.selection._replace(by_values=True)
+        return Division(textures, search, scenes, labelled, selection)
 
     def _labelled(
         self, scenes: list[Scene], textures: Textures, tell: Callable[[int, int], None]
@@ -263,7 +264,7 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 def _beside_ground(selection: Selection) -> Selection:
     """Count flat ground, too: it is a segment, and never the only one."""
     numbers = selection.n_segments + 1
-    return selection._replace(n_segments=numbers, chosen=selection.chosen + 1, one_texture=0.0)
+    return selection._replace(n_segments=numbers, chosen=selection.chosen + 1)
 
 
 def _telling(by_texture: Division, by_values: Division) -> Division:

@@ -63,53 +63,76 @@ class Selection(NamedTuple):
     """The choice of the number of segments; print it to read it in words."""
 
     n_segments: NDArray[np.intp]
-    """(n,), numbers that were compared, ascending."""
+    """(n,), numbers of segments, ascending; also those that were not allowed, such as 1 by default."""
     probabilities: NDArray[np.float64]
-    """(n,), probability that each is the number of textures, given that it is one of these."""
+    """(n,), probability that each is the number of textures; they sum to one."""
     losses: NDArray[np.float64]
-    """(n,), expected loss of answering with each, 0 to 1."""
+    """(n,), expected loss of answering with each, 0 to 1, given that the number is an allowed one; infinite
+    for the others."""
     separations: NDArray[np.float64]
     """(n,), separation of the closest two segments, see :mod:`texseg.method.pairs`; NaN for one segment."""
     chosen: int
     """The fewest segments whose loss is within .05 of the least."""
-    one_texture: float
-    """Probability that everything is a single texture, whether or not that was allowed as an answer."""
+    by_values: bool = False
+    """Whether the image was divided by plain values, of whose number textures tell nothing."""
+
+    @property
+    def one_texture(self) -> float:
+        """Probability that everything is a single texture, whether or not that was allowed as an answer."""
+        return self.probability(1)
 
     @property
     def others(self) -> NDArray[np.intp]:
         """Up to three other numbers with a probability of at least 5 %, the likeliest first."""
         order = np.argsort(-self.probabilities, kind="stable")
-        likely = order[self.probabilities[order] >= _LISTED]
+        likely = order[(self.probabilities[order] >= _LISTED) & (not self.by_values)]
         return self.n_segments[likely][self.n_segments[likely] != self.chosen][:_MOST_LISTED]
 
     @property
     def others_in_words(self) -> str:
         """These with their probabilities, such as "3 (20%), 4 (10%)"."""
-        return ", ".join(f"{k} ({self.probability(k):.0%})" for k in self.others.tolist())
+        return self._listed(self.others.tolist())
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no number has half of the probability, so that several should be looked at."""
+        return not self.by_values and float(self.probabilities.max()) < _LIKELY
 
     def probability(self, k: int) -> float:
         """Probability of ``k`` segments, 0 if it was not compared."""
         return float(self.probabilities[self.n_segments == k].sum())
 
+    def _listed(self, numbers: Sequence[int]) -> str:
+        return ", ".join(f"{k} ({self.probability(k):.0%})" for k in numbers)
+
     def __str__(self) -> str:
-        own, others = self.probability(self.chosen), self.others.tolist()
-        odds = f" ({own:.0%})"
-        if others:
-            likeliest = self.probability(others[0])
-            likelier = likeliest * _TIE > own
-            odds += ", or " if likelier else ", then "
-            odds += self.others_in_words
-            if likelier:
-                is_least = self.losses[self.n_segments == self.chosen] <= self.losses.min()
-                costs = "least" if is_least else "hardly more"
-                odds += f"; {others[0]} is likeliest, {self.chosen} costs {costs} if wrong"
-            elif likeliest >= _TIE * own:
-                odds += ", nearly a tie"
         text = f"{self.chosen} segment{'' if self.chosen == 1 else 's'}"
-        if self.chosen > 1 and self.one_texture >= _LIKELY:
-            text += f", rather a single texture ({self.one_texture:.0%}), which k_min=1 allows"
-            text += f"; if divided, {self.chosen}"
-        return text + odds
+        if self.by_values:
+            return text
+        own, others = self.probability(self.chosen), self.others.tolist()
+        least = int(self.n_segments[np.isfinite(self.losses)][0])
+        if least > 1 and self.one_texture >= _LIKELY:
+            rest = self._listed([k for k in sorted({self.chosen, *others}, key=self._rank) if k > 1])
+            single = f"probably a single texture ({self.one_texture:.0%}), else {rest}"
+            return f"{single}; divided into {self.chosen} because at least {least} were requested"
+        text += f" ({own:.0%})"
+        if not others:
+            return text
+        likeliest = self.probability(others[0])
+        is_likelier = likeliest * _TIE > own
+        text += (", or " if is_likelier else ", else ") + self.others_in_words
+        if is_likelier and others[0] < least:
+            text += f"; {others[0]} is likeliest, but at least {least} were requested"
+        elif is_likelier:
+            is_least = self.losses[self.n_segments == self.chosen] <= self.losses.min()
+            costs = "least" if is_least else "hardly more"
+            text += f"; {others[0]} is likeliest, {self.chosen} costs {costs} if wrong"
+        elif likeliest >= _TIE * own:
+            text += ", nearly a tie"
+        return text
+
+    def _rank(self, k: int) -> float:
+        return -self.probability(k)
 
 
 class MergeTree(NamedTuple):
@@ -221,17 +244,16 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     steps = table.log_odds(tree.evidence)[::-1]  # of K = 2, 3, ...
     logits = np.append(0.0, np.cumsum(steps))
     first = min(k_min, K) - 1
-    probabilities = _doubted(softmax(logits[first:]), table.doubt)
     levels = [tree.groups(k) for k in range(first + 1, K + 1)]
     apart = 1 - np.array([[_agreement(tree.areas, one, other) for other in levels] for one in levels])
-    losses = (_EXACT * (1 - np.eye(len(levels))) + (1 - _EXACT) * apart) @ probabilities
+    allowed = _doubted(softmax(logits[first:]), table.doubt)
+    losses = (_EXACT * (1 - np.eye(len(levels))) + (1 - _EXACT) * apart) @ allowed
     return Selection(
-        np.arange(first + 1, K + 1),
-        probabilities,
-        losses,
-        np.append(np.nan, tree.separations[::-1])[first:],
+        np.arange(1, K + 1),
+        _doubted(softmax(logits), table.doubt),
+        np.append(np.full(first, np.inf), losses),
+        np.append(np.nan, tree.separations[::-1]),
         first + 1 + int(np.argmax(losses <= losses.min() + _AS_GOOD)),
-        float(_doubted(softmax(logits), table.doubt)[0]),
     )
 
 
