@@ -20,7 +20,7 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    estimator segmenter editing lazy tiles modelfile
+    estimator segmenter editing blocks modelfile
     method
     parameters pixels
     m3 models fitting counts

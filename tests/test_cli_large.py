@@ -11,8 +11,8 @@ import pytest
 import tifffile
 from click.testing import CliRunner
 
-import texseg.tiles
-from tests.test_tiles import scene
+import texseg.blocks
+from tests.test_blocks import scene
 from texseg.cli import main
 from texseg.cli.terminal import InterruptedBySignalError
 from texseg.io.polygons import polygons
@@ -153,28 +153,28 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     assert run(*args).exit_code == 0
     undisturbed = (tmp_path / "image_labels.tif").read_bytes()
     (tmp_path / "image_labels.tif").unlink()
-    read, begun = texseg.tiles.read_block, []
+    read, begun = texseg.blocks.read_block, []
 
     def read_some(*arguments):
         if len(begun) == 2:
             for half in tmp_path.glob(".*.part"):  # stays where it is when a process is killed
                 shutil.copytree(half, half.with_suffix(".left.part"))
             raise Killed
-        begun.append(arguments[2])
+        begun.append(arguments[1])
         return read(*arguments)
 
-    monkeypatch.setattr(texseg.tiles, "read_block", read_some)
+    monkeypatch.setattr(texseg.blocks, "read_block", read_some)
     with pytest.raises(Killed):
         CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
     assert not (tmp_path / "image_labels.tif").exists()  # no half file
     assert len(list(parts.glob("*.npz"))) == len(list(tmp_path.glob(".*.left.part"))) == 2
 
     def read_and_note(*arguments):
-        begun.append(arguments[2])
+        begun.append(arguments[1])
         return read(*arguments)
 
     begun.clear()
-    monkeypatch.setattr(texseg.tiles, "read_block", read_and_note)
+    monkeypatch.setattr(texseg.blocks, "read_block", read_and_note)
     result = run(*args, *(["--resume"] if resume else []))
     assert result.exit_code == 0, result.output
     assert len(begun) == (4 if resume else 6)
@@ -184,7 +184,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
 
 def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path, "--jobs", 1]
-    read = texseg.tiles.read_block
+    read = texseg.blocks.read_block
 
     def interrupted_at(n_blocks):
         begun = []
@@ -195,7 +195,7 @@ def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
             begun.append(arguments)
             return read(*arguments)
 
-        monkeypatch.setattr(texseg.tiles, "read_block", read_some)
+        monkeypatch.setattr(texseg.blocks, "read_block", read_some)
         result = run(*args)
         assert result.exit_code == 130
         return result.stderr.splitlines()[-1]

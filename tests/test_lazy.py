@@ -5,10 +5,9 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from tests.test_tiles import scene
+from tests.test_blocks import scene
 from texseg import TextureSegmenter, segment
-from texseg.lazy import lazy_labels
-from texseg.tiles import Asked, plan_blocks
+from texseg.blocks import Request, label_array, plan_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -28,7 +27,7 @@ def model(image):
 
 def by_blocks(image, model, **options):
     blocks = plan_blocks(model.labels_.shape, model.textures_, side=128)
-    return lazy_labels(image, model.textures_, Asked(), blocks=blocks, **options)
+    return label_array(image, model.textures_, Request(), blocks=blocks, **options)
 
 
 def test_dask_arrays_have_the_labels_of_the_whole(image, model):
@@ -87,7 +86,7 @@ def test_what_was_learned_from_crops_has_their_hierarchy_and_can_be_merged():
 def test_a_worker_that_is_killed_loses_nothing(image, model, monkeypatch):
     distributed = pytest.importorskip("distributed")
     # one process imports everything, and workers begin as its copies: they are there at once
-    multiprocessing.set_forkserver_preload(["distributed", "texseg.lazy"])
+    multiprocessing.set_forkserver_preload(["distributed", "texseg.blocks"])
     monkeypatch.setitem(dask.config.config["distributed"]["worker"], "multiprocessing-method", "forkserver")
     lazy = by_blocks(da.from_array(image, chunks=(100, 150)), model)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}

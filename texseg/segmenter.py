@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import texseg
+from texseg.blocks import Request, crops_of, is_lazy, label_array
 from texseg.channels.encode import encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, profile_of_ground, without_ground
@@ -21,10 +22,10 @@ from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.counts.random import random_state_of
 from texseg.editing import Editable, Labels, Values
 from texseg.forecast import expected_memory, free_memory
-from texseg.lazy import crops_of, is_lazy, lazy_labels
 from texseg.method.clusters import Record, Search
-from texseg.method.division import Divider, Division, label_scene, n_textures, repaint
+from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
+from texseg.method.labelling import label_scene, probabilities
 from texseg.method.number import Selection
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
@@ -41,7 +42,6 @@ from texseg.modelfile import (
 from texseg.parameters import PARAMETERS, PRESETS, Parameters, Settings, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar
 from texseg.threads import computing, crew_of, one_blas_thread
-from texseg.tiles import Asked, labels_of_array
 
 __all__ = ["Record", "Segmenter", "segment"]
 
@@ -129,7 +129,7 @@ class Segmenter(Editable):
         times the CPU time waiting for each other.
 
         Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from, evenly spread
-        (:func:`texseg.tiles.sample_windows`); ``labels_`` is then a lazy array of the whole, and
+        (:func:`texseg.blocks.sample_windows`); ``labels_`` is then a lazy array of the whole, and
         ``confidence_`` and ``hierarchy_`` are those of the crops. The same is done, with a warning, with an
         array in memory or mapped from a file that would take more than half of the memory that is free;
         ``labels_`` is then an array, made block by block.
@@ -270,7 +270,7 @@ class Segmenter(Editable):
         X : image of shape (H, W), or with bands along ``channel_axis``; or a list of images
             As many bands as were learned from. The intensities are taken as they are: what was black when
             the model was fitted is black here. A dask or zarr array, or an xarray.DataArray on dask, gives
-            a lazy array of the labels of the whole, see :mod:`texseg.lazy`.
+            a lazy array of the labels of the whole, see :mod:`texseg.blocks`.
         mask : array of shape (H, W), or a list of them, optional
         unknown : bool, default=False
             Give the label ``n_segments_ + 1`` to what no learned texture explains.
@@ -293,9 +293,8 @@ class Segmenter(Editable):
                     "the model tells flat ground from textures, for which it needs the whole image; fit with "
                     "flat_ground=False, or mask the ground"
                 )
-            asked = Asked(self._smoothness, self.min_size, self.nodata, unknown)
-            make = lazy_labels if is_lazy(X) else labels_of_array
-            return make(X, self.textures_, asked, self.channel_axis, mask)
+            request = Request(self._smoothness, self.min_size, self.nodata, unknown)
+            return label_array(X, self.textures_, request, self.channel_axis, mask)
         labels, _ = self.predict_with_confidence(X, mask=mask, unknown=unknown, rescale=rescale)
         return labels
 
@@ -350,12 +349,8 @@ class Segmenter(Editable):
         self._check_is_fitted()
         results = []
         for scene in self._scenes(X, mask, rescale):
-            probabilities = self.textures_.read(scene, self._smoothness).probabilities.whole()
-            if scene.mask is not None:
-                probabilities = probabilities * scene.mask
-            if scene.ground is not None:
-                probabilities = np.concatenate([scene.ground[None].astype(np.float32), probabilities])
-            results.append(np.moveaxis(probabilities, 0, -1))
+            planes = probabilities(scene, self.textures_, self._smoothness)
+            results.append(np.moveaxis(planes, 0, -1))
         return results if isinstance(X, (list, tuple)) else results[0]
 
     def report(self, path: str | os.PathLike[str], image: Any, *, mask: Any = None, **options: Any) -> None:

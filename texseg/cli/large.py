@@ -14,6 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import texseg
+from texseg.blocks import (
+    CROP_SIDE,
+    CROPS,
+    SIDE,
+    BlockPlan,
+    Request,
+    label_blocks,
+    plan_blocks,
+    sample_windows,
+)
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Sureness, Writing, in_words
 from texseg.cli.parts import PartsFolder, parts_of, stamp_of
@@ -30,16 +40,6 @@ from texseg.progress import Progress
 from texseg.regions import SegmentRow
 from texseg.segmenter import Segmenter
 from texseg.threads import crew_size
-from texseg.tiles import (
-    CROP_SIDE,
-    CROPS,
-    SIDE,
-    Asked,
-    BlockPlan,
-    label_blocks,
-    plan_blocks,
-    sample_windows,
-)
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence
 _SMALLEST_SIDE = 256
@@ -139,7 +139,7 @@ def label_by_blocks(
         reduction = _reduction(source.shape)
         blocks = plan_blocks(source.shape, model.textures_, _side(reading.memory, model, source), reduction)
         n_jobs = _jobs(reading.memory, model, blocks, source)
-        asked = Asked(
+        asked = Request(
             model._smoothness,
             model.min_size,
             None,

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from texseg.blocks import BlockReading
 from texseg.cli.inputs import Input
 from texseg.io.atomic import atomic_write
 from texseg.pixels.joining import BlockParts
 from texseg.segmenter import Segmenter
-from texseg.tiles import BlockReading
 
 _PLAN, _MODEL = "plan.json", "model.texseg"
 _EDGES = ("top", "bottom", "left", "right")
-_OPTIONAL = ("strange", "confidence", "preview")
+_OPTIONAL = ("strange", "confidence", "preview", "small", "of_small")
 
 
 class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.blocks import BlockPlan, BlockReading, Request
 from texseg.cli.inputs import Input
 from texseg.cli.outputs import Writing, Written, command_for, how_sure, known, planned_outputs
 from texseg.cli.record import Earlier, replace_earlier, write_record
@@ -21,7 +22,6 @@ from texseg.io.polygons import Outlines, collection, geojson
 from texseg.io.write import Layout, write_confidence, write_overlay, write_rows
 from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text
 from texseg.segmenter import Segmenter
-from texseg.tiles import Asked, BlockPlan, BlockReading
 
 BY_BLOCKS = ("tif", "zarr")
 """Formats of label images that are written block by block."""
@@ -37,7 +37,7 @@ class About(NamedTuple):
     item: Input
     shape: tuple[int, int]
     blocks: BlockPlan
-    asked: Asked
+    asked: Request
     geo: Georeference | None
     pixel_size: PixelSize | None
     made: Mapping[str, Any]

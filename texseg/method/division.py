@@ -14,18 +14,14 @@ from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Judged, Record, Search
 from texseg.method.cues import is_unsure, speaks_for_values, told_by
+from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.parameters import Settings
-from texseg.pixels.label import merge_small
 from texseg.threads import side_by_side
 
-__all__ = ["Divider", "Division", "Labelled", "label_scene", "n_textures", "repaint"]
-
-Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
-"""Labels (H, W) from 1, 0 without data, and the probability of each."""
-
+__all__ = ["Divider", "Division", "n_textures", "repaint"]
 
 class Division(NamedTuple):
     """Scenes, divided."""
@@ -281,29 +277,6 @@ def _labels_of(
     scenes: Sequence[Scene], textures: Textures, smoothness: float, min_size: float
 ) -> list[Labelled]:
     return [label_scene(scene, textures, smoothness, min_size) for scene in scenes]
-
-
-def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:
-    """Label every pixel of a scene, with its probability.
-
-    Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
-    """
-    posteriors, probabilities, scores = textures.read(scene, smoothness)
-    labels = posteriors.labels()
-    if scene.mask is not None:
-        labels[~scene.mask] = -1
-    labels = merge_small(labels, scores, int(min_size))
-    del posteriors, scores  # as large as the probabilities
-    confidence = probabilities.at(labels)
-    if scene.seeds is not None:
-        rows, columns = np.nonzero(scene.seeds)
-        labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns] - 1, 1
-    confidence[labels < 0] = 0
-    labels += 1
-    if scene.ground is not None:
-        labels[labels > 0] += 1
-        labels[scene.ground], confidence[scene.ground] = 1, 1
-    return labels, confidence
 
 
 def _by_energy(textures: Textures) -> Textures:

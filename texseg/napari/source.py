@@ -9,8 +9,8 @@ import numpy as np
 from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
+from texseg.blocks import is_lazy
 from texseg.forecast import expected_memory, free_memory
-from texseg.lazy import is_lazy
 
 __all__ = ["Plane", "LayerSource", "finest", "placement"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from texseg.blocks import is_lazy
 from texseg.edits import Edits
 from texseg.estimator import TextureSegmenter
-from texseg.lazy import is_lazy
 from texseg.napari.source import Index, LayerSource, Plane
 from texseg.progress import Progress
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.pixels.label import connected_parts, merge_parts, speck_sizes
+from texseg.pixels.label import Parts, merge_parts, speck_sizes
 
 __all__ = ["BlockParts", "joined_labels", "parts_of_block"]
 
@@ -36,37 +36,19 @@ class BlockParts(NamedTuple):
 
 
 def parts_of_block(
-    labels: NDArray[np.int32],
-    scores: NDArray[np.floating],
-    origin: tuple[int, int],
-    width: int,
-    small: float,
+    parts: Parts, scores: NDArray[np.floating], pixels: NDArray[np.intp], origin: tuple[int, int], width: int
 ) -> BlockParts:
-    """Find the parts of a block.
+    """Describe the parts of a block.
 
-    Parameters
-    ----------
-    labels : int32 array of shape (h, w)
-        From 0; -1 where there is no data.
-    scores : float32 array of shape (K, h, w)
-    origin : (int, int)
-        Row and column of the block's first pixel in the whole image.
-    width : int
-        Width of the whole image in pixels.
-    small : float
-        Pixels; scores are kept only for parts smaller than this.
-
-    Returns
-    -------
-    BlockParts
+    ``scores`` (K, m) are those of ``pixels`` (m,), flat indices of the pixels of small parts; ``origin`` is
+    the block's first pixel in an image of this width.
     """
-    parts = connected_parts(labels)
     places, n = parts.places - 1, len(parts.sizes) - 1
-    _, first = np.unique(parts.places, return_index=True)
-    rows, columns = np.unravel_index(first[len(first) - n :], labels.shape)
-    wanted = np.flatnonzero((parts.sizes < small)[parts.places] & (places >= 0))
-    part = places.ravel()[wanted]
-    sums = [np.bincount(part, plane.ravel()[wanted], n) for plane in scores]
+    # parts are numbered in the order of their first pixels
+    first = np.searchsorted(np.maximum.accumulate(parts.places.ravel()), np.arange(1, n + 1))
+    rows, columns = np.unravel_index(first, places.shape)
+    part = places.ravel()[pixels]
+    sums = [np.bincount(part, column, n) for column in scores]
     pairs = np.concatenate([_touching(places[:, :-1], places[:, 1:]), _touching(places[:-1], places[1:])])
     return BlockParts(
         parts.labels[1:],
@@ -101,9 +83,11 @@ def joined_labels(
     --------
     >>> left = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], np.int32)
     >>> right = np.array([[0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], np.int32)
-    >>> scores = np.zeros((2, 3, 4), np.float32)
-    >>> halves = {(0, 0): parts_of_block(left, scores, (0, 0), 8, 5)}
-    >>> halves[0, 1] = parts_of_block(right, scores, (0, 4), 8, 5)
+    >>> small = np.array([7]), np.array([0])  # pixels of small parts
+    >>> scores = [np.zeros((2, 1), np.float32)] * 2
+    >>> from texseg.pixels.label import connected_parts
+    >>> halves = {(0, 0): parts_of_block(connected_parts(left), scores[0], small[0], (0, 0), 8)}
+    >>> halves[0, 1] = parts_of_block(connected_parts(right), scores[1], small[1], (0, 4), 8)
     >>> [names.tolist() for names in joined_labels(halves, area=2, min_size=0).values()]
     [[0, 1], [0, 1]]
     """
@@ -143,15 +127,15 @@ class _Graph(NamedTuple):
 
     def contracted(self) -> tuple[_Graph, NDArray[np.intp]]:
         """Unite parts that touch and have the same label; also return the new number of each old part."""
-        from scipy.sparse import coo_matrix  # slow to import, and needed for scenes of several blocks only
-        from scipy.sparse.csgraph import connected_components
-
-        n = len(self.labels)
-        one, other = self.pairs.T
-        alike = self.labels[one] == self.labels[other]
-        ones = np.ones(int(alike.sum()), bool)
-        links = coo_matrix((ones, (one[alike], other[alike])), (n, n))
-        m, group = connected_components(links, directed=False)
+        one, other = self.pairs[self.labels[self.pairs[:, 0]] == self.labels[self.pairs[:, 1]]].T
+        group, before = np.arange(len(self.labels)), np.empty(0, np.intp)
+        while len(one) and not np.array_equal(group, before):  # the smallest of each group spreads in it
+            before, least = group.copy(), np.minimum(group[one], group[other])
+            for ends in (one, other, before[one], before[other]):
+                np.minimum.at(group, ends, least)
+            group = group[group]
+        group = np.unique(group, return_inverse=True)[1]
+        m = int(group.max(initial=-1)) + 1
         first = np.full(m, np.iinfo(np.int64).max)
         np.minimum.at(first, group, self.first)
         rank = np.empty(m, np.intp)

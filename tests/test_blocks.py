@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter
+from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks, sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
-from texseg.pixels.label import merge_small
-from texseg.tiles import ArrayWindows, Asked, BlockPlan, label_blocks, plan_blocks, sample_windows
+from texseg.pixels.label import connected_parts, merge_small
 
 
 def scene(height, width, seed=0):
@@ -20,9 +20,9 @@ def scene(height, width, seed=0):
     return np.where(first, *waves) + rng.normal(0, 0.2, rows.shape)
 
 
-def by_blocks(source, model, blocks, **asked):
+def by_blocks(source, model, blocks, **requested):
     out = np.full(blocks.shape, -1, np.int32)
-    for place, labels, _ in label_blocks(source, model.textures_, blocks, Asked(**asked)):
+    for place, labels, _ in label_blocks(source, model.textures_, blocks, Request(**requested)):
         out[blocks.core(place)] = labels
     return out
 
@@ -35,6 +35,28 @@ def image():
 @pytest.fixture(scope="module")
 def model(image):
     return TextureSegmenter(2).fit(image)
+
+
+@pytest.mark.parametrize("min_size", [0, 700, 2000])
+@pytest.mark.parametrize("merged", [False, True])
+def test_confidence_is_that_of_the_label_whole_and_by_blocks(min_size, merged):
+    """Also where a speck, or a part below min_size, got another label, and after segments were merged."""
+    image = scene(448, 640, seed=2)
+    image[200:300, 300:420] += np.sin(np.arange(120) / 1.3)
+    model = TextureSegmenter(3, min_size=min_size).fit(image)
+    if merged:
+        model.merge([(1, 2)])
+    labels, whole = model.predict_with_confidence(image)
+    probabilities = model.predict_proba(image)
+    np.testing.assert_allclose(whole, np.take_along_axis(probabilities, labels[..., None] - 1, 2)[..., 0])
+    blocks = plan_blocks(image.shape, model.textures_, side=128)
+    request, found = Request(min_size=min_size, confidence=True), np.full(image.shape, -1, np.float32)
+    same = np.zeros(image.shape, bool)
+    for place, own, block in label_blocks(ArrayWindows(image), model.textures_, blocks, request):
+        found[blocks.core(place)] = block.confidence / np.float32(255)
+        same[blocks.core(place)] = own == labels[blocks.core(place)]
+    assert same.mean() > 0.9999
+    assert np.quantile(abs(found - whole)[same], 0.9999) <= 0.5 / 255 + 1e-6
 
 
 @pytest.mark.parametrize("min_size", [0, 2000])
@@ -68,8 +90,8 @@ def test_what_no_texture_explains_and_confidence(image, model):
     assert (whole == 3).mean() > 0.1
     blocks = plan_blocks(image.shape, model.textures_, side=128)
     labels, confidence = np.empty(image.shape, np.int32), np.empty(image.shape, np.float32)
-    asked = Asked(unknown=True, confidence=True)
-    for place, found, block in label_blocks(ArrayWindows(strange), model.textures_, blocks, asked):
+    request = Request(unknown=True, confidence=True)
+    for place, found, block in label_blocks(ArrayWindows(strange), model.textures_, blocks, request):
         labels[blocks.core(place)], confidence[blocks.core(place)] = found, block.confidence / 255
     assert np.mean(labels == whole) > 0.999
     own = np.take_along_axis(model.predict_proba(strange), np.minimum(labels, 2)[..., None] - 1, axis=2)
@@ -86,8 +108,8 @@ def test_the_plain_path_by_blocks(image):
 def test_threads_change_nothing_and_what_is_stored_is_not_read_again(image, model):
     blocks = plan_blocks(image.shape, model.textures_, side=128)
     store, told = {}, []
-    one = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Asked(), store=store))
-    two = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Asked(), n_jobs=3))
+    one = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Request(), store=store))
+    two = list(label_blocks(ArrayWindows(image), model.textures_, blocks, Request(), n_jobs=3))
     for (_, a, _), (_, b, _) in zip(one, two, strict=True):
         assert np.array_equal(a, b)
     del store[2, 2]
@@ -101,12 +123,19 @@ def test_threads_change_nothing_and_what_is_stored_is_not_read_again(image, mode
     source = Watched(image)
     again = list(
         label_blocks(
-            source, model.textures_, blocks, Asked(), store=store, tell=lambda *step: told.append(step)
+            source, model.textures_, blocks, Request(), store=store, tell=lambda *step: told.append(step)
         )
     )
     assert reads == [blocks.around((2, 2))]
     assert told == [(19, 20), (20, 20)]
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(one, again, strict=True))
+
+
+def described(labels, scores, place, blocks):
+    pieces = connected_parts(np.ascontiguousarray(labels))
+    pixels = np.flatnonzero((pieces.sizes[pieces.places] < 40) & (pieces.places > 0))
+    origin = tuple(part.start for part in blocks.core(place))
+    return parts_of_block(pieces, scores.reshape(len(scores), -1)[:, pixels], pixels, origin, blocks.shape[1])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,12 +147,8 @@ def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
     scores = rng.standard_normal((K, *shape)).astype(np.float32)
     blocks = BlockPlan(shape, side, 0)
     parts = {
-        place: parts_of_block(
-            np.ascontiguousarray(labels[blocks.core(place)]),
-            scores[(slice(None), *blocks.core(place))],
-            tuple(part.start for part in blocks.core(place)),
-            shape[1],
-            40,
+        place: described(
+            labels[blocks.core(place)], scores[(slice(None), *blocks.core(place))], place, blocks
         )
         for place in blocks
     }
@@ -152,7 +177,7 @@ def test_an_array_that_is_too_large_for_memory_goes_by_blocks(monkeypatch):
     mask[50:100, 100:200] = False
     whole = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
     monkeypatch.setattr("texseg.segmenter.free_memory", lambda: 10**6)
-    monkeypatch.setattr("texseg.tiles.SIDE", 128)
+    monkeypatch.setattr("texseg.blocks.SIDE", 128)
     with pytest.warns(UserWarning, match="takes more than half of the memory that is free: its textures"):
         found = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask).labels_
     np.testing.assert_array_equal(found == 0, ~mask)

@@ -1,6 +1,6 @@
 """Images by blocks: labels against those of the whole, rate, memory, samples, and runs that are killed.
 
-Usage: python benchmarks/tiles.py [--side 2048] [--large 20000] [--blocks 6]
+Usage: python benchmarks/blocks.py [--side 2048] [--large 20000] [--blocks 6]
            [--cluster 8192] [--only labels,rate,sample,kill,cluster]
 
 The large image is written to a temporary folder (tiled TIFF, one byte a pixel) and is only read in part: its
@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
+from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block, sample_windows
 from texseg.io.windows import open_windows
-from texseg.tiles import ArrayWindows, Asked, label_blocks, plan_blocks, read_block, sample_windows
 
 K = 5
 IMAGES = ["five_textures.png", "three_real_textures.png", "scattered_textures.png"]
@@ -54,7 +54,7 @@ def print_labels(side: int, names: list[str]) -> None:
             blocks = plan_blocks(image.shape, model.textures_)
             found = np.empty(image.shape, np.int32)
             start = time.process_time()
-            for place, labels, _ in label_blocks(ArrayWindows(image), model.textures_, blocks, Asked()):
+            for place, labels, _ in label_blocks(ArrayWindows(image), model.textures_, blocks, Request()):
                 found[blocks.core(place)] = labels
             seconds.append(time.process_time() - start)
             rates = [side**2 / 1e6 / s for s in seconds]
@@ -80,7 +80,7 @@ def print_cluster(side: int) -> None:
         before = cpu_of_children()
         spawn = "distributed.nanny.pre-spawn-environ"
         allocation = {f"{spawn}.MALLOC_TRIM_THRESHOLD_": 2**28, f"{spawn}.MALLOC_MMAP_THRESHOLD_": 2**25}
-        dask.config.set(allocation)  # see texseg.lazy
+        dask.config.set(allocation)  # see texseg.blocks
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
             start = time.perf_counter()
@@ -102,8 +102,7 @@ def print_rate(side: int, n_blocks: int) -> None:
             blocks = plan_blocks(source.shape, model.textures_)
             start, pixels = time.process_time(), 0
             for place in islice(blocks, n_blocks):
-                part = source.read(blocks.around(place))
-                reading = read_block(*part, place, blocks, model.textures_, Asked())
+                reading = read_block(source, place, blocks, model.textures_, Request())
                 pixels += reading.labels.size
             seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -1,0 +1,172 @@
+"""From what textures say about pixels to labels and their confidence: an image that fits is one block.
+
+A part that is too small to show its texture goes to the neighbour that explains it best, and exchanges the
+probabilities of both labels; a part below ``min_size`` has the probability of the label that it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.method.textures import Reading, Scene, Textures
+from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
+from texseg.pixels.label import connected_parts
+
+__all__ = [
+    "BlockReading",
+    "Labelled",
+    "confidence_of",
+    "empty_reading",
+    "final_names",
+    "finished",
+    "label_scene",
+    "probabilities",
+    "reading_of",
+]
+
+Place = tuple[int, int]
+Window = tuple[slice, slice]
+Names = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Labels from 0 of the parts of a block: after specks, and after parts below ``min_size``, were merged."""
+
+Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
+"""Labels (H, W) from 1, 0 without data, and the probability of each."""
+
+
+class BlockReading(NamedTuple):
+    """What is known about the h x w pixels of a block before it is joined with the others."""
+
+    labels: NDArray[np.uint8]
+    """(h, w), from 1; 0 without data."""
+    parts: BlockParts
+    strange: NDArray[np.bool_] | None = None
+    """(h, w), which pixels no texture explains; None if not requested."""
+    confidence: NDArray | None = None
+    """(h, w), probability of the labels, or as bytes times 255; None if not requested."""
+    preview: NDArray[np.float32] | None = None
+    """Means over squares of ``Request.preview`` pixels, (h / side, w / side) or with bands; None if 0."""
+    small: NDArray[np.int64] | None = None
+    """(n,), flat indices of the pixels of small parts, whose label may change."""
+    of_small: NDArray | None = None
+    """(K, n), probabilities of all textures there, as `confidence`."""
+
+
+def reading_of(
+    read: Reading,
+    mask: NDArray[np.bool_] | None,
+    small: float,
+    inside: Window = (slice(None), slice(None)),
+    origin: Place = (0, 0),
+    width: int | None = None,
+) -> BlockReading:
+    """Find the parts of a block, and the probabilities that parts below ``small`` pixels may need.
+
+    ``inside`` is the block within what was read; ``origin`` its first pixel in an image of this width.
+    """
+    labels = read.posteriors.labels()
+    if mask is not None:
+        labels[~mask] = -1
+    likely = read.probabilities.at(labels)[inside] * (labels[inside] >= 0)
+    labels = np.ascontiguousarray(labels[inside])
+    pieces = connected_parts(labels)
+    changeable = pieces.sizes < small
+    changeable[0] = False
+    pixels = np.flatnonzero(changeable[pieces.places])
+    planes = ([plane[inside].ravel()[pixels] for plane in each] for each in (read.scores, read.probabilities))
+    scores, of_small = (np.array(columns, np.float32) for columns in planes)
+    parts = parts_of_block(pieces, scores, pixels, origin, width or labels.shape[1])
+    return BlockReading((labels + 1).astype(np.uint8), parts, None, likely, None, pixels, of_small)
+
+
+def empty_reading(shape: tuple[int, int], n_textures: int, width: int) -> BlockReading:
+    """Read a block without any data."""
+    pixels, of_small = np.zeros(0, np.intp), np.zeros((n_textures, 0), np.float32)
+    pieces = connected_parts(np.full(shape, -1, np.int32))
+    parts = parts_of_block(pieces, of_small, pixels, (0, 0), width)
+    nothing = np.zeros(shape, np.uint8), np.zeros(shape, np.float32)
+    return BlockReading(nothing[0], parts, None, nothing[1], None, pixels, of_small)
+
+
+def final_names(parts: Mapping[Place, BlockParts], area: float, min_size: float) -> dict[Place, Names]:
+    """Follow the parts of all blocks across their borders, and merge those that are too small."""
+    known = joined_labels(parts, area, 0)
+    final = joined_labels(parts, area, min_size) if min_size > 1 else known
+    return {place: (known[place], final[place]) for place in parts}
+
+
+def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArray[np.int32], BlockReading]:
+    """Give the labels (h, w) of a block, from 1 (0 without data), and its reading with their confidence."""
+    own = block.labels.astype(np.int32) - 1
+    places = connected_parts(own).places
+    known, final = (np.concatenate([[-1], each]).astype(np.int32)[places] for each in names)
+    confidence = None if block.confidence is None else block.confidence.copy()
+    changed = np.flatnonzero((known != own) | (final != own))
+    if confidence is not None and len(changed):
+        assert block.small is not None and block.of_small is not None  # with the confidence
+        a, b, c = (each.ravel()[changed] for each in (own, known, final))
+        which = np.where(c == b, a, np.where(c == a, b, c))
+        confidence.ravel()[changed] = block.of_small[which, np.searchsorted(block.small, changed)]
+    labels = final + np.int32(1)
+    if block.strange is not None:
+        unknown = block.strange & (labels > 0)
+        labels[unknown] = n_textures + 1
+        if confidence is not None:
+            confidence[unknown] = 0
+    return labels, block._replace(confidence=confidence)
+
+
+def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:
+    """Label every pixel of a scene, with its probability.
+
+    Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
+    """
+    area = textures.speck_area(smoothness)
+    block = reading_of(textures.read(scene, smoothness, specks=True), scene.mask, max(area, min_size))
+    names = final_names({(0, 0): block.parts}, area, min_size)[0, 0]
+    labels, block = finished(block, names, len(textures.profiles))
+    assert block.confidence is not None  # always known of a scene
+    return _with_ground(scene, labels, block.confidence)
+
+
+def _with_ground(scene: Scene, labels: NDArray[np.int32], confidence: NDArray[np.floating]) -> Labelled:
+    if scene.seeds is not None:
+        rows, columns = np.nonzero(scene.seeds)
+        labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns], 1
+        confidence[labels == 0] = 0
+    if scene.ground is not None:
+        labels[labels > 0] += 1
+        labels[scene.ground], confidence[scene.ground] = 1, 1
+    return labels, confidence
+
+
+def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArray[np.floating]:
+    """Probability of every segment at every pixel, (segments, H, W); zeros where there is no data."""
+    area = textures.speck_area(smoothness)
+    read = textures.read(scene, smoothness, specks=True)
+    block = reading_of(read, scene.mask, area)
+    own = block.labels.astype(np.int32) - 1
+    known, _ = final_names({(0, 0): block.parts}, area, 0)[0, 0]
+    known = np.concatenate([[-1], known]).astype(np.int32)[connected_parts(own).places]
+    moved = np.flatnonzero(known != own)
+    read.probabilities.exchange(moved, own.ravel()[moved], known.ravel()[moved])
+    planes = read.probabilities.whole()
+    if scene.mask is not None:
+        planes = planes * scene.mask
+    if scene.ground is not None:
+        planes = np.concatenate([scene.ground[None].astype(np.float32), planes])
+    return planes
+
+
+def confidence_of(
+    scene: Scene, textures: Textures, smoothness: float, labels: NDArray[np.integer]
+) -> NDArray[np.floating]:
+    """Probability (H, W) of given labels, from 1; 0 where there is no data."""
+    planes = probabilities(scene, textures, smoothness)
+    sure = np.take_along_axis(planes, np.maximum(labels - 1, 0)[None], axis=0)[0] * (labels > 0)
+    if scene.seeds is not None:
+        sure[(scene.seeds > 0) & (labels > 0)] = 1
+    return sure
