@@ -51,7 +51,7 @@ def test_segments_are_described(report):
     assert [row["fraction"] for row in rows] == [0.5, 0.5]
     assert [row["confidence"] for row in rows] == pytest.approx([0.2, 1.0])
     assert [row["name"] for row in rows] == ["rows <b>", "rest"]
-    assert rows[1]["parts"] == [[96 * 64, 0, 64, 96, 128]]
+    assert rows[1]["parts"] == [[96 * 64, 0, 64, 96, 128, *rows[1]["samples"][0]]]
     others = content_of(report.path)["levels"][2]["segments"]
     assert all(row["confidence"] is None and row["name"] == "" for row in others)
 
@@ -64,7 +64,26 @@ def test_parts_are_listed_largest_first_and_specks_only_counted(fitted, tmp_path
     write_report(model, image, tmp_path / "a.html", labels=labels)
     segment = content_of(tmp_path / "a.html")["levels"][0]["segments"][1]
     assert segment["n_parts"] == 3
-    assert segment["parts"] == [[800, 40, 50, 60, 90], [200, 2, 2, 22, 12]]
+    assert [part[:5] for part in segment["parts"]] == [[800, 40, 50, 60, 90], [200, 2, 2, 22, 12]]
+
+
+def test_a_part_is_placed_by_a_point_inside_it(fitted, tmp_path):
+    image, model = fitted
+    labels = np.ones(SHAPE, int)
+    labels[10:60, 10:60] = 2
+    labels[15:55, 15:60] = 1  # a bracket, whose box has its middle outside
+    write_report(model, image, tmp_path / "a.html", labels=labels)
+    for segment in content_of(tmp_path / "a.html")["levels"][0]["segments"]:
+        for *_, row, column in segment["parts"]:
+            assert labels[row, column] == segment["label"]
+
+
+def test_the_size_of_a_pixel_gives_a_scale_bar(fitted, tmp_path):
+    image, model = fitted
+    write_report(model, image, tmp_path / "a.html", pixel_size=(0.5, 0.25, "um"))
+    assert content_of(tmp_path / "a.html")["pixel"] == [0.25, "um"]
+    write_report(model, image, tmp_path / "a.html")
+    assert content_of(tmp_path / "a.html")["pixel"] is None
 
 
 def test_histograms_are_those_of_the_encoded_image(fitted, report):
@@ -193,7 +212,7 @@ def test_other_numbers_of_segments_of_a_large_image_are_estimated(fitted, tmp_pa
     true = 9 * 9 * 96 * 64
     assert areas == pytest.approx({1: true, 2: true / 2, 3: true / 2}, rel=0.01)
     (part,) = content["levels"][2]["segments"][0]["parts"]
-    assert part[1:] == pytest.approx([0, 0, 96 * 9, 64 * 9], abs=2)
+    assert part[1:5] == pytest.approx([0, 0, 96 * 9, 64 * 9], abs=2)
 
 
 def test_pictures_that_do_not_compress_are_stored_with_loss():

@@ -14,6 +14,7 @@ from PIL import Image
 from report_scene import SHAPE, scene, truth_level
 
 from texseg import TextureSegmenter, read_labels
+from texseg.method.number import Selection
 from texseg.report import write_index, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
@@ -413,6 +414,84 @@ def test_labels_are_saved_as_grey_levels_at_the_number_shown(page, tmp_path):
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.05)
     np.testing.assert_array_equal(read_labels(file), three)
+
+
+def test_numbers_stand_on_their_segments_and_can_be_turned_off(page):
+    def numbers():
+        return page.execute_script(
+            "const sheet = document.getElementById('sheet').getBoundingClientRect();"
+            "return [...document.querySelectorAll('#numbers span')].map(number => {"
+            "  const box = number.getBoundingClientRect();"
+            "  return [number.textContent, (box.left + box.width / 2 - sheet.left) / sheet.width];"
+            "})"
+        )
+
+    placed = dict(numbers())
+    assert set(placed) == {"1", "2"} and placed["1"] < 0.5 < placed["2"]
+    tick(page, 0, 1)
+    click(page, "merge")
+    assert [label for label, _ in numbers()] == ["1"]
+    assert text(page, "number-value") == "1"  # the slider says what is seen
+    click(page, "undo")
+    press(page, "n")
+    assert not page.find_element("id", "numbers").is_displayed()
+
+
+def test_confidence_is_shown_from_that_of_a_guess(page):
+    page.find_element("css selector", "#view-confidence").click()
+    assert (text(page, "least"), text(page, "middle")) == ("0.50", "0.75")
+    assert pixel(page, "tint", 5, 5)[:3] == [68, 1, 84]  # .2 is below the dark end of the scale
+
+
+def test_a_scale_bar_has_a_round_length(browser, tmp_path):
+    image, model = scene()
+    write_report(model, image, tmp_path / "a.html", pixel_size=(0.5, 0.5, "um"))
+    browser.get((tmp_path / "a.html").as_uri())
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    assert text(browser, "bar") == "10 um"  # of 64
+    share = browser.execute_script(
+        "return document.querySelector('#bar i').getBoundingClientRect().width"
+        " / document.getElementById('stage').clientWidth"
+    )
+    assert share == pytest.approx(10 / 64, abs=0.01)
+    click(browser, "in")
+    click(browser, "in")
+    assert text(browser, "bar") == "5 um"
+
+
+@pytest.mark.parametrize("probabilities", [[0.3, 0.4, 0.3], [0.1, 0.8, 0.1]])
+def test_where_no_number_is_clearly_right_the_likely_ones_stand_first(browser, tmp_path, probabilities):
+    image, model = scene()
+    unused = np.zeros(3)
+    model.selection_ = Selection(np.array([1, 2, 3]), np.array(probabilities), unused, unused, 2, 0.0)
+    write_report(model, image, tmp_path / "a.html")
+    browser.get((tmp_path / "a.html").as_uri())
+    wait_until(browser, "document.documentElement.dataset.ready === 'complete'")
+    cards = browser.find_elements("css selector", "#likely-cards button")
+    if max(probabilities) > 0.5:
+        assert not cards and not browser.find_element("id", "likely").is_displayed()
+        return
+    assert [card.text for card in cards] == [
+        "1 segment (30 %)",
+        "2 segments (40 %), saved",
+        "3 segments (30 %)",
+    ]
+    assert cards[0].rect["y"] < browser.find_element("id", "stage").rect["y"]
+    cards[2].click()
+    wait_until(browser, "document.getElementById('number-value').textContent === '3'")
+
+
+def test_the_table_fits_a_phone(page):
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+        table = page.find_element("id", "segments").rect
+        assert table["x"] + table["width"] <= 360
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_light_and_dark(page):

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.metrics import match_labels
 from texseg.overlay import deepest_places
-from texseg.regions import palette, region_table, segment_table
+from texseg.regions import connected_regions, region_table, segment_table
 from texseg.report.pictures import CROP_SIDE, labels_uri, reduced_labels
 from texseg.report.words import Look, describe
 
-__all__ = ["level_content", "palette_of", "steady_levels"]
+__all__ = ["level_content", "steady_levels"]
 
 _MOST_SAMPLES = 3
 _MOST_REGIONS = 12  # the largest regions of each segment are listed, at most this many
@@ -26,20 +26,14 @@ _SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, which
 def steady_levels(
     labels: NDArray[np.integer], hierarchy: Any, shown: tuple[int, int]
 ) -> Iterator[tuple[int, NDArray[np.integer]]]:
-    """Label images with other numbers of segments, numbered so that colours stay while the number changes.
+    """Yield other numbers of segments with their labels in the shape ``shown``, in colours that stay.
 
-    Starting from ``labels``, a segment of the next finer or coarser segmentation takes the number of the
+    Starting from ``labels``, a segment of the next finer or coarser segmentation gets the number of the
     segment with which it shares most pixels.
-
-    Yields
-    ------
-    number of segments, int array of the shape ``shown``
     """
     own = len(np.unique(labels[labels > 0]))
     numbers = sorted(int(k) for k in hierarchy.n_segments)
-    finer = [k for k in numbers if k > own]
-    coarser = [k for k in reversed(numbers) if k < own]
-    for way in (finer, coarser):
+    for way in ([k for k in numbers if k > own], [k for k in reversed(numbers) if k < own]):
         reference = reduced_labels(labels, shown)
         for k in way:
             level = reduced_labels(hierarchy.labels(k), shown)
@@ -65,10 +59,11 @@ def level_content(
     are then estimates. Instead of whole numbers (C, H, W), ``bins`` may hold the profiles (K, C, n_bins) of
     the labels from 1, which sum to one.
     """
-    down, across = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
-    regions: dict[int, list[Any]] = {}
-    for region in region_table(labels, shapes=False):
-        regions.setdefault(region.label, []).append(region)
+    scale = shape[0] / labels.shape[0], shape[1] / labels.shape[1]
+    regions = connected_regions(labels)
+    parts_of: dict[int, list[Any]] = {}
+    for region in region_table(labels, regions=regions, shapes=False):
+        parts_of.setdefault(region.label, []).append(region)
     segments = []
     rows = segment_table(labels, confidence, names, shapes=False)
     numbers = [row.label for row in rows]
@@ -79,21 +74,23 @@ def level_content(
         shares = _histograms(labels, numbers, bins, features.n_bins)
     words = describe(labels, numbers, shares, features, look.at((labels.shape[0], labels.shape[1])))
     for row, sentence in zip(rows, words, strict=True):
-        parts = sorted(regions[row.label], key=lambda region: -region.pixels)
+        parts = sorted(parts_of[row.label], key=lambda region: -region.pixels)
         listed = [
             p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
         ]
+        places = deepest_places(labels, row.label, _box(row), _MOST_SAMPLES, apart=CROP_SIDE)
         segments.append(
             {
                 "label": row.label,
                 "name": row.name,
-                "pixels": round(row.pixels * down * across),
+                "pixels": round(row.pixels * scale[0] * scale[1]),
                 "fraction": row.fraction,
                 "confidence": row.mean_confidence,
                 "n_parts": len(parts),
-                "parts": [_part(p, down, across) for p in listed],
+                "parts": [_part(p, regions, scale) for p in listed],
                 "words": sentence,
-                "samples": _samples(labels, row, down, across),
+                "samples": [_place(y, x, scale) for y, x, _ in places],
+                "room": round(places[0][2] * min(scale), 1),
             }
         )
     return {
@@ -105,22 +102,23 @@ def level_content(
     }
 
 
-def _part(region: Any, down: float, across: float) -> list[int]:
-    """Pixels and box (top, left, bottom, right) of a region, in pixels of the image."""
-    box = (region.top * down, region.left * across, region.bottom * down, region.right * across)
-    return [round(region.pixels * down * across), *map(round, box)]
+def _box(row: Any) -> tuple[slice, slice]:
+    return slice(row.top, row.bottom), slice(row.left, row.right)
 
 
-def palette_of(largest: int) -> list[list[int]]:
-    """Colours of the labels 0 ... ``largest``."""
-    return palette(largest).tolist()
+def _place(row: float, column: float, scale: tuple[float, float]) -> list[int]:
+    """Row and column of a pixel's middle, in pixels of the image."""
+    return [int((row + 0.5) * scale[0]), int((column + 0.5) * scale[1])]
 
 
-def _samples(labels: NDArray[np.integer], row: Any, down: float, across: float) -> list[list[int]]:
-    """Centres (row, column) of sample squares of a segment, in pixels of the image."""
-    box = slice(row.top, row.bottom), slice(row.left, row.right)
-    places = deepest_places(labels, row.label, box, _MOST_SAMPLES, apart=CROP_SIDE)
-    return [[round((y + 0.5) * down), round((x + 0.5) * across)] for y, x, _ in places]
+def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float]) -> list[int]:
+    """Pixels, box (top, left, bottom, right) and a place deep inside a region, in pixels of the image."""
+    ((y, x, _),) = deepest_places(regions, region.region, _box(region))
+    box = [
+        round(side * scale[i % 2])
+        for i, side in enumerate((region.top, region.left, region.bottom, region.right))
+    ]
+    return [round(region.pixels * scale[0] * scale[1]), *box, *_place(y, x, scale)]
 
 
 def _histograms(
@@ -130,9 +128,7 @@ def _histograms(
     place = np.zeros(int(labels.max(initial=0)) + 1, np.int32)
     place[numbers] = np.arange(1, len(numbers) + 1)
     first = place[labels] * n_bins
-    table = np.stack(
-        [np.bincount((first + plane).ravel(), minlength=(len(numbers) + 1) * n_bins) for plane in bins],
-        axis=1,
-    )
+    length = (len(numbers) + 1) * n_bins
+    table = np.stack([np.bincount((first + plane).ravel(), minlength=length) for plane in bins], axis=1)
     table = table.reshape(len(numbers) + 1, n_bins, len(bins))[1:].transpose(0, 2, 1)
     return table / table.sum(axis=2, keepdims=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -22,7 +24,8 @@ from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.method.merged import MergedTextures
 from texseg.overlay import draw_overlay
-from texseg.report.content import level_content, palette_of, steady_levels
+from texseg.regions import palette
+from texseg.report.content import level_content, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
     confidence_uri,
@@ -33,10 +36,9 @@ from texseg.report.pictures import (
     reduced_labels,
     shown_shape,
 )
-from texseg.report.template import filled, part
 from texseg.report.words import Look
 
-__all__ = ["ReportEntry", "write_index", "write_report"]
+__all__ = ["ReportEntry", "filled", "write_index", "write_report"]
 
 _MOST_SEGMENTS = 255
 _THUMBNAIL_SIDE = 240
@@ -54,6 +56,15 @@ class ReportEntry(NamedTuple):
     """Picture of the overlay as a data URI."""
 
 
+def filled(template: str, **values: str) -> str:
+    """Return a template of this folder with its ``{{NAME}}`` marks replaced."""
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], _part(template))
+
+
+def _part(name: str) -> str:
+    return files("texseg.report").joinpath(name).read_text("utf-8")
+
+
 def write_report(
     model: Any,
     image: ArrayLike,
@@ -67,25 +78,25 @@ def write_report(
     source: str | os.PathLike[str] | None = None,
     command: Sequence[str] = (),
     overview_of: tuple[int, int] | None = None,
+    pixel_size: tuple[float, float, str] | None = None,
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
-    It shows the image, which can be zoomed and moved, under an overlay with a slider for its opacity, a
-    slider for the number of segments if the model has a hierarchy, the confidence under the pointer, and for
-    each segment a description, sample squares, its area, its parts and its channel histograms. Segments can
-    be merged and named on the page, which then gives the command and the file of edits that do the same to
-    the results; label images can be saved from it with any of these numbers of segments.
+    It shows the image, which can be zoomed and moved, under an overlay with numbers, sliders for the opacity
+    and for the number of segments if the model has a hierarchy, the confidence under the pointer, and for
+    each segment a description, samples, its area, its parts and its channel histograms. Where no number is
+    clearly right, the likely ones stand side by side. Segments can be merged and named on the page, which
+    then gives the command and the file of edits that do the same to the results; label images can be saved
+    from it with any of these numbers of segments.
 
     Parameters
     ----------
     model : TextureSegmenter
-        Fitted.
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
         What the model was fitted to, unless ``labels`` are given. Images larger than 1024 pixels are shown
         reduced; the figures for the segmentation itself are then still those of the full size, those for
         finer and coarser ones estimates from the pixels shown.
     path : str or path-like
-        File to write; it appears whole or not at all.
     mask : array of shape (H, W), optional
         Non-zero where there is data.
     labels : int array of shape (H, W), optional
@@ -103,16 +114,13 @@ def write_report(
     overview_of : (int, int), optional
         Rows and columns of a larger image, if all of the above are reduced from it: areas are then estimates,
         and the histograms of the segments are those that were learned.
+    pixel_size : (float, float, str), optional
+        Height, width and unit of a pixel, for a scale bar: ``read_image(path).pixel_size``.
 
     Returns
     -------
     ReportEntry
         For :func:`write_index`.
-
-    Raises
-    ------
-    ValueError
-        The labels do not belong to the image, or there are none.
 
     Examples
     --------
@@ -150,9 +158,7 @@ def write_report(
             **settings,
         )
     ]
-    if (
-        shown != own.shape and overview_of is None
-    ):  # the picture shown has lost its finest texture, and the labels have another size
+    if shown != own.shape and overview_of is None:  # the picture shown has lost its finest texture
         levels[0]["full"] = labels_uri(own)
         for segment in levels[0]["segments"]:
             segment["crops"] = [crop_uri(picture, place) for place in segment["samples"]]
@@ -167,13 +173,14 @@ def write_report(
         "levels": sorted(levels, key=lambda level: level["n"]),
         "channels": list(features.names),
         "n_bins": features.n_bins,
-        "palette": palette_of(max(s["label"] for level in levels for s in level["segments"])),
+        "palette": palette(max(s["label"] for level in levels for s in level["segments"])).tolist(),
         "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
         "selection": _selection(model, hierarchy),
         "title": title,
         "command": list(command),
         "members": _members(model, levels[0]["segments"]),
         "crop": CROP_SIDE,
+        "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:],
     }
     heading = {
         "date": date.today().isoformat(),
@@ -192,8 +199,8 @@ def write_report(
         FACTS=_terms(facts),
         IMAGE=picture_uri(reduced(picture, shown)),
         RATIO=f"{shown[1] / shown[0]:.6g}",
-        STYLE=part("report.css"),
-        SCRIPT=part("report.js"),
+        STYLE=_part("report.css"),
+        SCRIPT=_part("report.js"),
         CONTENT=json.dumps(content).replace("<", "\\u003c"),
     )
     atomic_write(path, page.encode())
@@ -238,7 +245,7 @@ def _segmentation(
         if labels is None or isinstance(labels, list):
             raise ValueError(
                 "write_report needs labels=, since the model was not fitted to one image; "
-                "take those of model.predict(image), or one of model.labels_"
+                "pass those of model.predict(image), or one of model.labels_"
             )
     own = np.asarray(labels)
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float32)

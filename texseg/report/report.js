@@ -6,7 +6,7 @@ const viridis = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33,
 const state = { level: content.levels.findIndex(level => level.n === content.chosen), segment: 0, view: "segments" };
 const zoom = { factor: 1, x: 0, y: 0 };      // x, y: upper left corner of the sheet, in widths and heights of the stage
 const edits = { into: new Map(), names: new Map(), ticked: new Set() };      // of the labels of the segmentation
-const MOST_ZOOM = 32, LARGE = 3;
+const MOST_ZOOM = 32, LARGE = 3, ROOM = 9;      // pixels on the screen, between a number and the border
 const planes = new Map();      // decoded label images, one Uint8Array a level
 let confidencePlane = null;
 const layers = {};
@@ -25,6 +25,7 @@ const word = (r, g, b, a) => (littleEndian ? (a << 24) | (b << 16) | (g << 8) | 
 const colour = label => `rgb(${content.palette[label].join(",")})`;
 const percent = share => (100 * share).toFixed(1) + " %";
 const nameOf = segment => segment.name || `segment ${segment.members.join(" + ")}`;
+const guess = content.chosen > 1 ? 1 / content.chosen : 0;      // confidence of a label drawn by lot
 const isOwn = () => content.levels[state.level].n === content.chosen;
 const count = n => n === 1 ? "1 segment" : `${n} segments`;
 
@@ -75,6 +76,7 @@ function segmentsNow() {
       name: (isOwn() && edits.names.get(label)) ?? members[0].name,
       confidence: members[0].confidence === null ? null : members.reduce((total, segment) => total + segment.confidence * segment.pixels, 0) / pixels,
       n_parts: one ? one.n_parts : null,
+      middle: [...members].sort((a, b) => b.room - a.room)[0],
       parts: members.flatMap(segment => segment.parts).sort((a, b) => b[0] - a[0]).slice(0, 12),
       words: one ? one.words : members.map(segment => `${segment.label}: ${segment.words}`).join(" "),
       samples: members.flatMap(segment => segment.samples.map((place, i) => ({ place, crop: segment.crops && segment.crops[i], rank: i })))
@@ -138,8 +140,8 @@ function showEdits() {
   at("edits").hidden = isOwn() ? !hasEdits : false;
   at("save-edits").hidden = !isOwn();
   const level = content.levels[state.level];
-  at("edits").querySelector("h2").textContent = isOwn() ? "Edits" : `To take ${count(level.n)}`;
-  at("edits").querySelector("p").textContent = isOwn() ? "They are shown on this page only. This does the same to the results:" : "The results have another number. A fit with this one, whose borders may differ a little:";
+  at("edits").querySelector("h2").textContent = isOwn() ? "Edits" : `Use ${count(level.n)}`;
+  at("edits").querySelector("p").textContent = isOwn() ? "They are shown on this page only. To apply them to the saved results, run:" : `The saved results have ${content.chosen}. To refit with ${level.n} (borders may shift slightly), run:`;
   if (!isOwn()) {
     at("edits-command").textContent = content.command.length ? commandWith(["-k", String(level.n)], ["-k", "--segments"]) : `model.set_params(n_segments=${level.n}).fit(image)`;
     return;
@@ -193,8 +195,9 @@ async function labelPicture() {
 
 async function saveLabels() {
   const { blob, rows, columns } = await labelPicture();
-  save(blob, `labels_${segmentsNow().length}.png`);
-  at("hint").textContent = `Saved with ${columns} x ${rows} pixels` + (rows === content.shape[0] ? "." : ", the size shown.");
+  const isFull = rows === content.shape[0];
+  save(blob, `labels_${segmentsNow().length}${isFull ? "" : `_${Math.max(rows, columns)}px`}.png`);
+  at("hint").textContent = `Saved with ${columns} x ${rows} pixels` + (isFull ? "." : ": reduced. The command below writes the full size.");
 }
 
 async function copyCommand() {
@@ -222,7 +225,7 @@ function paintTint(labels) {
   const table = new Uint32Array(256), words = buffers.tint.words;
   if (state.view === "confidence") {
     for (let v = 0; v < 256; v++) {
-      const place = v / 255 * (viridis.length - 1), k = Math.min(Math.floor(place), viridis.length - 2), f = place - k;
+      const place = Math.max(0, (v / 255 - guess) / (1 - guess)) * (viridis.length - 1), k = Math.min(Math.floor(place), viridis.length - 2), f = place - k;
       table[v] = word(...viridis[k].map((low, c) => Math.round(low + f * (viridis[k + 1][c] - low))), 255);
     }
     for (let i = 0; i < words.length; i++) words[i] = labels[i] ? table[confidencePlane[i]] : 0;
@@ -264,6 +267,8 @@ function draw(linesToo) {
   at("tint").style.display = state.view === "image" ? "none" : "";
   at("lines").style.display = at("borders").checked && state.view !== "image" ? "" : "none";
   at("sheet").classList.toggle("confidence", state.view === "confidence");
+  at("numbers").hidden = !at("numbered").checked || state.view === "image";
+  showNumbers();
   at("scale").style.display = state.view === "confidence" ? "flex" : "none";
   if (state.view !== "image") paintTint(labels);
   if (linesToo) paintLines(labels);
@@ -275,12 +280,33 @@ function showOpacity() {
   at("tint").style.opacity = at("opacity").value / 100;
 }
 
+function showNumbers() {      // where there is room for them at this zoom
+  const [H, W] = content.shape, scale = zoom.factor * at("stage").clientWidth / W;
+  at("numbers").replaceChildren(...segmentsNow().filter(({ middle }) => middle.room * scale >= ROOM).map(({ label, middle }) => {
+    const number = make("span", label), [row, column] = middle.samples[0];
+    number.style.left = `${100 * column / W}%`;
+    number.style.top = `${100 * row / H}%`;
+    return number;
+  }));
+}
+
+function showBar() {      // a length of 1, 2 or 5 times a power of ten, at most a quarter of the stage
+  if (!content.pixel) return;
+  const [width, unit] = content.pixel, seen = content.shape[1] * width / zoom.factor, power = 10 ** Math.floor(Math.log10(seen / 4));
+  const length = [5, 2, 1].map(k => k * power).find(k => k <= seen / 4);
+  at("bar").firstElementChild.style.width = `${100 * length / seen}%`;
+  at("bar").lastElementChild.textContent = `${Number(length.toPrecision(3))} ${unit}`;
+}
+
 // ---- zoom ---------------------------------------------------------------------------------------------------
 
 function showZoom() {
   for (const side of ["x", "y"]) zoom[side] = Math.min(0, Math.max(1 - zoom.factor, zoom[side]));
   at("sheet").style.transform = `translate(${100 * zoom.x}%, ${100 * zoom.y}%) scale(${zoom.factor})`;
   at("stage").classList.toggle("zoomed", zoom.factor > 1);
+  at("sheet").style.setProperty("--zoom", zoom.factor);
+  if (shownLabels) showNumbers();
+  showBar();
   at("sheet").classList.toggle("large", zoom.factor * at("stage").clientWidth / width > LARGE);
 }
 
@@ -354,7 +380,7 @@ function swatch(label) {
 }
 
 function tick(segment) {
-  const box = make("input", "", { type: "checkbox", title: "tick two or more to merge them", "aria-label": `tick ${nameOf(segment)}` });
+  const box = make("input", "", { type: "checkbox", title: "select two or more to merge them", "aria-label": `select ${nameOf(segment)} for a merge` });
   box.checked = edits.ticked.has(segment.label);
   box.addEventListener("click", event => event.stopPropagation());
   box.addEventListener("change", () => {
@@ -390,11 +416,11 @@ function showOthers() {
   const offered = ranked.filter(n => n !== content.chosen && levels.includes(n)).slice(0, 3).sort((a, b) => a - b);
   at("others").hidden = !offered.length;
   const buttons = (isOwn() ? offered : [content.chosen, ...offered.filter(n => n !== content.levels[state.level].n)]).map(n => {
-    const button = make("button", n === content.chosen ? `${n} (results)` : n, { type: "button", "aria-label": count(n) });
+    const button = make("button", n === content.chosen ? `${n} (saved)` : n, { type: "button", "aria-label": count(n) });
     button.addEventListener("click", () => showLevel(levels.indexOf(n)));
     return button;
   });
-  at("others").replaceChildren(isOwn() ? "Too coarse or too fine? Look at " : "Look at ", ...buttons, " segments.");
+  at("others").replaceChildren(isOwn() ? "Too coarse or too fine? See " : "See ", ...buttons, " segments.");
 }
 
 function histogramsOf(level) {
@@ -462,7 +488,7 @@ function showSegment() {
   at("samples").replaceChildren(...segment.samples.map(sampleSquare));
   at("parts-title").textContent = segment.n_parts === null ? "Its largest parts, before the merge:" : segment.n_parts === 1 ? "It is in one piece:" : `It occurs in ${segment.n_parts.toLocaleString("en")} places` + (segment.parts.length < segment.n_parts ? "; the largest:" : ":");
   at("parts").replaceChildren(...segment.parts.map(part => {
-    const item = make("li", ""), button = make("button", `${part[0].toLocaleString("en")} px at x ${part[2]}, y ${part[1]}`, { type: "button" });
+    const item = make("li", ""), button = make("button", `${part[0].toLocaleString("en")} px at x ${part[6]}, y ${part[5]}`, { type: "button" });
     for (const event of ["mouseenter", "focus", "click"]) button.addEventListener(event, () => markPart(part));
     for (const event of ["mouseleave", "blur"]) button.addEventListener(event, () => markPart(null));
     item.append(button);
@@ -490,6 +516,29 @@ function showProbabilities() {
   at("probabilities-title").textContent = `How many segments? ${chart.words}`;
 }
 
+// Where no number has half of the probability, the likely ones stand side by side, before anything else.
+async function showLikely() {
+  const chart = content.selection, levels = content.levels.map(level => level.n);
+  if (!chart || Math.max(...chart.probabilities) >= .5) return;
+  const least = Math.max(...chart.probabilities) / 2;
+  const likely = chart.n.map((n, i) => [n, chart.probabilities[i]]).filter(([n, p]) => p >= least && levels.includes(n))
+    .sort((a, b) => b[1] - a[1]).slice(0, 4).sort((a, b) => a[0] - b[0]);
+  for (const [n, p] of likely) {
+    const index = levels.indexOf(n), labels = await plane(index), card = make("button", "", { type: "button", "data-n": n });
+    const canvas = make("canvas", "", { width, height }), context = canvas.getContext("2d"), tint = context.createImageData(width, height);
+    const words = new Uint32Array(tint.data.buffer), table = content.palette.map((rgb, label) => word(...rgb, label ? 115 : 0));
+    for (let i = 0; i < words.length; i++) words[i] = table[labels[i]];
+    const layer = make("canvas", "", { width, height });
+    layer.getContext("2d").putImageData(tint, 0, 0);
+    context.drawImage(at("image"), 0, 0, width, height);
+    context.drawImage(layer, 0, 0);
+    card.append(canvas, `${count(n)} (${(100 * p).toFixed(0)} %)` + (n === content.chosen ? ", saved" : ""));
+    card.addEventListener("click", () => showLevel(index));
+    at("likely-cards").append(card);
+  }
+  at("likely").hidden = false;
+}
+
 function select(label) {
   state.segment = label === state.segment ? 0 : label;
   for (const row of at("segments").tBodies[0].rows) row.setAttribute("aria-selected", Number(row.dataset.label) === state.segment);
@@ -501,6 +550,7 @@ function refresh() {
   shownLabels = merged(planes.get(state.level));
   at("readout").textContent = "";
   if (!segmentsNow().some(segment => segment.label === state.segment)) state.segment = 0;
+  at("number-value").textContent = segmentsNow().length;
   showTable();
   showSegment();
   showProbabilities();
@@ -512,7 +562,6 @@ function refresh() {
 async function showLevel(index) {
   state.level = Math.max(0, Math.min(content.levels.length - 1, index));
   at("number").value = state.level;
-  at("number-value").textContent = content.levels[state.level].n;
   at("view-confidence").hidden = !content.confidence || !isOwn();
   if (state.view === "confidence" && !isOwn()) setView("segments", false);
   const wanted = state.level;
@@ -548,7 +597,7 @@ function onKey(event) {
   const actions = {
     ArrowLeft: () => showLevel(state.level - 1), ArrowRight: () => showLevel(state.level + 1),
     ArrowDown: () => changeOpacity(-5), ArrowUp: () => changeOpacity(5), Escape: () => state.segment && select(state.segment),
-    v: nextView, b: () => { at("borders").checked = !at("borders").checked; draw(false); }, t: changeTheme,
+    v: nextView, b: () => { at("borders").checked = !at("borders").checked; draw(false); }, n: () => { at("numbered").checked = !at("numbered").checked; draw(false); }, t: changeTheme,
     "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), "0": () => zoomBy(0),
   };
   const digit = /^[1-9]$/.test(event.key) && segmentsNow()[Number(event.key) - 1];
@@ -571,7 +620,10 @@ async function start() {
   at("scale").querySelector("i").style.background = `linear-gradient(to right, ${viridis.map(rgb => `rgb(${rgb})`).join(",")})`;
   at("number").addEventListener("input", () => showLevel(Number(at("number").value)));
   at("opacity").addEventListener("input", showOpacity);
-  at("borders").addEventListener("change", () => draw(false));
+  for (const name of ["borders", "numbered"]) at(name).addEventListener("change", () => draw(false));
+  at("bar").hidden = !content.pixel;
+  at("least").textContent = guess.toFixed(2);
+  at("middle").textContent = ((1 + guess) / 2).toFixed(2);
   at("stage").addEventListener("click", onClick);
   at("stage").addEventListener("wheel", onWheel, { passive: false });
   at("stage").addEventListener("pointerdown", onDown);
@@ -600,6 +652,7 @@ async function start() {
   await showLevel(state.level);
   document.documentElement.dataset.ready = "shown";
   for (let index = 0; index < content.levels.length; index++) await plane(index);
+  await showLikely();
   document.documentElement.dataset.ready = "complete";
 }
 start();

@@ -16,7 +16,7 @@ import texseg
 from texseg.io.atomic import atomic_write
 from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
-from texseg.report.template import filled
+from texseg.report.pages import filled
 
 __all__ = ["write_tree_page"]
 
