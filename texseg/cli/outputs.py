@@ -201,10 +201,10 @@ def write_outputs(
         write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
     for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
         write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
-    entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing))
+    size = writing.pixel_size or images[0].pixel_size
+    entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing), size)
     for path, image in zip(planned.get("probabilities", ()), images, strict=False):
         write_confidence(path, _probabilities(model, image, rescale), geo=geo)
-    size = writing.pixel_size or images[0].pixel_size
     for path in planned.get("segments", ()):
         _write_table(path, SegmentRow, [segment_table(*page, names, pixel_size=size) for page in labelled])
     for path in planned.get("regions", ()):
@@ -303,6 +303,7 @@ def _write_reports(
     model: Segmenter | None,
     names: Sequence[str],
     command: Sequence[str],
+    pixel_size: PixelSize | None,
 ) -> ReportEntry | None:
     """Write the report of each page, and return the entry of the first."""
     if not paths or model is None:
@@ -330,6 +331,7 @@ def _write_reports(
                 title=shown(item.name) + page_number,
                 source=shown(item.path),
                 command=command,
+                pixel_size=pixel_size,
             )
         )
     return entries[0]

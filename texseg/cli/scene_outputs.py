@@ -224,4 +224,5 @@ def _write_overview(
         source=shown(about.item.path),
         command=command,
         overview_of=about.shape,
+        pixel_size=about.pixel_size,
     )
