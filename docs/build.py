@@ -34,14 +34,17 @@ def lay_out(source: Path) -> None:
     shutil.copy(ROOT / "docs" / "conf.py", source)
     shutil.copytree(ROOT / "notebooks", source / "notebooks", ignore=shutil.ignore_patterns(".*"))
     shutil.copy(ROOT / "CHANGELOG.md", source / "changelog.md")
+    shutil.copy(ROOT / "VISION.md", source)
     (source / "benchmarks").mkdir()
     shutil.copy(ROOT / "benchmarks" / "README.md", source / "benchmarks")
     (source / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "segments.png", source / "docs")
+    for name in ("segments.png", "licences.md"):
+        shutil.copy(ROOT / "docs" / name, source / "docs")
     first, guide = (ROOT / "README.md").read_text("utf-8").split("\n---\n", 1)
     notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-    pages = ["guide", *(f"notebooks/{name}" for name in notebooks), "command", "api/index", "changelog"]
-    tree = "\n".join(["```{toctree}", ":hidden:", *pages, "benchmarks/README", "```"])
+    pages = ["guide", *(f"notebooks/{name}" for name in notebooks), "command", "api/index"]
+    pages += ["VISION", "changelog", "benchmarks/README", "docs/licences"]
+    tree = "\n".join(["```{toctree}", ":hidden:", *pages, "```"])
     first = first.replace("(notebooks)", "(notebooks/01_quickstart.ipynb)")
     (source / "index.md").write_text(f"{first}\n\n{tree}\n", "utf-8")
     (source / "guide.md").write_text(f"# Guide\n\n{guide}", "utf-8")

@@ -16,6 +16,7 @@ extensions = [
     "sphinx_click",
 ]
 html_theme = "furo"
+smartquotes = False  # code in running text is copied as it is
 html_title = f"texseg {__version__}"
 nb_execution_mode = "off"  # the notebooks are stored with their outputs, and run in the tests
 nb_merge_streams = True

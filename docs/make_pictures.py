@@ -28,7 +28,7 @@ for (file, (title, n_segments)), (above, below) in zip(SCENES.items(), axes.T, s
     above.imshow(image.pixels)
     above.set_axis_off()
     above.set_title(title)
-    chosen = "asked for" if n_segments else "found"
+    chosen = "requested" if n_segments else "found"
     plot.overlay(image.pixels, model.labels_, legend=False, ax=below)
     below.set_title(f"{model.n_segments_} textures {chosen}")
 figure.canvas.draw()

@@ -39,7 +39,7 @@ def test_the_first_command_writes_what_is_promised(monkeypatch, tmp_path):
 
     from texseg.cli import main
 
-    command = blocks("sh")[0].split("&&")[-1].strip()
+    command = blocks("sh")[0].splitlines()[-1]
     program, *arguments = shlex.split(command.replace("-o out/", f"-o {tmp_path}"))
     assert program.endswith("texseg")
     monkeypatch.chdir(ROOT)
@@ -123,3 +123,24 @@ def test_the_parameters_it_names_exist():
     changes = " ".join(line.split("|")[2] for line in table.splitlines() if line.count("|") > 3)
     named = set(re.findall(r"`(\w+)(?:=[^`]*)?`", changes)) - {"predict", "fit", "mask", "seeds"}
     assert named and named <= set(inspect.signature(TextureSegmenter).parameters)
+
+
+def test_the_list_of_strings_knows_what_people_see(capsys, monkeypatch):
+    import importlib
+
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    listed = importlib.import_module("strings").main
+    listed([str(ROOT / "texseg" / "metrics.py"), str(ROOT / "texseg" / "report")])
+    shown = capsys.readouterr().out
+    assert "labels and truth {...}; nothing can be compared" in shown  # an error
+    assert "Compare stated confidence with actual accuracy." in shown  # a public docstring
+    assert "merge selected" in shown  # a button
+
+
+@pytest.mark.parametrize("place", ["report", "plot", "napari", "metrics.py", "synth.py", "overlay.py"])
+def test_strings_that_people_see_avoid_words_that_read_badly(capsys, monkeypatch, place):
+    import importlib
+
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    importlib.import_module("strings").main(["--doubtful", str(ROOT / "texseg" / place)])
+    assert not capsys.readouterr().out

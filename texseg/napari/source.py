@@ -32,7 +32,7 @@ class Plane(NamedTuple):
 
 
 class LayerSource:
-    """The planes of an image layer, under a mask; pixels are loaded when they are asked for.
+    """The planes of an image layer, under a mask; pixels are loaded on demand.
 
     Parameters
     ----------

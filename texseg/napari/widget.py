@@ -226,7 +226,7 @@ class SegmentWidget(QWidget):
     # ---- work --------------------------------------------------------------------------------------------
 
     def segment(self) -> None:
-        """Fit in the background, and show the labels when they are there."""
+        """Fit in the background, and show the labels when they are ready."""
         model = TextureSegmenter(
             self.number.value() or None,
             preset=self.preset.currentText(),
@@ -303,7 +303,7 @@ class SegmentWidget(QWidget):
         """Start a task of a new job on planes of the chosen image, by default the requested ones."""
         layer = self._image_layer()
         if layer is None:
-            show_error("texseg: open an image first, there is no image layer")
+            show_error("texseg: open an image first; no layer is an image")
             return
         try:
             source = LayerSource(layer, self.mask.currentData(), self.strokes.currentData())

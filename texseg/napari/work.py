@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
     model: TextureSegmenter
     labels: NDArray[np.integer]
-    """Of the shape of the source, int32, or uint8 of lazy ones; 0 on planes that were not asked for."""
+    """Of the shape of the source, int32, or uint8 of lazy ones; 0 on planes that were not requested."""
     levels: tuple[int, ...]
     """Numbers of segments there are labels for, without a new fit."""
     fitted: tuple[Index, ...]
