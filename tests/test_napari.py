@@ -81,7 +81,7 @@ def test_labels_become_a_layer_in_place_and_in_the_colours_of_the_palette(applic
     viewer.add_image(IMAGE, name="scene", scale=(2, 2), translate=(5, 7))
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    layer = viewer.layers["scene textures"]
+    layer = viewer.layers["scene labels"]
     np.testing.assert_array_equal(layer.data, TextureSegmenter(n_segments=2).fit(IMAGE).labels_)
     assert layer.scale.tolist() == [2, 2] and layer.translate.tolist() == [5, 7]
     np.testing.assert_allclose(layer.get_color(2)[:3], palette(2)[2] / 255, atol=0.01)
@@ -96,9 +96,9 @@ def test_the_slider_moves_over_the_hierarchy(application, viewer, widget):
     numbers = [int(k) for k in widget.model.hierarchy_.n_segments]
     widget.slider.setValue(numbers.index(1))
     assert widget.shown.text() == "1 segment"
-    assert np.unique(viewer.layers["scene textures"].data).tolist() == [1]
+    assert np.unique(viewer.layers["scene labels"].data).tolist() == [1]
     widget.slider.setValue(numbers.index(2))
-    np.testing.assert_array_equal(viewer.layers["scene textures"].data, widget.model.labels_)
+    np.testing.assert_array_equal(viewer.layers["scene labels"].data, widget.model.labels_)
 
 
 def test_colour_images_are_taken_as_such(application, viewer, widget):
@@ -117,7 +117,7 @@ def segmented(application, viewer, widget, image=IMAGE, **options):
     layer = viewer.add_image(image, name="scene", **options)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    return layer, viewer.layers["scene textures"]
+    return layer, viewer.layers["scene labels"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_layer_can_be_the_mask(application, viewer, widget):
     widget.mask.setCurrentText("tissue")
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    found = viewer.layers["scene textures"].data
+    found = viewer.layers["scene labels"].data
     assert ((found == 0) == (mask == 0)).all()
     viewer.layers.remove("tissue")
     assert widget.mask.currentText() == "none"
@@ -163,7 +163,7 @@ def test_all_planes_of_a_stack_get_the_same_textures(application, viewer, widget
     widget.planes.setCurrentIndex(1)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    layer = viewer.layers["scene textures"]
+    layer = viewer.layers["scene labels"]
     assert layer.data.shape == stack.shape
     first, mirrored = layer.data[0], layer.data[1]
     assert first[50, 10] != first[50, 120]
@@ -179,7 +179,7 @@ def test_planes_that_were_not_fitted_are_labelled_by_the_same_model(application,
     widget.planes.setCurrentIndex(1)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    data = viewer.layers["scene textures"].data
+    data = viewer.layers["scene labels"].data
     assert data[1, 50, 10] == data[0, 50, 120] != data[1, 50, 120]
     assert not widget.slider.isEnabled()  # the hierarchy knows the fitted planes alone
 
@@ -189,7 +189,7 @@ def test_the_plane_that_is_shown_is_the_one_that_is_segmented(application, viewe
     viewer.dims.set_current_step(0, 0)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    data = viewer.layers["scene textures"].data
+    data = viewer.layers["scene labels"].data
     assert set(np.unique(data[0])) == {1, 2} and (data[1] == 0).all()
 
 
@@ -197,12 +197,12 @@ def test_of_several_resolutions_the_finest_is_taken(application, viewer, widget)
     viewer.add_image([IMAGE, IMAGE[::2, ::2]], multiscale=True, name="scene")
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    assert viewer.layers["scene textures"].data.shape == IMAGE.shape
+    assert viewer.layers["scene labels"].data.shape == IMAGE.shape
 
 
 def test_it_tells_how_far_it_is_and_the_window_stays_alive(application, viewer, widget):
-    told = []
-    widget._told.connect(lambda text, share: told.append((text, share)))
+    heard = []
+    widget._progressed.connect(lambda text, share: told.append((text, share)))
     segmented(application, viewer, widget)
     assert {"filters", "borders", "coarse and fine"} <= {text for text, _ in told}
     shares = [share for _, share in told]
@@ -252,7 +252,7 @@ def test_a_layer_of_labels_that_is_removed_is_forgotten(application, viewer, wid
     viewer.layers.remove(labels)
     assert not widget.slider.isEnabled() and widget.shown.text() == ""
     press_and_wait(application, widget)
-    assert [layer.name for layer in viewer.layers] == ["scene", "scene textures"]
+    assert [layer.name for layer in viewer.layers] == ["scene", "scene labels"]
 
 
 def test_each_image_has_a_result_of_its_own(application, viewer, widget):
@@ -291,7 +291,7 @@ def test_a_model_is_saved_loaded_and_applied(application, viewer, widget, tmp_pa
     other.image.setCurrentText("mirrored")
     other.apply.click()
     wait(application, other)
-    found = viewer.layers["mirrored textures"].data
+    found = viewer.layers["mirrored labels"].data
     assert (found == labels.data[:, ::-1]).mean() > 0.95
 
 
@@ -336,12 +336,12 @@ def test_merges_hold_on_all_planes_of_a_stack(application, viewer, widget, monke
     widget.planes.setCurrentIndex(1)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    before = viewer.layers["scene textures"].data.copy()
+    before = viewer.layers["scene labels"].data.copy()
     widget.merge([1, 2])
-    assert np.unique(viewer.layers["scene textures"].data).tolist() == [1]
+    assert np.unique(viewer.layers["scene labels"].data).tolist() == [1]
     widget.split(1)
     wait(application, widget)
-    np.testing.assert_array_equal(viewer.layers["scene textures"].data, before)
+    np.testing.assert_array_equal(viewer.layers["scene labels"].data, before)
 
 
 def test_names_are_given_in_the_list_and_kept_in_model_files(application, viewer, widget, tmp_path):
@@ -372,7 +372,7 @@ def test_what_cannot_be_done_is_said(application, viewer, widget, tmp_path):
         return notification_manager.records[-1].message
 
     widget.button.click()
-    assert "there is no image layer" in said()
+    assert "no image layer; open an image first" in said()
     viewer.add_labels(np.ones((3, 3), int), name="small")
     viewer.add_image(IMAGE, name="scene")
     widget.mask.setCurrentText("small")
@@ -380,28 +380,28 @@ def test_what_cannot_be_done_is_said(application, viewer, widget, tmp_path):
     assert "the mask 'small' has shape (3, 3), the image 'scene' (96, 128)" in said()
     viewer.layers["small"].data = np.zeros(IMAGE.shape, int)
     press_and_wait(application, widget)
-    assert "no pixel is left under the mask" in said()
+    assert "the mask covers every pixel" in said()
     (tmp_path / "a.texseg").write_bytes(b"none")
     widget.load_model(tmp_path / "a.texseg")
     assert "not a texseg model file" in said()
 
 
-def paint(widget, *strokes):
-    """Add a layer for strokes, and paint rows 40 to 50 of some columns."""
-    widget.new_strokes.click()
-    layer = widget.strokes.currentData()
-    for label, columns in strokes:
+def paint(widget, *seeds):
+    """Add a layer for seeds, and paint rows 40 to 50 of some columns."""
+    widget.new_seeds.click()
+    layer = widget.seeds.currentData()
+    for label, columns in seeds:
         layer.data[..., 40:50, columns] = label
     return layer
 
 
-def test_strokes_say_which_segment_is_where(application, viewer, widget):
+def test_seeds_say_which_segment_is_where(application, viewer, widget):
     viewer.add_image(IMAGE, name="waves", scale=(2, 2))
     layer = paint(widget, (2, slice(10, 40)), (1, slice(80, 110)))
     assert layer.scale.tolist() == [2, 2]
     assert layer.mode == "paint"
     press_and_wait(application, widget)
-    labels = viewer.layers["waves textures"].data
+    labels = viewer.layers["waves labels"].data
     assert (labels == np.where(COLUMNS < 64, 2, 1)).mean() > 0.95
 
 
@@ -412,8 +412,8 @@ def test_a_refit_corrects_the_same_layer(application, viewer, widget):
     paint(widget, (2, slice(10, 40)), (1, slice(80, 110)))
     n_layers = len(viewer.layers)
     for left, right in ((2, 1), (1, 2)):
-        widget.strokes.currentData().data[40:50, 10:40] = left
-        widget.strokes.currentData().data[40:50, 80:110] = right
+        widget.seeds.currentData().data[40:50, 10:40] = left
+        widget.seeds.currentData().data[40:50, 80:110] = right
         widget.refit_button.click()
         wait(application, widget)
         labels = next(iter(widget._results.values())).layer.data
@@ -421,25 +421,41 @@ def test_a_refit_corrects_the_same_layer(application, viewer, widget):
     assert len(viewer.layers) == n_layers
 
 
-def test_strokes_on_a_plane_of_a_stack_serve_all_planes(application, viewer, widget):
+def test_seeds_follow_merges(application, viewer, widget):
+    widget.number.setValue(3)
+    viewer.add_image(IMAGE, name="waves")
+    paint(widget, (3, slice(10, 40)), (1, slice(80, 110)))
+    press_and_wait(application, widget)
+    widget.merge([1, 2])
+    seeds, labels = widget.seeds.currentData().data, viewer.layers["waves labels"].data
+    assert set(np.unique(seeds)) == {0, 1, 2}
+    assert (seeds == labels)[seeds > 0].all()
+
+
+def test_names_of_layers_can_be_read(widget):
+    boxes = (widget.image, widget.mask, widget.seeds)
+    assert all(box.minimumSizeHint().width() >= 14 * box.fontMetrics().averageCharWidth() for box in boxes)
+
+
+def test_seeds_on_a_plane_of_a_stack_serve_all_planes(application, viewer, widget):
     viewer.add_image(np.stack([IMAGE, IMAGE[:, ::-1]]), name="stack")
     widget.planes.setCurrentIndex(1)
     layer = paint(widget)
     layer.data[0, 40:50, 10:40], layer.data[0, 40:50, 80:110] = 2, 1
     press_and_wait(application, widget)
-    labels = viewer.layers["stack textures"].data
+    labels = viewer.layers["stack labels"].data
     expected = np.where(COLUMNS < 64, 2, 1)
     assert (labels == np.stack([expected, expected[:, ::-1]])).mean() > 0.95
 
 
-def test_strokes_of_another_shape_are_refused_with_a_sentence(application, viewer, widget, monkeypatch):
+def test_seeds_of_another_shape_are_refused_with_a_sentence(application, viewer, widget, monkeypatch):
     said = []
     monkeypatch.setattr("texseg.napari.widget.show_error", said.append)
     viewer.add_image(IMAGE, name="waves")
     viewer.add_labels(np.ones((5, 5), int), name="small")
-    widget.strokes.setCurrentText("small")
+    widget.seeds.setCurrentText("small")
     widget.button.click()
-    assert "the strokes 'small' have shape (5, 5), the image 'waves' (96, 128)" in said[0]
+    assert "the seeds 'small' have shape (5, 5), the image 'waves' (96, 128)" in said[0]
 
 
 # ---- scenes larger than memory -----------------------------------------------------------------------------
@@ -491,7 +507,7 @@ def test_a_large_file_gets_labels_at_full_resolution(application, viewer, widget
     opened(application, viewer, widget, path)
     widget.number.setValue(2)
     press_and_wait(application, widget)
-    layer = viewer.layers["scene textures"]
+    layer = viewer.layers["scene labels"]
     finest = np.asarray(layer.data[0])
     assert layer.multiscale and finest.shape == pixels.shape
     np.testing.assert_array_equal(layer.data[1], finest[::2, ::2])

@@ -13,29 +13,27 @@ from texseg.regions import palette
 __all__ = ["SegmentList"]
 
 _SWATCH = 12  # pixels
+_BOXES = (  # those of napari's themes are hardly darker than the list
+    "QListWidget::indicator { width: 11px; height: 11px; border: 2px solid #9a9da3; border-radius: 3px; }"
+    "QListWidget::indicator:checked { background: #4b8bf4; border-color: #e8eaed; }"
+)
 _EDITABLE = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEditable
 
 
 class SegmentList(QWidget):
-    """Segments with their colours and names; ticked ones are merged or split.
+    """Segments with their colours and names; ticked ones are merged or split."""
 
-    Signals
-    -------
-    merge_asked : list of labels
-    split_asked : label
-    named : label and name
-    """
-
-    merge_asked = Signal(list)
-    split_asked = Signal(int)
-    named = Signal(int, str)
+    merge_requested = Signal(list)  # labels
+    split_requested = Signal(int)  # label
+    named = Signal(int, str)  # label, name
 
     def __init__(self) -> None:
         super().__init__()
         self.rows = QListWidget()
+        self.rows.setStyleSheet(_BOXES)
         self.rows.setToolTip("Tick segments here or click on them in the image; double-click to name one")
         self.merge, self.split = QPushButton("Merge"), QPushButton("Split")
-        self.merge.setToolTip("Make one segment of those that are ticked")
+        self.merge.setToolTip("Join the ticked segments into one")
         self.split.setToolTip("Divide the ticked segment in two, or undo its merge")
         buttons = QHBoxLayout()
         buttons.addWidget(self.merge)
@@ -46,8 +44,8 @@ class SegmentList(QWidget):
         layout.addLayout(buttons)
         self._names: tuple[str, ...] = ()
         self.rows.itemChanged.connect(self._follow)
-        self.merge.clicked.connect(lambda: self.merge_asked.emit(self.ticked()))
-        self.split.clicked.connect(lambda: self.split_asked.emit(self.ticked()[0]))
+        self.merge.clicked.connect(lambda: self.merge_requested.emit(self.ticked()))
+        self.split.clicked.connect(lambda: self.split_requested.emit(self.ticked()[0]))
         self.show_segments(())
 
     def show_segments(self, names: Sequence[str]) -> None:

@@ -32,26 +32,13 @@ class Plane(NamedTuple):
 
 
 class LayerSource:
-    """The planes of an image layer, under a mask; pixels are loaded on demand.
+    """The planes of an image layer, under a mask, with seeds; pixels are loaded on demand.
 
-    Parameters
-    ----------
-    layer : napari.layers.Image
-        Of several resolutions the finest is used; the opacity of RGBA colours is used as a mask.
-    mask : napari.layers.Labels or Image, optional
-        Non-zero where there is data: one plane for all, or as many planes as the image has.
-    strokes : napari.layers.Labels, optional
-        Classes of the painted pixels, in the shape of the image.
-
-    Raises
-    ------
-    ValueError
-        The mask or the strokes do not fit the image.
+    Of several resolutions the finest is used; the opacity of RGBA colours is used as a mask. A mask has one
+    plane for all, or as many planes as the image; seeds have the shape of the image.
     """
 
-    def __init__(
-        self, layer: Image, mask: Labels | Image | None = None, strokes: Labels | None = None
-    ) -> None:
+    def __init__(self, layer: Image, mask: Labels | Image | None = None, seeds: Labels | None = None) -> None:
         self._data = finest(layer)
         self.channel_axis = -1 if layer.rgb else None
         shape = tuple(int(n) for n in self._data.shape[: -1 if layer.rgb else None])
@@ -63,27 +50,21 @@ class LayerSource:
                 f"the mask {mask.name!r} has shape {tuple(finest(mask).shape)}, "
                 f"the image {layer.name!r} {shape}; draw it on a labels layer of the image's own shape"
             )
-
-        self._strokes: Any = None if strokes is None else finest(strokes)
-        if strokes is not None and finest(strokes).shape != shape:
+        self._seeds: Any = None if seeds is None else finest(seeds)
+        if seeds is not None and finest(seeds).shape != shape:
             raise ValueError(
-                f"the strokes {strokes.name!r} have shape {tuple(finest(strokes).shape)}, the image "
+                f"the seeds {seeds.name!r} have shape {tuple(finest(seeds).shape)}, the image "
                 f"{layer.name!r} {shape}; 'New' adds a layer for them"
             )
 
-    @property
-    def has_strokes(self) -> bool:
-        """Whether there is a layer for strokes, painted on or not."""
-        return self._strokes is not None
-
-    def seeds(self, index: Index) -> NDArray[np.integer]:
-        """Load the strokes (H, W) on one plane."""
-        return np.asarray(self._strokes[index])
+    def seeds(self, index: Index) -> NDArray[np.integer] | None:
+        """Load the seeds (H, W) on one plane; None if there is no layer for them."""
+        return None if self._seeds is None else np.asarray(self._seeds[index])
 
     @property
     def painted(self) -> list[Index]:
-        """Indices of the planes with strokes."""
-        return [index for index in self.indices if self.has_strokes and self.seeds(index).any()]
+        """Indices of the planes with seeds."""
+        return [] if self._seeds is None else [index for index in self.indices if self._seeds[index].any()]
 
     @property
     def indices(self) -> list[Index]:
@@ -111,7 +92,7 @@ class LayerSource:
         return is_lazy(self._data) and needed > free_memory() // 2
 
     def planes(self, indices: list[Index]) -> Iterator[Plane]:
-        """Load planes, leaving out those without any data."""
+        """Load planes, skipping those without any data."""
         for index in indices:
             plane = self.plane(index)
             if plane.mask is None or bool(plane.mask.any()):

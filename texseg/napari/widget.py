@@ -39,6 +39,7 @@ __all__ = ["SegmentWidget"]
 
 _MOST_SEGMENTS = 255
 _BRUSH = 5  # pixels
+_LEAST_NAME = 14  # letters of a layer that a drop-down shows
 _MODEL_FILES = "texseg models (*.texseg);;all files (*)"
 
 
@@ -62,14 +63,10 @@ class SegmentWidget(QWidget):
     however it is scaled, moved, rotated or sheared. In a stack, either one plane or, with one model, all of
     them are segmented. If the model has a hierarchy, a slider changes the number of segments without a new
     fit. Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
-    added. Strokes on a separate layer say which segment is where, for *Segment* and, faster, for *Refit*.
-
-    Parameters
-    ----------
-    napari_viewer : napari.viewer.Viewer
+    added. Seeds on a separate layer say which segment is where, for *Segment* and, faster, for *Refit*.
     """
 
-    _told = Signal(str, float)  # from the thread of a job to the window
+    _progressed = Signal(str, float)  # from the thread of a job to the window
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
@@ -78,17 +75,17 @@ class SegmentWidget(QWidget):
         self._job: tuple[Job, Image] | None = None
         self.model: TextureSegmenter | None = None
         self._build()
-        self._told.connect(self._show_progress)
+        self._progressed.connect(self._show_progress)
         self.image.currentIndexChanged.connect(self._choose_image)
         self.open.clicked.connect(self._ask_and_open)
         self.button.clicked.connect(self.segment)
         self.cancel.clicked.connect(self.stop)
         self.slider.valueChanged.connect(self._show_level)
-        self.new_strokes.clicked.connect(self.add_strokes)
+        self.new_seeds.clicked.connect(self.add_seeds)
         self.refit_button.clicked.connect(self.refit)
-        self.strokes.currentIndexChanged.connect(self._show_state)
-        self.segments.merge_asked.connect(self.merge)
-        self.segments.split_asked.connect(self.split)
+        self.seeds.currentIndexChanged.connect(self._show_state)
+        self.segments.merge_requested.connect(self.merge)
+        self.segments.split_requested.connect(self.split)
         self.segments.named.connect(self.rename)
         self.apply.clicked.connect(self.apply_model)
         self.load.clicked.connect(self._ask_and_load)
@@ -103,17 +100,16 @@ class SegmentWidget(QWidget):
     # ---- what it looks like ------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        self.image, self.open = QComboBox(), QPushButton("Open")
-        self.planes = QComboBox()
+        self.image, self.planes, self.mask, self.seeds, self.preset = (QComboBox() for _ in range(5))
+        for box in (self.image, self.planes, self.mask, self.seeds, self.preset):
+            box.setMinimumContentsLength(_LEAST_NAME)
+        self.open = QPushButton("Open")
         self.planes.addItems(["this plane", "all planes, one model"])
-        self.mask = QComboBox()
-        self.strokes = QComboBox()
-        self.new_strokes, self.refit_button = QPushButton("New"), QPushButton("Refit")
+        self.new_seeds, self.refit_button = QPushButton("New"), QPushButton("Refit")
         self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
         self.at_least = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=2)
         self.at_most = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=14)
-        self.preset = QComboBox()
         self.preset.addItems(list(PRESETS))
         self.smoothness = QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
         self.min_size = QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
@@ -126,20 +122,20 @@ class SegmentWidget(QWidget):
         self.apply, self.load, self.save = QPushButton("Apply"), QPushButton("Load"), QPushButton("Save")
         self._form = form = QFormLayout(self)
         rows: list[tuple[str, QWidget, str]] = [
-            ("image", _side_by_side(self.image, self.open), "The image layer that is segmented"),
-            ("stack", self.planes, "Segment the plane that is shown, or all of them with the same textures"),
+            ("image", _side_by_side(self.image, self.open), "The image layer to segment"),
+            ("stack", self.planes, "Segment the plane shown here, or all of them with the same textures"),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
             (
-                "strokes",
-                _side_by_side(self.strokes, self.new_strokes, self.refit_button),
-                "A labels layer: paint with label 1 what shall be segment 1, and so on",
+                "seeds",
+                _side_by_side(self.seeds, self.new_seeds, self.refit_button),
+                "A labels layer: paint label 1 where segment 1 is, and so on",
             ),
-            ("segments", self.number, "Number of textures; 0 chooses it"),
-            ("at least", self.at_least, "Smallest number that is chosen; 1 lets an image be one texture"),
-            ("at most", self.at_most, "Largest number that is considered, and of the slider"),
+            ("segments", self.number, "Number of segments; at 0 texseg chooses it"),
+            ("at least", self.at_least, "Smallest number that texseg may choose; 1 allows a single texture"),
+            ("at most", self.at_most, "Largest number that texseg may choose, and that of the slider"),
             ("preset", self.preset, "plain is the method of the paper, without additions"),
-            ("smoothness", self.smoothness, "Strength with which neighbours belong together"),
-            ("min size", self.min_size, "Smaller parts go to the neighbour that explains them best"),
+            ("smoothness", self.smoothness, "How strongly neighbours belong together: higher removes specks"),
+            ("min size", self.min_size, "Smaller parts join the neighbour that explains them best"),
         ]
         for name, widget, help_text in rows:
             widget.setToolTip(help_text)
@@ -150,12 +146,12 @@ class SegmentWidget(QWidget):
         form.addRow(self.shown)
         form.addRow(self.segments)
         form.addRow("model", _side_by_side(self.apply, self.load, self.save))
-        self.open.setToolTip("Open a file that may be larger than memory: TIFF, NPY, or any of GDAL")
-        self.new_strokes.setToolTip("Add a layer to paint strokes on")
-        self.refit_button.setToolTip("Correct the segments by the strokes, without a new fit")
-        self.apply.setToolTip("Find the textures of the last or the loaded model in the image")
-        self.load.setToolTip("Read a model file, from here or from the command line")
-        self.save.setToolTip("Write the textures that were found to a model file")
+        self.open.setToolTip("Open a file that may be larger than memory: TIFF, NPY, or what GDAL reads")
+        self.new_seeds.setToolTip("Add a layer to paint seeds on")
+        self.refit_button.setToolTip("Correct the segments by the seeds, without a new fit")
+        self.apply.setToolTip("Find the textures of the last or the loaded model in this image")
+        self.load.setToolTip("Read a model file, saved here or by the command")
+        self.save.setToolTip("Save these textures to a model file")
 
     def _show_state(self) -> None:
         """Enable the controls that can be used now."""
@@ -170,8 +166,8 @@ class SegmentWidget(QWidget):
         layer = self._image_layer()
         result = self._results.get(layer)
         refits = result is not None and len(result.found.fitted) > 0
-        self.new_strokes.setEnabled(layer is not None)
-        self.refit_button.setEnabled(not working and refits and self.strokes.currentData() is not None)
+        self.new_seeds.setEnabled(layer is not None)
+        self.refit_button.setEnabled(not working and refits and self.seeds.currentData() is not None)
         is_stack = layer is not None and layer.ndim > 2
         self.planes.setVisible(is_stack)
         self._form.labelForField(self.planes).setVisible(is_stack)
@@ -197,7 +193,7 @@ class SegmentWidget(QWidget):
         masks = [layer for layer in present if isinstance(layer, (Labels, Image)) and layer not in results]
         _offer(self.image, images)
         _offer(self.mask, [None, *masks])
-        _offer(self.strokes, [None, *(layer for layer in masks if isinstance(layer, Labels))])
+        _offer(self.seeds, [None, *(layer for layer in masks if isinstance(layer, Labels))])
         self._choose_image()
 
     def _image_layer(self) -> Image | None:
@@ -237,12 +233,12 @@ class SegmentWidget(QWidget):
         )
         self._work(lambda job: job.fit(model))
 
-    def add_strokes(self) -> None:
-        """Add a layer of the image's shape to paint strokes on, and select it."""
+    def add_seeds(self) -> None:
+        """Add a layer of the image's shape to paint seeds on, and select it."""
         image = self._image_layer()
         if image is None:
             return
-        source, name = LayerSource(image), f"{image.name} strokes"
+        source, name = LayerSource(image), f"{image.name} seeds"
         layer = Labels(
             np.zeros(source.shape, np.int32),
             name=name,
@@ -251,10 +247,10 @@ class SegmentWidget(QWidget):
         )
         self._viewer.add_layer(layer)
         layer.brush_size, layer.mode, layer.selected_label = _BRUSH, "paint", 1
-        self.strokes.setCurrentIndex(self.strokes.findData(layer))
+        self.seeds.setCurrentIndex(self.seeds.findData(layer))
 
     def refit(self) -> None:
-        """Correct the segments of the chosen image using its strokes, in the background."""
+        """Correct the segments of the chosen image using its seeds, in the background."""
         result = self._results.get(self._image_layer())
         if result is not None:
             model, fitted = result.found.model, result.found.fitted
@@ -265,7 +261,11 @@ class SegmentWidget(QWidget):
         image = self._image_layer()
         result = self._results.get(image)
         if image is not None and result is not None:
-            found = result.found.merged([labels])
+            found, label_of = result.found.merged([labels])
+            seeds = self.seeds.currentData()
+            if seeds is not None:  # they follow the numbers of the segments
+                known = seeds.data < len(label_of)
+                seeds.data = np.where(known, label_of[np.where(known, seeds.data, 0)], seeds.data)
             self._put(found, found.model.n_segments_, image, result.indices)
             self._choose_image()
 
@@ -303,15 +303,15 @@ class SegmentWidget(QWidget):
         """Start a task of a new job on planes of the chosen image, by default the requested ones."""
         layer = self._image_layer()
         if layer is None:
-            show_error("texseg: open an image first; no layer is an image")
+            show_error("texseg: no image layer; open an image first")
             return
         try:
-            source = LayerSource(layer, self.mask.currentData(), self.strokes.currentData())
+            source = LayerSource(layer, self.mask.currentData(), self.seeds.currentData())
         except ValueError as error:
             show_error(f"texseg: {error}")
             return
         indices = self._indices(layer, source) if indices is None else indices
-        job = Job(source, indices, self._told.emit)
+        job = Job(source, indices, self._progressed.emit)
         self._job = job, layer
         self.destroyed.connect(job.stop)
         self._show_progress("reading", 0)
@@ -361,7 +361,7 @@ class SegmentWidget(QWidget):
         elif old is not None and np.array_equal(labels, old.shown):
             self._results[image] = old._replace(found=found, indices=indices, number=number)
         else:
-            colours, name = _colours(_MOST_SEGMENTS), f"{image.name} textures"
+            colours, name = _colours(_MOST_SEGMENTS), f"{image.name} labels"
             layer = Labels(data, name=name, colormap=colours, multiscale=is_large, **placement(image))
             self._results[image] = _Result(found, indices, number, layer, labels)
             layer.mouse_drag_callbacks.append(self._tick_where_clicked)
@@ -437,7 +437,7 @@ class SegmentWidget(QWidget):
         except OSError as error:
             show_error(f"texseg: {path}: {error.strerror or error}")
             return
-        self.shown.setText(f"{Path(path).name} written")
+        self.shown.setText(f"saved {Path(path).name}")
 
     def _ask_and_load(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)

@@ -51,26 +51,20 @@ class Result(NamedTuple):
             out[index] = image
         return out
 
-    def merged(self, groups: Sequence[Sequence[int]]) -> Result:
-        """Merge segments of the model and of all labels."""
+    def merged(self, groups: Sequence[Sequence[int]]) -> tuple[Result, NDArray[np.integer]]:
+        """Merge segments of the model and of all labels; also return the new label of each old one."""
         K = self.model.n_segments_
         label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1])
         label_of = label_of.astype(self.labels.dtype)
         self.model.merge(groups)
         levels = sorted({*(_levels(self.model) if self.fitted else []), self.model.n_segments_})
-        return self._replace(labels=label_of[self.labels], levels=tuple(levels))
+        return self._replace(labels=label_of[self.labels], levels=tuple(levels)), label_of
 
 
 class Job:
-    """One fit or prediction; the methods are generators for one of napari's threads.
+    """One fit or prediction of some planes; the methods are generators for one of napari's threads.
 
-    Parameters
-    ----------
-    source : LayerSource
-    indices : list of tuples of int
-        Planes to be labelled.
-    tell : function of a text and a share from 0 to 1
-        Called with the progress, in the thread of the job.
+    Progress, a text and a share from 0 to 1, is passed to ``tell``. :meth:`stop` ends a job by `Stopped`.
     """
 
     def __init__(self, source: LayerSource, indices: list[Index], tell: Callable[[str, float], Any]) -> None:
@@ -82,13 +76,7 @@ class Job:
         self._stop.set()
 
     def fit(self, model: TextureSegmenter) -> Iterator[Result]:
-        """Fit a model, and yield twice: first the labels, then again with the other numbers of segments.
-
-        Raises
-        ------
-        Stopped
-            After :meth:`stop`.
-        """
+        """Fit a model, and yield twice: first the labels, then again with the other numbers of segments."""
         model.set_params(callback=self._follow, channel_axis=self._source.channel_axis)
         painted = [index for index in self._source.painted if index in self._indices]
         chosen = _spread(painted, MOST_FITTED)
@@ -96,38 +84,36 @@ class Job:
         chosen = sorted(chosen + _spread(others, MOST_FITTED - len(chosen)))
         sample = list(self._source.planes(chosen))
         if not sample:
-            raise ValueError("no pixel is left under the mask")
-        seeds: Any = self._seeds([plane.place for plane in sample])
+            raise ValueError("the mask covers every pixel; choose another mask, or none")
+        seeds: Any = [self._source.seeds(plane.place) for plane in sample]
         if self._source.is_too_large:  # it is learned from crops of a single plane
             sample = sample[len(sample) // 2 :][:1]
         if len(sample) == 1:
-            model.fit(sample[0].pixels, mask=sample[0].mask, seeds=None if seeds is None else seeds[0])
+            model.fit(sample[0].pixels, mask=sample[0].mask, seeds=seeds[0])
         else:
             masks = [_whole(plane) for plane in sample]
-            model.fit([plane.pixels for plane in sample], mask=masks, seeds=seeds)
+            model.fit(
+                [plane.pixels for plane in sample], mask=masks, seeds=None if seeds[0] is None else seeds
+            )
         model.set_params(callback=None)
         if is_lazy(model.labels_):
             model.labels_ = self._computed(model.labels_)
         yield from self._all_found(model, tuple(plane.place for plane in sample))
 
     def refit(self, model: TextureSegmenter, fitted: tuple[Index, ...]) -> Iterator[Result]:
-        """Correct a model that was fitted to some planes by the strokes on them, and yield as `fit` does."""
-        self._note("strokes", 0.0)
+        """Correct a model that was fitted to some planes by the seeds on them, and yield as `fit` does."""
+        self._note("seeds", 0.0)
         missed = [index for index in self._source.painted if index not in fitted]
         if missed:
             raise ValueError(
-                f"there are strokes on plane {missed[0]}, which the model was not fitted to; press Segment"
+                f"plane {missed[0]} has seeds, but the model was not fitted to it; press Segment"
             )
-        if model.ground_ is not None:  # strokes cannot be combined with one
+        if model.ground_ is not None:  # seeds cannot be combined with one
             yield from self.fit(clone(model).set_params(n_segments=model.n_segments_))
             return
-        seeds: Any = self._seeds(list(fitted))
+        seeds: Any = [self._source.seeds(place) for place in fitted]
         model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
         yield from self._all_found(model, fitted)
-
-    def _seeds(self, places: list[Index]) -> list[NDArray[np.integer]] | None:
-        """Strokes on planes; None if there is no layer for them."""
-        return [self._source.seeds(place) for place in places] if self._source.has_strokes else None
 
     def split(self, model: TextureSegmenter, label: int, fitted: tuple[Index, ...]) -> Iterator[Result]:
         """Split a segment of a model that was fitted to some planes, and yield as :meth:`fit` does."""
@@ -150,13 +136,7 @@ class Job:
             yield found._replace(levels=tuple(sorted({*numbers, model.n_segments_})))
 
     def apply(self, model: TextureSegmenter) -> Iterator[Result]:
-        """Find the textures of a model again, and yield the labels.
-
-        Raises
-        ------
-        Stopped
-            After :meth:`stop`.
-        """
+        """Find the textures of a model again, and yield the labels."""
         model = copy(model)
         model.set_params(channel_axis=self._source.channel_axis)
         yield Result(model, self._predicted(model, {}), (model.n_segments_,), ())
