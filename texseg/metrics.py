@@ -79,7 +79,7 @@ class Reliability(NamedTuple):
     """Accuracy against confidence, in bins of confidence [4]_."""
 
     edges: NDArray[np.float64]
-    """float64 (B + 1,), the borders of the bins."""
+    """(B + 1,), the borders of the bins."""
     n: NDArray[np.int64]
     """int64 (B,), how many values fall into each bin."""
     confidence: NDArray[np.float64]
@@ -104,13 +104,6 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     -------
     Contingency
         ``counts`` (M, N) with the label values of its rows and columns.
-
-    Raises
-    ------
-    TypeError
-        If the values are not integers.
-    ValueError
-        If the shapes differ, no pixel remains, or there are too many values to be label images.
 
     Examples
     --------
@@ -141,15 +134,8 @@ def best_matching(counts: ArrayLike) -> NDArray[np.intp]:
 
     Among several assignments with this sum, take the one with the greatest sum of intersections over unions.
 
-    Parameters
-    ----------
-    counts : array-like, (M, N)
-        A contingency table.
-
-    Returns
-    -------
-    ndarray of int, (M,)
-        The column of each row, -1 for the M - N rows left over when M > N.
+    ``counts`` (M, N) is a contingency table; the result (M,) holds the column of each row, -1 for the M - N
+    rows left over when M > N.
 
     Examples
     --------
@@ -215,15 +201,7 @@ def match_labels(
 def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> float:
     """Compute the share of pixels that are right after one-to-one matching (CO of the Prague benchmark).
 
-    Parameters
-    ----------
-    labels, truth, ignore_label
-        As for `contingency_table`.
-
-    Returns
-    -------
-    float
-        In (0, 1]; 1 if the two partitions are the same.
+    It lies in (0, 1]; the parameters are those of `contingency_table`.
 
     Examples
     --------
@@ -234,17 +212,9 @@ def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None
 
 
 def adjusted_rand_index(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> float:
-    """Compute the Rand index corrected for chance; symmetric.
+    """Compute the Rand index corrected for chance: 1 for equal partitions, 0 on average for independent ones.
 
-    Parameters
-    ----------
-    labels, truth, ignore_label
-        As for `contingency_table`.
-
-    Returns
-    -------
-    float
-        1 for the same partition, 0 on average for independent ones.
+    The parameters are those of `contingency_table`.
 
     Examples
     --------
@@ -317,12 +287,6 @@ def score(
     -------
     Score
         A named tuple; each field documents its score.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `contingency_table`, and if the images are not two-dimensional or `tolerance` is
-        negative.
 
     Examples
     --------

@@ -71,12 +71,6 @@ def mosaic(
         ``(image, truth)``: uint8 (H, W) or (H, W, 3), and int32 (H, W) with labels 1 ... K, which
         number the drawn textures in their order in `textures`.
 
-    Raises
-    ------
-    ValueError
-        If `n_segments`, `size`, `layout` or a texture is not as described, or if the area is too
-        small for so many regions.
-
     Notes
     -----
     In colour images the grey value (`skimage.color.rgb2gray`) is equalised and the difference of the

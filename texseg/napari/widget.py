@@ -77,19 +77,11 @@ class SegmentWidget(QWidget):
         self._build()
         self._progressed.connect(self._show_progress)
         self.image.currentIndexChanged.connect(self._choose_image)
-        self.open.clicked.connect(self._ask_and_open)
-        self.button.clicked.connect(self.segment)
-        self.cancel.clicked.connect(self.stop)
         self.slider.valueChanged.connect(self._show_level)
-        self.new_seeds.clicked.connect(self.add_seeds)
-        self.refit_button.clicked.connect(self.refit)
         self.seeds.currentIndexChanged.connect(self._show_state)
         self.segments.merge_requested.connect(self.merge)
         self.segments.split_requested.connect(self.split)
         self.segments.named.connect(self.rename)
-        self.apply.clicked.connect(self.apply_model)
-        self.load.clicked.connect(self._ask_and_load)
-        self.save.clicked.connect(self._ask_and_save)
         layers = napari_viewer.layers
         layers.events.inserted.connect(self._follow_layers)
         layers.events.removed.connect(self._follow_layers)
@@ -97,15 +89,21 @@ class SegmentWidget(QWidget):
             layer.events.name.connect(self._follow_layers)
         self._follow_layers()
 
-    # ---- what it looks like ------------------------------------------------------------------------------
-
     def _build(self) -> None:
         self.image, self.planes, self.mask, self.seeds, self.preset = (QComboBox() for _ in range(5))
         for box in (self.image, self.planes, self.mask, self.seeds, self.preset):
             box.setMinimumContentsLength(_LEAST_NAME)
-        self.open = QPushButton("Open")
+        open_help = "Open a file that may be larger than memory: TIFF, NPY, or what GDAL reads"
+        apply_help = "Find the textures of the last or the loaded model in this image"
+        refit_help = "Correct the segments by the seeds, without a new fit"
+        self.open = _button("Open", self._ask_and_open, open_help)
+        self.new_seeds = _button("New", self.add_seeds, "Add a layer to paint seeds on")
+        self.refit_button = _button("Refit", self.refit, refit_help)
+        self.button, self.cancel = _button("Segment", self.segment), _button("Cancel", self.stop)
+        self.apply = _button("Apply", self.apply_model, apply_help)
+        self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
+        self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model"])
-        self.new_seeds, self.refit_button = QPushButton("New"), QPushButton("Refit")
         self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
         self.at_least = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=2)
@@ -113,23 +111,18 @@ class SegmentWidget(QWidget):
         self.preset.addItems(list(PRESETS))
         self.smoothness = QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
         self.min_size = QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
-        self.button, self.cancel = QPushButton("Segment"), QPushButton("Cancel")
         self.progress = QProgressBar()
         self.progress.setRange(0, 100)
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.shown = QLabel("")
         self.segments = SegmentList()
-        self.apply, self.load, self.save = QPushButton("Apply"), QPushButton("Load"), QPushButton("Save")
         self._form = form = QFormLayout(self)
+        seeds = _side_by_side(self.seeds, self.new_seeds, self.refit_button)
         rows: list[tuple[str, QWidget, str]] = [
             ("image", _side_by_side(self.image, self.open), "The image layer to segment"),
             ("stack", self.planes, "Segment the plane shown here, or all of them with the same textures"),
             ("mask", self.mask, "A layer of the image's shape: 0 is no data"),
-            (
-                "seeds",
-                _side_by_side(self.seeds, self.new_seeds, self.refit_button),
-                "A labels layer: paint label 1 where segment 1 is, and so on",
-            ),
+            ("seeds", seeds, "A labels layer: paint label 1 where segment 1 is, and so on"),
             ("segments", self.number, "Number of segments; at 0 texseg chooses it"),
             ("at least", self.at_least, "Smallest number that texseg may choose; 1 allows a single texture"),
             ("at most", self.at_most, "Largest number that texseg may choose, and that of the slider"),
@@ -146,12 +139,6 @@ class SegmentWidget(QWidget):
         form.addRow(self.shown)
         form.addRow(self.segments)
         form.addRow("model", _side_by_side(self.apply, self.load, self.save))
-        self.open.setToolTip("Open a file that may be larger than memory: TIFF, NPY, or what GDAL reads")
-        self.new_seeds.setToolTip("Add a layer to paint seeds on")
-        self.refit_button.setToolTip("Correct the segments by the seeds, without a new fit")
-        self.apply.setToolTip("Find the textures of the last or the loaded model in this image")
-        self.load.setToolTip("Read a model file, saved here or by the command")
-        self.save.setToolTip("Save these textures to a model file")
 
     def _show_state(self) -> None:
         """Enable the controls that can be used now."""
@@ -175,8 +162,6 @@ class SegmentWidget(QWidget):
     def _show_progress(self, text: str, share: float) -> None:
         self.progress.setValue(round(100 * share))
         self.shown.setText(f"{text} ...")
-
-    # ---- layers ------------------------------------------------------------------------------------------
 
     def _follow_layers(self, event: Any = None) -> None:
         """Offer the existing layers; forget results, and end work, whose layers have been removed."""
@@ -219,8 +204,6 @@ class SegmentWidget(QWidget):
         own = result is not None and result.number == result.found.model.n_segments_
         self.segments.show_segments(result.found.model.names_ if result is not None and own else ())
 
-    # ---- work --------------------------------------------------------------------------------------------
-
     def segment(self) -> None:
         """Fit in the background, and show the labels when they are ready."""
         model = TextureSegmenter(
@@ -251,10 +234,7 @@ class SegmentWidget(QWidget):
 
     def refit(self) -> None:
         """Correct the segments of the chosen image using its seeds, in the background."""
-        result = self._results.get(self._image_layer())
-        if result is not None:
-            model, fitted = result.found.model, result.found.fitted
-            self._work(lambda job: job.refit(model, fitted), result.indices)
+        self._work_again(lambda job, model, fitted: job.refit(model, fitted))
 
     def merge(self, labels: list[int]) -> None:
         """Merge several segments into one, in the chosen image."""
@@ -271,10 +251,7 @@ class SegmentWidget(QWidget):
 
     def split(self, label: int) -> None:
         """Divide a segment in two, in the background."""
-        result = self._results.get(self._image_layer())
-        if result is not None:
-            model, fitted = result.found.model, result.found.fitted
-            self._work(lambda job: job.split(model, label, fitted), result.indices)
+        self._work_again(lambda job, model, fitted: job.split(model, label, fitted))
 
     def rename(self, label: int, name: str) -> None:
         """Name a segment; model files keep the name."""
@@ -298,6 +275,13 @@ class SegmentWidget(QWidget):
         if self._job is not None:
             self._job[0].stop()
             self.shown.setText("stopping ...")
+
+    def _work_again(self, task: Any) -> None:
+        """Start a task on the result of the chosen image, if there is one."""
+        result = self._results.get(self._image_layer())
+        if result is not None:
+            model, fitted = result.found.model, result.found.fitted
+            self._work(lambda job: task(job, model, fitted), result.indices)
 
     def _work(self, task: Any, indices: list[Index] | None = None) -> None:
         """Start a task of a new job on planes of the chosen image, by default the requested ones."""
@@ -337,8 +321,6 @@ class SegmentWidget(QWidget):
     def _finish(self) -> None:
         self._job = None
         self._choose_image()
-
-    # ---- results -----------------------------------------------------------------------------------------
 
     def _show(self, found: Result, image: Image, indices: list[Index]) -> None:
         """Show new labels of an image, in the layer of its earlier labels if there is one."""
@@ -391,8 +373,6 @@ class SegmentWidget(QWidget):
         self._show_segments(self._results[image])
         self.shown.setText(_count(number))
 
-    # ---- files larger than memory ------------------------------------------------------------------------
-
     def open_scene(self, path: str | Path) -> None:
         """Add a file that may be larger than memory, by levels of detail, and choose it and its mask."""
         worker = create_worker(scenes.read_scene, path, _start_thread=False, _ignore_errors=True)
@@ -415,8 +395,6 @@ class SegmentWidget(QWidget):
         path, _ = QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")
         if path:
             self.open_scene(path)
-
-    # ---- model files -------------------------------------------------------------------------------------
 
     def load_model(self, path: str | Path) -> None:
         """Read a model file; *Apply* finds its textures in images."""
@@ -465,6 +443,13 @@ def _offer(box: QComboBox, layers: list[Any]) -> None:
     if chosen in layers:
         box.setCurrentIndex(layers.index(chosen))
     box.blockSignals(False)
+
+
+def _button(text: str, action: Any, help_text: str = "") -> QPushButton:
+    button = QPushButton(text)
+    button.setToolTip(help_text)
+    button.clicked.connect(lambda: action())
+    return button
 
 
 def _side_by_side(*widgets: QWidget) -> QWidget:

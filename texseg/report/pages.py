@@ -105,10 +105,8 @@ def write_report(
         Confidence in these labels.
     names : sequence of strings, optional
         Name of label 1, label 2 and so on; by default those of the model.
-    title : str, optional
-        Heading; by default the name of the file without its suffix.
-    source : str or path-like, optional
-        File of the image, as it should be named on the page.
+    title, source : str, optional
+        Heading, by default the name of the file without its suffix; file of the image, to be named.
     command : sequence of strings, optional
         Words of the command that made the report, "texseg" first.
     overview_of : (int, int), optional
@@ -210,15 +208,9 @@ def write_report(
 def write_index(
     path: str | os.PathLike[str], entries: Sequence[ReportEntry], *, title: str = "texseg"
 ) -> None:
-    """Write a page with a picture for every report, each a link to it.
+    """Write a page with a picture for every report, from `write_report`, each a link to it.
 
-    Parameters
-    ----------
-    path : str or path-like
-        File to write. The links are relative to its folder, so that the folder can be moved as a whole.
-    entries : sequence of ReportEntry
-        From :func:`write_report`, in the order in which they are shown.
-    title : str, default="texseg"
+    The links are relative to the folder of ``path``, so that the folder can be moved as a whole.
     """
     path = Path(path)
     cards = []

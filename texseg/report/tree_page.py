@@ -29,20 +29,8 @@ def write_tree_page(retrieval: Retrieval, path: str | os.PathLike[str], *, title
     Each node is shown with the words special to it, the words most frequent below it, its prototypes, and its
     children; typing words finds rows, and shows where in the tree the words are used.
 
-    Parameters
-    ----------
-    retrieval : Retrieval
-        Made from a model with a tree.
-    path : str or path-like
-        File to write; it appears whole or not at all. It holds about 5 bytes for each of (N + M) x V numbers
-        and 11 for each entry of the counts: 2.7 MB for 1400 rows, 1664 words and 63 nodes.
-    title : str, optional
-        Heading; by default the name of the file without its suffix.
-
-    Raises
-    ------
-    ValueError
-        The model has no tree.
+    The heading is by default the name of the file. It holds about 5 bytes for each of (N + M) x V numbers
+    and 11 for each entry of the counts: 2.7 MB for 1400 rows, 1664 words and 63 nodes.
 
     Examples
     --------

@@ -66,23 +66,10 @@ def describe(
     features: Features,
     look: Look,
 ) -> list[str]:
-    """Say for every segment how it differs from the rest of the image.
+    """Say for every segment how it differs from the rest, such as "Darker than the rest, vertical stripes.".
 
-    Parameters
-    ----------
-    labels : int array of shape (H, W)
-    numbers : sequence of int
-        The labels that occur, S of them.
-    shares : float array of shape (S, C, n_bins)
-        Histograms of the channels, each summing to one; those of the filters come first.
-    features : Features
-    look : Look
-        Of the same size as the labels.
-
-    Returns
-    -------
-    list of S strings
-        A sentence each, such as "Darker than the rest, coarse (waves of about 11 pixels), vertical stripes."
+    ``numbers`` are the S labels that occur; ``shares`` (S, C, n_bins) are histograms of the channels, each
+    summing to one, those of the filters first; ``look`` has the size of the labels (H, W).
     """
     bank = features.bank
     middles = (np.arange(features.n_bins) + 0.5) / features.n_bins
