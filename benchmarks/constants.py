@@ -196,7 +196,6 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "limits of what may be asked for": {
         "parameters": "MOST_SEGMENTS _HEAVIEST _LARGEST_IMAGE _LONGEST_SHOWN",
-        "method.seeds": "_MOST_CLASSES",
     },
 }
 """The other constants of the same modules, by what they are."""

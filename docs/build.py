@@ -24,7 +24,7 @@ MODULES = {
     "progress": "Progress",
     "method.hierarchy": "Coarse and fine",
     "method.number": "The number of segments",
-    "settings": "Settings",
+    "parameters": "Parameters and presets",
 }
 """Modules of the API, what users call first."""
 

@@ -201,7 +201,7 @@ def test_of_several_resolutions_the_finest_is_taken(application, viewer, widget)
 
 
 def test_it_tells_how_far_it_is_and_the_window_stays_alive(application, viewer, widget):
-    heard = []
+    told = []
     widget._progressed.connect(lambda text, share: told.append((text, share)))
     segmented(application, viewer, widget)
     assert {"filters", "borders", "coarse and fine"} <= {text for text, _ in told}

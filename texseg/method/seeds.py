@@ -34,6 +34,7 @@ from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
+from texseg.parameters import MOST_SEGMENTS
 
 __all__ = [
     "PIN",
@@ -70,7 +71,6 @@ _OWN_WEIGHT = 3.0  # weight of a class's sure cells relative to its seeds
 _MOST_CELLS = 150  # most sure cells per class, and most cells that serve as seeds of an unpainted one
 _MOST_STEPS = 200  # of the regression, run to its end: stopping early costs up to .2 of the index on an image
 _LEAST_SCALE = 1e-6  # of the numbers that describe cells, which are all 0 if the image has a single value
-_MOST_CLASSES = 255
 _CHANGED = 0.1  # share of the cells that must change their class for borders to be learned again
 
 
@@ -205,9 +205,9 @@ def _checked(seeds: Any, shape: tuple[int, ...]) -> NDArray[np.int32]:
         )
     if array.shape != tuple(shape):
         raise ValueError(f"seeds of shape {array.shape} do not match the image, which is {tuple(shape)}")
-    if array.size and (array.min() < 0 or array.max() > _MOST_CLASSES):
+    if array.size and (array.min() < 0 or array.max() > MOST_SEGMENTS):
         raise ValueError(
-            f"seeds must be 0 (nothing) to {_MOST_CLASSES}, got {int(array.min())} to {int(array.max())}"
+            f"seeds must be 0 (nothing) to {MOST_SEGMENTS}, got {int(array.min())} to {int(array.max())}"
         )
     return array.astype(np.int32)
 

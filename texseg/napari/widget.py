@@ -32,12 +32,11 @@ from texseg.napari import scenes
 from texseg.napari.segments import SegmentList
 from texseg.napari.source import Index, LayerSource, finest, placement
 from texseg.napari.work import Job, Result, Stopped
-from texseg.parameters import PRESETS
+from texseg.parameters import MOST_SEGMENTS, PRESETS
 from texseg.regions import palette
 
 __all__ = ["SegmentWidget"]
 
-_MOST_SEGMENTS = 255
 _BRUSH = 5  # pixels
 _LEAST_NAME = 14  # letters of a layer that a drop-down shows
 _MODEL_FILES = "texseg models (*.texseg);;all files (*)"
@@ -104,10 +103,10 @@ class SegmentWidget(QWidget):
         self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
         self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model"])
-        self.number = QSpinBox(minimum=0, maximum=_MOST_SEGMENTS, value=0)
+        self.number = QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
-        self.at_least = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=2)
-        self.at_most = QSpinBox(minimum=1, maximum=_MOST_SEGMENTS, value=14)
+        self.at_least = QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=2)
+        self.at_most = QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=14)
         self.preset.addItems(list(PRESETS))
         self.smoothness = QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
         self.min_size = QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
@@ -225,7 +224,7 @@ class SegmentWidget(QWidget):
         layer = Labels(
             np.zeros(source.shape, np.int32),
             name=name,
-            colormap=_colours(_MOST_SEGMENTS),
+            colormap=_colours(MOST_SEGMENTS),
             **placement(image),
         )
         self._viewer.add_layer(layer)
@@ -343,7 +342,7 @@ class SegmentWidget(QWidget):
         elif old is not None and np.array_equal(labels, old.shown):
             self._results[image] = old._replace(found=found, indices=indices, number=number)
         else:
-            colours, name = _colours(_MOST_SEGMENTS), f"{image.name} labels"
+            colours, name = _colours(MOST_SEGMENTS), f"{image.name} labels"
             layer = Labels(data, name=name, colormap=colours, multiscale=is_large, **placement(image))
             self._results[image] = _Result(found, indices, number, layer, labels)
             layer.mouse_drag_callbacks.append(self._tick_where_clicked)

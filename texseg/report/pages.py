@@ -24,6 +24,7 @@ from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
 from texseg.method.merged import MergedTextures
 from texseg.overlay import draw_overlay
+from texseg.parameters import MOST_SEGMENTS
 from texseg.regions import palette
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pictures import (
@@ -40,7 +41,6 @@ from texseg.report.words import Look
 
 __all__ = ["ReportEntry", "filled", "write_index", "write_report"]
 
-_MOST_SEGMENTS = 255
 _THUMBNAIL_SIDE = 240
 _PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
 
@@ -246,9 +246,9 @@ def _segmentation(
             f"labels of shape {own.shape} do not belong to the image of shape {shape}; report on the image "
             "that the model was fitted to, or pass labels="
         )
-    if own.max(initial=0) < 1 or own.max() > _MOST_SEGMENTS:
+    if own.max(initial=0) < 1 or own.max() > MOST_SEGMENTS:
         raise ValueError(
-            f"a report shows labels from 1 to {_MOST_SEGMENTS}, got at most {own.max(initial=0)}"
+            f"a report shows labels from 1 to {MOST_SEGMENTS}, got at most {own.max(initial=0)}"
         )
     return own, sure, hierarchy
 
