@@ -21,9 +21,9 @@ from PIL import Image
 
 from benchmarks.measure import limit_threads, machine
 from texseg.cli.batch import run
-from texseg.cli.inputs import collect_inputs
+from texseg.cli.inputs import ReadOptions, collect_inputs
 from texseg.cli.outputs import Writing
-from texseg.cli.process import ReadOptions, Work
+from texseg.cli.process import Work
 from texseg.synth import mosaic
 
 WINDOW = 100

@@ -1,5 +1,6 @@
 """Batches: which files, in which order, under which names; failures, interruptions, several processes."""
 
+import contextlib
 import csv
 import json
 import os
@@ -24,9 +25,9 @@ from hypothesis import strategies as st
 import texseg
 from texseg.cli import batch, main, outputs
 from texseg.cli.batch import read_sample, run, write_report
-from texseg.cli.inputs import Input, collect_inputs, natural_key
+from texseg.cli.inputs import Input, ReadOptions, collect_inputs, natural_key
 from texseg.cli.outputs import Writing
-from texseg.cli.process import Outcome, ReadOptions, Work
+from texseg.cli.process import Outcome, Work
 from texseg.io.read import read_labels
 from texseg.regions import SegmentRow, csv_text, segment_table
 
@@ -155,7 +156,7 @@ class TestBatches:
             (OSError(28, "No space left on device", "x.png"), "No space left on device: x.png"),
         ):
             monkeypatch.setattr(
-                outputs, "write_labels", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
+                outputs, "write_rows", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
             )
             result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
             assert result.stdout.splitlines()[-1] == "0 done, 2 failed"
@@ -340,7 +341,7 @@ class TestBatches:
             raise OSError("No space left on device")
 
         with monkeypatch.context() as disk:
-            disk.setattr(outputs, "write_polygons", full)
+            disk.setattr(outputs, "collection", full)
             invoke("segment", folder, "-k", 2, "-o", out, "-q", "--polygons", exit_code=1)
         assert "a_polygons.geojson" in invoke("segment", folder, "-k", 2, "-o", out, "-q").stderr
         assert not (out / "a_polygons.geojson").exists()
@@ -355,7 +356,7 @@ class TestBatches:
             raise OSError("No space left on device")
 
         with monkeypatch.context() as disk:
-            disk.setattr(outputs, "write_labels", full)
+            disk.setattr(outputs, "csv_text", full)
             invoke("segment", folder, "-k", 2, "-o", out, "-q", "--polygons", exit_code=1)
         said = invoke("segment", folder, "-k", 3, "-o", out, "-q").stderr
         assert "a_polygons.geojson is of an earlier run but was changed since" in said
@@ -448,7 +449,7 @@ class TestBatches:
         def interrupt(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(outputs, "write_labels", interrupt)
+        monkeypatch.setattr(outputs, "csv_text", interrupt)
         invoke("segment", folder, "-k", 3, "-o", tmp_path / "out", "-q", exit_code=1)
         assert not (tmp_path / "out" / "a_run.json").exists()
 
@@ -590,10 +591,15 @@ class TestSample:
         folder = folder_of(tmp_path, [f"{i}.png" for i in range(40)])
         (folder / "0.png").write_text("x")
         seen = []
-        original = batch.read_scene
-        monkeypatch.setattr(
-            batch, "read_scene", lambda path, reading: seen.append(path) or original(path, reading)
-        )
+        original = batch.open_scenes
+
+        @contextlib.contextmanager
+        def noting(path, reading):
+            with original(path, reading) as scenes:
+                seen.append(path)
+                yield scenes
+
+        monkeypatch.setattr(batch, "open_scenes", noting)
         sample = read_sample(collect_inputs([str(folder)]).inputs, ReadOptions())
         assert len(sample) == 16
         numbers = [int(path.stem) for path in seen]

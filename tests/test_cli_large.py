@@ -75,6 +75,7 @@ def test_results_by_blocks_exist_only_if_they_are_those_asked_for(place, tmp_pat
     record = json.loads((tmp_path / "image_run.json").read_text())
     assert record["made_from"]["by_blocks"] is True
     sure = record["result"].pop("mean_confidence", None)
+    record["result"].pop("report", None)
     assert (sure is None) == ("--report-html" not in again) and record["result"] == {
         "n_segments": 2,
         "height": 400,
@@ -303,7 +304,7 @@ def test_georeferenced_labels_are_cloud_optimised(place, tmp_path):
 
 
 def test_the_report_of_a_large_image_is_about_an_overview(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("texseg.cli.large._PREVIEW", 150)
+    monkeypatch.setattr("texseg.cli.process._PREVIEW", 150)
     args = ("apply", place / "model.texseg", place / "image.tif", "--report-html", *LITTLE)
     result = run(*args, "-o", tmp_path)
     assert result.exit_code == 0, result.output
@@ -341,11 +342,16 @@ def test_the_only_tile_of_a_sparse_image_is_found(tmp_path):
     assert result.exit_code == 1 and "empty.tif: no valid pixels" in result.stderr
 
 
-def test_what_is_not_written_by_blocks_is_refused(place, tmp_path):
-    result = run("segment", place / "image.tif", "--format", "npy", *LITTLE, "-o", tmp_path)
-    assert result.exit_code == 1
-    assert "labels are written as tif or zarr, not npy; leave it out, or give more --memory" in result.stderr
-    assert not list(tmp_path.iterdir())
+def test_every_format_is_written_by_blocks(place, tmp_path):
+    args = ("apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path)
+    result = run(*args, "--format", "png,tif,npy,zarr")
+    assert result.exit_code == 0, result.output
+    labels = read_labels(tmp_path / "image_labels.tif")
+    for suffix in ("png", "npy"):
+        assert np.array_equal(read_labels(tmp_path / f"image_labels.{suffix}"), labels)
+    assert np.array_equal(zarr.open(tmp_path / "image_labels.zarr")[:], labels)
+    result = run(*args, "--probabilities")
+    assert result.exit_code == 1 and "only for images that fit into --memory" in result.stderr
 
 
 def test_a_file_that_can_only_be_read_whole_says_so(tmp_path):
@@ -354,7 +360,7 @@ def test_a_file_that_can_only_be_read_whole_says_so(tmp_path):
     Image.fromarray(np.zeros((300, 300), np.uint8)).save(tmp_path / "image.gif")
     result = run("segment", tmp_path / "image.gif", *LITTLE, "-o", tmp_path / "out")
     assert result.exit_code == 1
-    assert re.search(r"need about \d\d+ MB, and 1 MB may be taken \(--memory\)", result.stderr)
+    assert re.search(r"need about \d\d+ MB, but only 1 MB is allowed \(--memory\)", result.stderr)
 
 
 @pytest.mark.parametrize("size", ["0", "much", "-1G", "nan"])

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import texseg
-from texseg.cli import main
-from texseg.cli.names import rename_classes
+from texseg.cli import main, rename_classes
 from texseg.io.read import read_labels
 from texseg.metrics import pixel_accuracy
 from texseg.modelfile import load_model
@@ -188,7 +187,7 @@ class TestSegment:
     def test_no_number_is_advised_that_would_divide_nothing(self, tmp_path):
         Image.fromarray(np.full((96, 96), 7, np.uint8)).save(tmp_path / "flat.png")
         chosen = run("segment", tmp_path / "flat.png", "-o", tmp_path / "chosen").stderr
-        assert "one texture was found; nothing in the image could be told apart from it" in chosen
+        assert "one texture was found; no further textures could be distinguished" in chosen
         assert "-k" not in chosen
 
     def test_number_is_chosen(self, scene_file, tmp_path):
@@ -231,19 +230,19 @@ class TestSegment:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["-k", "0"], "'0' is neither a number from 1 to 255 nor 'auto'"),
-            (["-k", "256"], "'256' is neither a number from 1 to 255 nor 'auto'"),
-            (["-k", "many"], "'many' is neither a number from 1 to 255 nor 'auto'"),
-            (["-k", "2", "--k-max", "256"], "256 is not in the range 1<=x<=255"),
-            (["-k", "2", "--wavelengths", "a"], "'a' is not a list of numbers such as 3,6,12"),
+            (["-k", "0"], "'0' is neither a whole number from 1 to 255 nor 'auto'"),
+            (["-k", "256"], "'256' is neither a whole number from 1 to 255 nor 'auto'"),
+            (["-k", "many"], "'many' is neither a whole number from 1 to 255 nor 'auto'"),
+            (["-k", "2", "--k-max", "256"], "'256' is not a whole number from 1 to 255"),
+            (["-k", "2", "--wavelengths", "a"], "'a' is not a sequence of numbers from 2 to 1024"),
             (["-k", "2", "--channels", "0,0"], "'0,0' is not a list of different channels, numbered from 0"),
-            (["-k", "2", "--page", "-1"], "-1 is not in the range x>=0"),
+            (["-k", "2", "--page", "-1"], "'-1' is neither the number of a page, from 0, nor 'all'"),
             (
                 ["-k", "2", "--max-pixels", "lots"],
                 "'lots' is not a number of pixels such as 500M, nor 'none'",
             ),
             (["-k", "2", "--max-pixels", "0"], "'0' is not a number of pixels"),
-            (["-k", "2", "--format", "png,gif"], "'gif' is not one of png, tif, npy"),
+            (["-k", "2", "--format", "png,gif"], "'png,gif' is not a list of png, tif, npy, zarr"),
             (["-k", "2", "--summary", "run.txt"], "the name must end in .csv or .json"),
             (
                 ["-k", "2", "-o", "labels.png"],

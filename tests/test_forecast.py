@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from texseg import forecast
-from texseg.cli.info import describe
+from texseg.cli.inputs import describe
 from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds
 from texseg.io.write import write_labels
 from texseg.parameters import PRESETS
@@ -56,7 +56,7 @@ def test_what_does_not_fit_into_memory_is_forecast_by_blocks(tmp_path, monkeypat
     """By blocks, memory does not grow with the image, and time does."""
     write_labels(tmp_path / "image.png", np.ones((600, 800), np.int32))
     assert describe(tmp_path / "image.png")["read"] == "whole"
-    monkeypatch.setattr("texseg.cli.info.free_memory", lambda: 10**7)
+    monkeypatch.setattr("texseg.cli.inputs.free_memory", lambda: 10**7)
     found = describe(tmp_path / "image.png", 5)
     assert found["read"] == "by blocks"
     small, large = (expected_by_blocks((side, side), n_segments=5) for side in (4000, 40000))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from texseg import TextureSegmenter
-from texseg.cli.names import rename_classes
+from texseg.cli import rename_classes
 from texseg.modelfile import ModelFileError, load_model, save_model
 
 VALUES = {

@@ -24,7 +24,7 @@ from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, write_polygons
 from texseg.io.read import read_image, read_labels, read_pages
-from texseg.io.write import write_confidence, write_labels, write_overlay
+from texseg.io.write import Layout, write_confidence, write_labels, write_overlay, write_rows
 from texseg.regions import PixelSize, Tally, connected_regions, csv_text, palette, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
@@ -124,6 +124,15 @@ class TestLabels:
                 read += [np.rint(matplotlib.image.imread(path) * scale)]
             for array in read:
                 np.testing.assert_array_equal(array, labels)
+
+    @settings(max_examples=30, deadline=None)
+    @given(labels=label_images(300), height=st.integers(1, 9), pyramid=st.booleans())
+    def test_several_files_get_the_same_rows(self, folder, labels, height, pyramid):
+        paths = [folder / f"rows.{suffix}" for suffix in ("tif", "png", "npy")]
+        bands = (labels[top : top + height] for top in range(0, len(labels), height))
+        write_rows(paths, bands, Layout(labels.shape, int(labels.max()), pyramid=pyramid))
+        for path in paths:
+            assert np.array_equal(read_labels(path), labels)
 
     def test_tiff_of_pages_and_its_types(self, tmp_path):
         for largest, dtype in ((200, np.uint8), (300, np.uint16), (70_000, np.uint32)):

@@ -6,6 +6,7 @@ The constants are measured (``benchmarks/forecast.py``).
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 from statistics import median
@@ -164,26 +165,63 @@ def expected_by_blocks(
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still use: what is left in the machine and in its container.
+    """Bytes of memory that this process may still use, by the tightest of all limits that are known.
 
+    These are the machine's, those of its control groups (versions 1 and 2, nested), ``ulimit`` and SLURM's;
     4 GB if the system does not tell.
     """
-    free = []
-    for path, of_line in _SAYS_WHAT_IS_FREE:
-        with contextlib.suppress(OSError, ValueError, StopIteration):
-            free.append(of_line(Path(path).read_text().splitlines()))
+    free: list[int] = []
+    for found in (_in_machine, _in_control_groups, _in_address_space, _in_job):
+        with contextlib.suppress(OSError, ValueError, IndexError, ImportError):
+            free += found()
     return max(0, min(free, default=4 * 10**9))
 
 
-def _available(lines: list[str]) -> int:
-    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
+def _in_machine() -> list[int]:
+    lines = (_ROOT / "proc/meminfo").read_text().splitlines()
+    return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
 
 
-def _left_in_container(lines: list[str]) -> int:
-    return int(lines[0]) - int(Path("/sys/fs/cgroup/memory.current").read_text())
+def _in_control_groups() -> list[int]:
+    """Limit of every group around this process, less what its members use apart from the files they read."""
+    left = []
+    for line in (_ROOT / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        mount, limit, used, unneeded = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+        if controllers:
+            mount, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            unneeded = "total_inactive_file"
+            if "memory" not in controllers.split(","):
+                continue
+        place = _ROOT / mount / group.strip("/")
+        for folder in (place, *place.parents[: len(Path(group.strip("/")).parts)]):
+            with contextlib.suppress(OSError, ValueError):  # "max", or beyond the container
+                room = int((folder / limit).read_text()) - int((folder / used).read_text())
+                left.append(room)
+                values = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                left[-1] += int(values.get(unneeded, 0))
+    return left
 
 
-_SAYS_WHAT_IS_FREE = (("/proc/meminfo", _available), ("/sys/fs/cgroup/memory.max", _left_in_container))
+def _in_address_space() -> list[int]:
+    """Return what is left of ``ulimit -v``."""
+    import resource  # not on Windows
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return []
+    return [limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()]
+
+
+def _in_job() -> list[int]:
+    """Return what SLURM grants this job on this machine."""
+    megabytes = os.environ.get("SLURM_MEM_PER_NODE")
+    if megabytes is None and "SLURM_MEM_PER_CPU" in os.environ:
+        megabytes = str(int(os.environ["SLURM_MEM_PER_CPU"]) * int(os.environ.get("SLURM_CPUS_ON_NODE", 1)))
+    return [int(megabytes) * 2**20] if megabytes and int(megabytes) > 0 else []
+
+
+_ROOT = Path("/")
 
 
 def _check_preset(preset: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import colorsys
 import csv
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -246,16 +246,9 @@ class Tally:
         return np.append(0, rank[back])
 
     @property
-    def n_labels(self) -> int:
-        """Number of labels that occur."""
-        return len(self._segments)
-
-    def mean_confidence(self) -> float | None:
-        """Mean over all labelled pixels; None if it is not known."""
-        sums = [found.certain for found in self._segments.values()]
-        if not sums or None in sums:
-            return None
-        return sum(filter(None, sums)) / sum(found.pixels for found in self._segments.values())
+    def measured(self) -> dict[int, _Measured]:
+        """What was found of each label that occurs."""
+        return self._segments
 
     def segments(
         self,
@@ -298,6 +291,15 @@ class Tally:
             RegionRow._make((*row._replace(perimeter=perimeter)[: -len(shape)], *shape))
             for row, perimeter, *shape in measured
         ]
+
+
+def mean_confidence(tallies: Iterable[Tally]) -> float | None:
+    """Mean over all labelled pixels of several pages; None if it is not known."""
+    found = [measured for tally in tallies for measured in tally.measured.values()]
+    sums = [measured.certain for measured in found]
+    if not sums or None in sums:
+        return None
+    return sum(filter(None, sums)) / sum(measured.pixels for measured in found)
 
 
 class _Measured(NamedTuple):

@@ -6,7 +6,7 @@ Heavy modules are imported inside the verbs, so that ``texseg --help`` answers a
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ import click
 
 import texseg
 from texseg.cli.options import (
-    SegmentCount,
     batch_options,
     edit_options,
+    edits_of,
     fitting_options,
     folder_option,
+    parameter_option,
+    parameters_of,
     paths_argument,
-    preset_option,
     quiet_option,
     reading_options,
     recursive_option,
@@ -28,7 +29,7 @@ from texseg.cli.options import (
     shared_option,
     writing_options,
 )
-from texseg.cli.terminal import Verbs, say
+from texseg.cli.terminal import Verbs, fail, say
 
 _MEASURES = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f")
 """Those of `texseg score` that people ask for."""
@@ -73,7 +74,7 @@ def segment(**options: Any) -> None:
     (the value of a pixel is its label), rock_overlay.png to look at, rock_segments.csv, and rock_run.json,
     which says how they were made. Earlier results are replaced.
     """
-    from texseg.cli.prepare import kinds_of
+    from texseg.cli.outputs import kinds_of
 
     _segment(options, kinds_of(options))
 
@@ -103,10 +104,11 @@ def report(**options: Any) -> None:
 
 def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they write."""
-    from texseg.cli.prepare import collect, parameters_of, reading_of, writing_of
+    from texseg.cli.batch import fit_and_show, run_and_show
+    from texseg.cli.inputs import collect, reading_of
+    from texseg.cli.outputs import writing_of
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
-    from texseg.cli.show import fit_and_show, run_and_show
 
     items = collect(options["paths"], options["recursive"], options["output"])
     writing = writing_of(options, items, kinds)
@@ -152,10 +154,11 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
 def fit(**options: Any) -> None:
     """Learn textures from images and write them to a model file.
 
-    Of many images, an even sample is read.
+    For many images an evenly spaced sample is read.
     """
-    from texseg.cli.prepare import check_folder, collect, fail, parameters_of, reading_of, refuse_input
-    from texseg.cli.show import fit_and_show
+    from texseg.cli.batch import fit_and_show
+    from texseg.cli.inputs import collect, reading_of
+    from texseg.cli.outputs import check_folder, refuse_input
 
     target: Path = options["output"]
     items = collect(options["paths"], options["recursive"], None)
@@ -177,7 +180,7 @@ def fit(**options: Any) -> None:
 @click.option(
     "--unknown",
     is_flag=True,
-    help="Label what no learned texture explains as unknown, with the number after those of the textures.",
+    help="Give pixels that match no learned texture the label 'unknown' (K + 1).",
 )
 @click.option(
     "--rescale",
@@ -185,7 +188,7 @@ def fit(**options: Any) -> None:
     help="Bring the values of each image to the range that the model learned, for images stored in another "
     "encoding.",
 )
-@click.option("--crop-bar", is_flag=True, help="Leave out the info bar of a microscope, if any is found.")
+@parameter_option("crop_bar")
 @edit_options
 @reading_options
 @writing_options
@@ -196,10 +199,11 @@ def apply(**options: Any) -> None:
     Every pixel gets the most similar of the learned textures, however strange the image is, unless --unknown
     is given. Options and results are those of `texseg segment`.
     """
-    from texseg.cli.prepare import collect, edits_of, fail, kinds_of, reading_of, writing_of
+    from texseg.cli.batch import run_and_show
+    from texseg.cli.inputs import collect, reading_of
+    from texseg.cli.outputs import kinds_of, writing_of
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
-    from texseg.cli.show import run_and_show
     from texseg.segmenter import Segmenter
 
     items = collect(options["paths"], options["recursive"], options["output"])
@@ -228,7 +232,7 @@ def apply(**options: Any) -> None:
 @main.command()
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.argument("truth", type=click.Path(path_type=Path))
-@click.option("--ignore-label", type=int, help="Leave out the pixels where the truth has this label.")
+@click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -252,7 +256,7 @@ def score(
     import json
 
     from texseg import metrics
-    from texseg.cli.prepare import fail, refuse_photograph
+    from texseg.cli.inputs import refuse_photograph
     from texseg.io.read import read_labels
 
     try:
@@ -270,21 +274,14 @@ def score(
 
 @main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@click.option(
-    "-k",
-    "--segments",
-    "n_segments",
-    type=SegmentCount(),
-    default="auto",
-    help="Number of textures to find.",
-)
-@preset_option
+@parameter_option("n_segments")
+@parameter_option("preset")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
 def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bool) -> None:
     """Say what would be read from image files, and what it would cost to segment them."""
     import json
 
-    from texseg.cli.info import describe
+    from texseg.cli.inputs import describe
 
     n_failed = 0
     for file in files:
@@ -312,9 +309,6 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
 @click.argument("names", nargs=-1, metavar="[NUMBER=NAME]...")
 def name(model: Path, names: Sequence[str]) -> None:
     """Give names to the textures of a MODEL file, or list them."""
-    from texseg.cli.names import rename_classes
-    from texseg.cli.prepare import fail
-
     given: dict[int, str] = {}
     for text in names:
         number, _, class_name = (part.strip() for part in text.partition("="))
@@ -329,6 +323,29 @@ def name(model: Path, names: Sequence[str]) -> None:
         raise click.UsageError(str(error)) from error
     for label, (class_name, colour) in enumerate(listed, start=1):
         say(f"{label:>3}  {colour}  {class_name}".rstrip())
+
+
+def rename_classes(path: Path, names: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Name classes of a model file by their label, and list the name and the colour (``#0072b2``) of all."""
+    from texseg.modelfile import ModelFileError, class_names_in, load_model, save_model
+    from texseg.regions import hex_colours
+
+    values = load_model(path)
+    try:
+        known = class_names_in(values)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path.name} {error}") from None
+    for label, class_name in names.items():
+        if not 1 <= label <= len(known):
+            raise ValueError(f"label {label} is not in the model, its labels are 1 to {len(known)}")
+        known[label - 1] = class_name
+    given = [class_name for class_name in known if class_name]
+    if len(set(given)) < len(given):
+        raise ValueError(f"each name may be given once, got {', '.join(given)}")
+    colours = hex_colours(len(known))
+    if names:
+        save_model(path, {**values, "class_names": known, "class_colours": colours})
+    return list(zip(known, colours, strict=True))
 
 
 @main.command(

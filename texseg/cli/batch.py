@@ -1,4 +1,4 @@
-"""Many images, one after the other or side by side.
+"""Many images, one after the other or side by side, and what is said about them.
 
 A failure affects only the image it belongs to. Results are written as soon as they are available, each file
 whole or not at all, so that an interrupted run can be continued with the missing images.
@@ -6,117 +6,178 @@ whole or not at all, so that an interrupted run can be continued with the missin
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from io import StringIO
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.cli.inputs import Input
-from texseg.cli.large import needs_blocks, sample_of
-from texseg.cli.process import Outcome, Work, fit_model, process, read_scene, read_seeds, reason_of
-from texseg.cli.reading import ReadOptions
-from texseg.cli.terminal import shown
-from texseg.cli.workers import begin_worker, end_workers, in_worker, unheard_by_workers
+from texseg.cli.inputs import Input, ReadOptions, open_scenes
+from texseg.cli.outputs import in_words
+from texseg.cli.process import (
+    Outcome,
+    Pixels,
+    Work,
+    fit_model,
+    needs_blocks,
+    process,
+    read_crops,
+    read_seeds,
+    reason_of,
+)
+from texseg.cli.record import can_resume, parts_of
+from texseg.cli.terminal import fail, say, shown
 from texseg.io.atomic import atomic_write
-from texseg.io.read import Image
+from texseg.progress import ProgressBar
 from texseg.regions import harmless_cell
-from texseg.threads import crew_of
+from texseg.threads import crew_of, one_blas_thread
 
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
+
+T = TypeVar("T")
 
 _OF_IMAGES = ("labels_", "confidence_", "_parts", "_division", "_hierarchy")  # that were fitted
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
 _PENDING_PER_JOB = 2
+_INDEX = "texseg_reports.html"
+_GRACE = 0.7  # seconds in which a worker may remove the file it is writing
+_OF_THE_MAIN_PROCESS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
+)
+"""Signals that a terminal sends to workers, too; the main process decides what becomes of them."""
 
 
-def run(
-    items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
-) -> Generator[Outcome, None, None]:
-    """Process inputs and yield the outcome of each as soon as it is known.
-
-    Parameters
-    ----------
-    items : sequence of Input
-        In the order in which they are started.
-    work : Work
-        What is done with each.
-    n_jobs : int, optional
-        Processors to use, by at most as many processes; if there are fewer images, each gets several
-        threads. None: one image after the other, with as many threads as there are processors.
-    callback : callable, optional
-        Called with the progress within an image, only if there is a single process.
-    """
-    if n_jobs is None or n_jobs == 1 or len(items) < 2:
-        return (_process_with(n_jobs, item, work, callback) for item in items)
-    return _side_by_side(items, work, n_jobs)
-
-
-def _process_with(n_jobs: int | None, item: Input, work: Work, callback: Any = None) -> Outcome:
-    with crew_of(n_jobs):
-        return process(item, work, callback)
-
-
-def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
-    n_processes = min(n_jobs, len(items))
-    n_threads = n_jobs // n_processes
-    todo = deque(items)
-    while todo:
-        begun: dict[Future[Outcome], Input] = {}
-        pool = _pool(n_processes, n_threads)
+def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) -> NoReturn:
+    """Process all inputs, print the outcome of each, and end with the exit code."""
+    order = {item.path: i for i, item in enumerate(items)}
+    outcomes: list[Outcome] = []
+    quiet = options["quiet"]
+    with one_blas_thread(), ProgressBar(len(items), hidden=quiet) as bar:
         try:
-            while todo or begun:
-                while todo and len(begun) < _PENDING_PER_JOB * n_processes:
-                    begun[_submit(pool, todo[0], work)] = todo[0]
-                    todo.popleft()
-                finished, _ = wait(begun, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield future.result()
-                    del begun[future]
-        except BrokenProcessPool:  # one of those running crashed its process: each gets a process of its own
-            for future, item in begun.items():
-                finished_well = future.done() and future.exception() is None
-                yield future.result() if finished_well else _process_apart(item, work, n_threads)
-        except BaseException:
-            end_workers()
+            with closing(run(items, work, options["jobs"], None if bar.hidden else bar)) as coming:
+                for outcome in coming:
+                    bar.step()
+                    outcomes.append(outcome)
+                    _show_outcome(outcome, quiet, with_table=len(items) == 1)
+                    if outcome.status == "failed" and options["on_error"] == "stop":
+                        break
+        except KeyboardInterrupt as interruption:
+            if any(can_resume(parts_of(item, work.writing.folder)) for item in items):
+                interruption.add_note("the same command with --resume goes on from here")
             raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            outcomes.sort(key=lambda outcome: order[outcome.input])
+            if options["summary"] is not None:
+                _write(write_report, options["summary"], outcomes)
+    if len(items) > 1:
+        _write_index(work.writing.folder, outcomes)
+    if len(items) > 1 and not quiet:
+        say(_summary(outcomes, len(items)))
+    sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
 
 
-def _process_apart(item: Input, work: Work, n_threads: int) -> Outcome:
-    pool = _pool(1, n_threads)
+def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
+    """Write a file about the whole run, or end with the reason why that failed."""
     try:
-        return _submit(pool, item, work).result()
-    except BrokenProcessPool:
-        reason = "the process that worked on it was ended from outside, perhaps for lack of memory"
-        return Outcome(item.path, "failed", reason)
-    except BaseException:
-        end_workers()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, content)
+    except OSError as error:
+        fail(reason_of(error))
 
 
-def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
-    """Return fresh processes, not forks: a fork of a process with threads may hang."""
-    return ProcessPoolExecutor(n_processes, get_context("spawn"), begin_worker, (n_threads,))
+def _write_index(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write the index of the reports, if there are any."""
+    entries = [outcome.report for outcome in outcomes if outcome.report is not None]
+    if entries:
+        from texseg.report import write_index
+
+        _write(write_index, folder / _INDEX, entries)
 
 
-def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
-    """Submit an input; the first time, this starts the workers, which inherit that Ctrl-C is ignored."""
-    with unheard_by_workers():
-        return pool.submit(in_worker, process, item, work)
+def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
+    counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "failed", "skipped")}
+    parts = [f"{counts['done']} done", f"{counts['failed']} failed"]
+    if counts["skipped"]:
+        parts.append(f"{counts['skipped']} skipped")
+    if len(outcomes) < n_items:
+        parts.append(f"{n_items - len(outcomes)} not begun")
+    return ", ".join(parts)
+
+
+def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
+    for message in outcome.messages:
+        say(f"note: {outcome.input}: {message}", err=True)
+    if outcome.status == "failed":
+        say(f"failed: {outcome.input}: {outcome.reason}", err=True)
+    elif quiet:
+        return
+    elif outcome.status == "skipped":
+        say(f"{outcome.input}: skipped, {outcome.reason}")
+    else:
+        height, width = outcome.shape
+        number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
+        if not with_table and outcome.sure.probability is not None:
+            number += f" ({outcome.sure.probability:.0%})"
+            if outcome.n_segments > 1 and (outcome.sure.single_texture or 0) >= 0.5:
+                number += f", rather a single texture ({outcome.sure.single_texture:.0%})"
+        if {row.name for row in outcome.rows} == {"unknown"}:
+            number = "all unknown"
+        size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
+        say(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
+        if with_table:
+            if outcome.choice:
+                say(outcome.choice)
+            _show_table(outcome)
+
+
+def _show_table(outcome: Outcome) -> None:
+    say(f"{'label':>5} {'pixels':>12} {'share':>7}")
+    for row in outcome.rows:
+        say(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
+
+
+def fit_and_show(
+    items: Sequence[Input],
+    reading: ReadOptions,
+    parameters: dict[str, Any],
+    quiet: bool,
+    n_jobs: int | None = None,
+) -> Segmenter:
+    """Fit one model to the inputs; warnings are printed, a failure ends the command.
+
+    The number chosen is said here, since it is that of all inputs together: the model forgets its odds.
+    """
+    with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
+        warnings.simplefilter("always")
+        try:
+            model = fit_shared(items, reading, parameters, None if bar.hidden else bar, n_jobs)
+        except (OSError, ValueError, TypeError, MemoryError) as error:
+            fail(reason_of(error))
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        say(f"note: {message}", err=True)
+    if (choice := in_words(vars(model).pop("selection_", None))) and not quiet:
+        say(choice)
+    model.callback = None
+    return model
 
 
 def fit_shared(
@@ -134,26 +195,35 @@ def fit_shared(
         raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
     with crew_of(n_jobs):
         sample = read_sample(items, reading)
-        model = fit_model(sample, parameters, callback, read_seeds(items[0].path, reading, sample[0]))
+        seeds = None
+        if reading.seeds is not None:
+            with open_scenes(items[0].path, reading) as scenes:
+                seeds = read_seeds(items[0].path, reading, scenes[0])
+        model = fit_model(sample, parameters, callback, seeds)
     for name in _OF_IMAGES:
         vars(model).pop(name, None)
     return model
 
 
-def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
+def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
     """Read images spread evenly over the inputs; one that cannot be read is replaced by the next.
 
     At most 16 files are read, and no more once 16 million pixels are reached. Images whose number of channels
-    differs from the first are left out.
+    differs from the first are skipped.
     """
-    sample: list[Image] = []
+    sample: list[Pixels] = []
     reason = "there are none"
     starts = np.unique(np.linspace(0, len(items), min(_SAMPLE_IMAGES, len(items)), endpoint=False, dtype=int))
     for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
         for item in items[start:end]:
             try:
-                large = needs_blocks(item.path, reading)
-                images = sample_of(item.path, reading) if large else read_scene(item.path, reading)
+                with open_scenes(item.path, reading) as scenes:
+                    large = needs_blocks(scenes, reading)
+                    images = (
+                        read_crops(scenes[0], reading.memory)
+                        if large
+                        else [Pixels(*scene.read()) for scene in scenes]
+                    )
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue
@@ -199,3 +269,161 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "outputs": [shown(output) for output in outcome.outputs],
     }
+
+
+# ---- side by side ------------------------------------------------------------------------------------------
+
+
+def run(
+    items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
+) -> Generator[Outcome, None, None]:
+    """Process inputs in this order and yield the outcome of each as soon as it is known.
+
+    ``n_jobs`` processors are used by at most as many processes; if there are fewer images, each gets several
+    threads. None: one image after the other, with as many threads as there are processors; only then the
+    ``callback`` is told the progress within an image.
+    """
+    if n_jobs is None or n_jobs == 1 or len(items) < 2:
+        return (_process_with(n_jobs, item, work, callback) for item in items)
+    return _side_by_side(items, work, n_jobs)
+
+
+def _process_with(n_jobs: int | None, item: Input, work: Work, callback: Any = None) -> Outcome:
+    with crew_of(n_jobs):
+        return process(item, work, callback)
+
+
+def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
+    n_processes = min(n_jobs, len(items))
+    n_threads = n_jobs // n_processes
+    todo = deque(items)
+    while todo:
+        begun: dict[Future[Outcome], Input] = {}
+        try:
+            pool = _pool(n_processes, n_threads)
+        except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
+            say(f"note: images are done one after the other, in one process ({reason_of(error)})", err=True)
+            yield from (_process_with(n_jobs, item, work) for item in todo)
+            return
+        try:
+            while todo or begun:
+                while todo and len(begun) < _PENDING_PER_JOB * n_processes:
+                    begun[_submit(pool, todo[0], work)] = todo[0]
+                    todo.popleft()
+                finished, _ = wait(begun, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+                    del begun[future]
+        except BrokenProcessPool:  # one of those running crashed its process: each gets a process of its own
+            for future, item in begun.items():
+                finished_well = future.done() and future.exception() is None
+                yield future.result() if finished_well else _process_apart(item, work, n_threads)
+        except BaseException:
+            end_workers()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _process_apart(item: Input, work: Work, n_threads: int) -> Outcome:
+    pool = _pool(1, n_threads)
+    try:
+        return _submit(pool, item, work).result()
+    except BrokenProcessPool:
+        reason = "the process that worked on it was ended from outside, perhaps for lack of memory"
+        return Outcome(item.path, "failed", reason)
+    except BaseException:
+        end_workers()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
+    """Return fresh processes, not forks: a fork of a process with threads may hang."""
+    return ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), begin_worker, (n_threads,))
+
+
+def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
+    """Submit an input; the first time, this starts the workers, which inherit that Ctrl-C is ignored."""
+    with unheard_by_workers():
+        return pool.submit(in_worker, process, item, work)
+
+
+def begin_worker(n_threads: int) -> None:
+    """Set up a new worker: its processors, the signals it handles, and that it never outlives its parent."""
+    import cv2
+    from threadpoolctl import threadpool_limits
+
+    for number in _OF_THE_MAIN_PROCESS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    cv2.setNumThreads(n_threads)
+    threadpool_limits(n_threads)
+    _threads.append(n_threads)
+
+
+_threads = [1]  # the last: how many this worker may use
+_at_work = threading.Event()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Unwind the work on an image; anywhere else that might leave a lock between processes behind."""
+    if not _at_work.is_set():
+        os._exit(1)
+    threading.Thread(target=_end_soon, daemon=True).start()
+    sys.exit(1)
+
+
+def _end_soon() -> None:
+    time.sleep(_GRACE)
+    os._exit(1)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        _end_soon()
+
+
+def in_worker(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; if the worker is told to leave meanwhile, nothing follows."""
+    _at_work.set()
+    try:
+        with crew_of(_threads[-1]):
+            return function(*arguments)
+    except SystemExit:
+        os._exit(1)
+    finally:
+        _at_work.clear()
+
+
+@contextlib.contextmanager
+def unheard_by_workers() -> Iterator[None]:
+    """Make workers that are started inside inherit that the signals of a terminal are blocked.
+
+    The main process receives them at the end of the block.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_MAIN_PROCESS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_workers() -> None:
+    """End all workers, first by asking them."""
+    workers = multiprocessing.active_children()
+    for worker in workers:
+        worker.terminate()
+    deadline = time.monotonic() + _GRACE
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+        if worker.is_alive():
+            worker.kill()

@@ -1,4 +1,4 @@
-"""Which files a command works on, and what their outputs are called."""
+"""Which files a command works on, how they are read, and what their outputs are called."""
 
 from __future__ import annotations
 
@@ -6,12 +6,30 @@ import glob
 import itertools
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.cli.terminal import say
+from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds, free_memory
+from texseg.io.errors import ImageTooLargeError
+from texseg.io.header import Header
+from texseg.io.read import MAX_PIXELS, read_header
 from texseg.io.sniff import SNIFF_BYTES, image_format
+from texseg.io.source import Source, open_pages, open_source
+from texseg.threads import n_threads
+
+_OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
+_FEW_LABELS = 16  # fewer may be an intended pattern
+_ON_ITS_SIDE = 5  # and above: EXIF orientations that exchange rows and columns
 
 OUTPUT_KINDS = tuple("labels overlay confidence probabilities segments regions polygons report run".split())
 """What is written about an image; each is the last word of a file name, behind an underscore."""
@@ -22,6 +40,7 @@ _IMAGE_SUFFIXES = frozenset(
 _OWN_OUTPUT = re.compile(
     rf"_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$", re.IGNORECASE
 )
+_LUMA = np.array([0.2125, 0.7154, 0.0721], np.float32)  # of red, green, blue, as in ITU-R BT.709
 _SYSTEM_FILES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 
 
@@ -33,10 +52,30 @@ class Input(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """Files found for the arguments of a command, and how many earlier outputs were passed over."""
+    """Files found for the arguments of a command, and how many others were skipped."""
 
     inputs: list[Input]
     n_own_outputs: int
+    n_special: int = 0
+    """Pipes and devices in folders, which would block for ever."""
+
+
+def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
+    """Find the inputs of a command; none at all is a usage error."""
+    for path in paths:
+        if path == "-":
+            raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
+        if re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE):
+            raise click.UsageError(f"{path} is an address; download the file and give its name")
+    found = collect_inputs(paths, recursive=recursive, output=output)
+    if found.n_own_outputs:
+        say(f"note: skipped {found.n_own_outputs} files that look like texseg output", err=True)
+    if found.n_special:
+        say(f"note: skipped {found.n_special} that are pipes or devices, not files", err=True)
+    if not found.inputs:
+        hint = "" if recursive else "; --recursive looks into the folders inside"
+        raise click.UsageError(f"no images found in {', '.join(paths)}{hint}")
+    return found.inputs
 
 
 def natural_key(text: str) -> list[tuple[int, int | str]]:
@@ -57,26 +96,12 @@ def collect_inputs(
     """Expand files, folders and patterns into a list of files in natural order, each once.
 
     An argument that exists is taken literally rather than as a pattern. In folders, hidden files, files of
-    the operating system, earlier outputs and the folder `output` are skipped, and so are files that neither
-    are named like an image nor hold one; files that are named explicitly are always taken.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Paths and patterns.
-    recursive : bool, default=False
-        Search the folders inside folders, too.
-    output : Path, optional
-        Folder that is not searched.
-
-    Returns
-    -------
-    Collection
-        Inputs, whose output names are unique even if case does not count, and the number of files that were
-        skipped because they look like outputs.
+    the operating system, earlier outputs, pipes and the folder `output` are skipped, and so are files that
+    neither are named like an image nor hold one; files that are named explicitly are always taken. The names
+    of their outputs are unique even if case does not count.
     """
     found: dict[str, tuple[Path, Path]] = {}
-    n_own_outputs = 0
+    n_own_outputs = n_special = 0
     for path in _literal_paths(arguments):
         if not path.is_dir() or _is_zarr(path):
             found.setdefault(os.path.abspath(path), (path, path.parent))
@@ -85,13 +110,15 @@ def collect_inputs(
         for file in _files_in(path, recursive, output):
             if _OWN_OUTPUT.search(file.name):
                 n_own_outputs += 1
+            elif _is_special(file):
+                n_special += 1
             elif _looks_like_image(file):
                 images += 1
                 found.setdefault(os.path.abspath(file), (file, path))
         if not images and path.suffix.lower() in _IMAGE_SUFFIXES:  # named as a file, to be reported as one
             found.setdefault(os.path.abspath(path), (path, path.parent))
     files = sorted(found.values(), key=lambda entry: natural_key(str(entry[0])))
-    return Collection(_named(files), n_own_outputs)
+    return Collection(_named(files), n_own_outputs, n_special)
 
 
 def _literal_paths(arguments: Sequence[str]) -> Iterator[Path]:
@@ -123,6 +150,15 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
 def _is_zarr(folder: Path) -> bool:
     """Tell whether a folder is one array, or one OME-Zarr image."""
     return any((folder / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether a path leads to a pipe, a socket or a device."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _looks_like_image(path: Path) -> bool:
@@ -175,3 +211,173 @@ def _with_suffixes(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
 
 def _with_numbers(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
     return [name.with_name(f"{name.name}~{i}") for i, name in enumerate(names, start=1)]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How the inputs are read; see `texseg.io.read.read_image`."""
+
+    page: int | Literal["all"] | None = None
+    channel_axis: int | None = None
+    channels: tuple[int, ...] | None = None
+    """Those that are looked at, from 0; None: all."""
+    grey: bool = False
+    """Turn colour grey."""
+    mask: Path | None = None
+    """File with a mask for every image, or folder with one named like each image."""
+    seeds: Path | None = None
+    """File with strokes for the image, or folder with one named like each image."""
+    nodata: float | None = None
+    ignore_alpha: bool = False
+    max_pixels: int | None = MAX_PIXELS
+    level: int | None = None
+    """Level of a pyramid; such images are read by windows."""
+    memory: int | None = None
+    """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
+
+
+def mask_for(path: Path, masks: Path) -> Path:
+    """Return the file with the mask of an image: ``masks`` itself, or a file in that folder."""
+    return _named_like(path, masks, "mask")
+
+
+def seeds_for(path: Path, seeds: Path) -> Path:
+    """Return the file with the strokes on an image: ``seeds`` itself, or a file in that folder."""
+    return _named_like(path, seeds, "strokes")
+
+
+def _named_like(path: Path, folder: Path, what: str) -> Path:
+    if not folder.is_dir():
+        return folder
+    found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
+    if not found:
+        raise OSError(f"no {what} named {path.stem} in {folder}")
+    return found[0]
+
+
+def turned_grey(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    """Lightness (H, W) of colours (H, W, 3)."""
+    if pixels.shape[-1] != 3:
+        raise ValueError(f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels")
+    return np.tensordot(pixels.astype(np.float32), _LUMA, 1)
+
+
+def reading_of(options: dict[str, Any]) -> ReadOptions:
+    """Pick how the inputs are read."""
+    if options.get("seeds") is not None and options["page"] == "all":
+        raise click.UsageError("--seeds are strokes on one page; name it with --page")
+    return ReadOptions(
+        page=options["page"],
+        channel_axis=options["channel_axis"],
+        channels=options["channels"],
+        grey=options["grey"],
+        mask=options["mask"],
+        seeds=options.get("seeds"),
+        nodata=options["nodata"],
+        ignore_alpha=options["ignore_alpha"],
+        max_pixels=options["max_pixels"],
+        level=options["level"],
+        memory=options["memory"],
+    )
+
+
+class OpenPage:
+    """A page of an input that is open, in grey if requested; the windows that blocks are read by."""
+
+    def __init__(self, source: Source, grey: bool, too_large: ImageTooLargeError | None = None) -> None:
+        self.source, self.shape = source, source.shape
+        self._grey = grey and source.channel_axis is not None
+        self.channel_axis = None if self._grey else source.channel_axis
+        self.n_channels = 1 if self._grey else source.n_channels
+        self.too_large = too_large
+        """Why it must not be read whole, if it must not."""
+
+    def read(
+        self, window: tuple[slice, slice] | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """Read pixels (h, w) or (h, w, channels), and where they hold data (None: everywhere)."""
+        pixels, mask = self.source.read(window)
+        return turned_grey(pixels) if self._grey else pixels, mask
+
+
+@contextmanager
+def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
+    """Open the requested page or pages of a file; too large ones only if they are read by windows."""
+    options: dict[str, Any] = {
+        "channel_axis": reading.channel_axis,
+        "nodata": reading.nodata,
+        "ignore_alpha": reading.ignore_alpha,
+        "bands": reading.channels,
+        "mask": None if reading.mask is None else mask_for(path, reading.mask),
+    }
+    with ExitStack() as files:
+        if reading.page == "all":
+            pages = files.enter_context(open_pages(path, **options, max_pixels=reading.max_pixels))
+            yield [OpenPage(page, reading.grey) for page in pages]
+            return
+        options |= {"page": reading.page, "level": reading.level or 0}
+        too_large = None
+        try:
+            source = open_source(path, **options, max_pixels=reading.max_pixels)
+        except ImageTooLargeError as error:
+            source, too_large = open_source(path, **options), error
+        yield [OpenPage(files.enter_context(source), reading.grey, too_large)]
+
+
+def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
+    """Refuse an image in which most neighbours differ, which is not a label image."""
+    if labels.ndim == 2 and min(labels.shape) > 1:
+        different = (labels[:, 1:] != labels[:, :-1]).mean()
+        if different > _OF_PHOTOGRAPHS and len(np.unique(labels)) > _FEW_LABELS:
+            raise ValueError(
+                f"{path.name}: {100 * different:.0f} % of neighbouring pixels differ, as in a photograph; "
+                "a label image has one number for all pixels of a segment"
+            )
+    return labels
+
+
+def describe(
+    path: str | os.PathLike[str], n_segments: int | None = None, preset: str = "default"
+) -> dict[str, str | int | float | None]:
+    """Describe an image file from its header alone, and forecast what segmenting it costs.
+
+    The size is that of the results (photographs are turned upright), memory in MB, processor time in seconds.
+    """
+    header = read_header(path)
+    shape, size = (header.height, header.width), header.pixel_size
+    size_shown = shape[::-1] if header.orientation >= _ON_ITS_SIDE else shape
+    memory = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
+    whole = memory <= free_memory() // 2
+    if whole:
+        seconds = expected_seconds(shape, n_segments, preset)
+    else:
+        memory, seconds = expected_by_blocks(shape, header.n_channels, n_segments, preset, n_threads(None))
+    return {
+        "file": Path(path).name,
+        "format": header.format,
+        "width": size_shown[1],
+        "height": size_shown[0],
+        "dtype": str(header.dtype),
+        "channels": header.n_channels,
+        "alpha": "yes" if header.has_alpha else "no",
+        "axes": "x".join(map(str, header.shape)) + f" ({header.axes})",
+        "pages": header.n_pages,
+        "orientation": header.orientation,
+        "nodata": header.nodata,
+        "georeference": _place(header),
+        "pixel_size": None if size is None else f"{size.width:g} x {size.height:g} {size.unit}",
+        "read": "whole" if whole else "by blocks",
+        "memory_MB": round(memory / 1e6),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _place(header: Header) -> str | None:
+    """Say where an image lies."""
+    if header.geo is None:
+        return None
+    affine, epsg = header.geo.transform, header.geo.epsg
+    system = "unknown coordinate system" if epsg is None else f"EPSG:{epsg}"
+    if affine is None:
+        return system
+    return f"{system}, origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what is allowed in them."""
+"""Options that several verbs share; those of parameters come from their table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,57 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from texseg.parameters import PARAMETERS, Parameter
+
 if TYPE_CHECKING:
     from texseg.edits import Edits
     from texseg.regions import PixelSize
 
-_PRESETS = ("default", "plain")
-_MODELS = ("acm", "acm-hard", "smm", "pmm", "scm", "hacm")
 _FORMATS = ("png", "tif", "npy", "zarr")
-_MOST_SEGMENTS = 255
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
+
+
+class ReadBy(click.ParamType):
+    """A text that a function turns into a value; its ValueErrors say what is wrong with it."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Turn a text into a value."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            return self.fail(f"{value!r} is {error}", param, ctx)
+
+
+def _of_parameter(row: Parameter) -> Callable[[str], Any]:
+    """Return what reads the value of a parameter: within the limits of the table."""
+    kinds: dict[Any, Callable[[str], Any]] = {
+        int: int,
+        float: float,
+        tuple: lambda text: tuple(float(part) for part in text.split(",")),
+    }
+
+    def read(text: str) -> Any:
+        may_be_auto = row.name == "n_segments"
+        if may_be_auto and text == "auto":
+            return None
+        try:
+            return row.checked(kinds[row.base](text))
+        except ValueError:
+            allowed = row.allowed + (", such as 3,6,12" if row.base is tuple else "")
+            raise ValueError(f"neither {allowed} nor 'auto'" if may_be_auto else f"not {allowed}") from None
+
+    return read
+
+
+def _page(text: str) -> int | str:
+    if text != "all" and not text.isdecimal():
+        raise ValueError("neither the number of a page, from 0, nor 'all'")
+    return text if text == "all" else int(text)
 
 
 def _whole(text: str) -> int | None:
@@ -32,137 +74,47 @@ def _whole(text: str) -> int | None:
     return int(number) if 1 <= number < float("inf") else None
 
 
-class SegmentCount(click.ParamType):
-    """A number of segments, or "auto" for None."""
-
-    name = "INTEGER|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Turn "auto" into None and anything else into a number from 1 to 255."""
-        if value is None or value == "auto":
-            return None
-        try:
-            number = int(value)
-        except ValueError:
-            number = 0
-        if not 1 <= number <= _MOST_SEGMENTS:
-            self.fail(f"{value!r} is neither a number from 1 to {_MOST_SEGMENTS} nor 'auto'", param, ctx)
-        return number
+def _pixel_count(text: str) -> int | None:
+    number = _whole(text)
+    if number is None and text.strip().lower() != "none":
+        raise ValueError("not a number of pixels such as 500M, nor 'none'")
+    return number
 
 
-class Page(click.ParamType):
-    """A page number from 0, or "all"."""
-
-    name = "INTEGER|all"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Leave "all" as it is and turn anything else into a number from 0."""
-        return "all" if value == "all" else click.IntRange(min=0).convert(value, param, ctx)
+def _memory(text: str) -> int:
+    number = _whole(text.strip().lower().removesuffix("b"))
+    if number is None:
+        raise ValueError("not an amount of memory such as 2G")
+    return number
 
 
-class PixelCount(click.ParamType):
-    """A number of pixels such as 500M, or "none" for no limit."""
+def _pixel_size(text: str) -> PixelSize:
+    from texseg.regions import PixelSize
 
-    name = "NUMBER|none"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Turn "none" into None and a number with an optional k, M or G into an int."""
-        if not isinstance(value, str):
-            return value
-        if value.strip().lower() == "none":
-            return None
-        number = _whole(value)
-        if number is None:
-            self.fail(f"{value!r} is not a number of pixels such as 500M, nor 'none'", param, ctx)
-        return number
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([^\W\d_]+)\s*", text, re.IGNORECASE)
+    try:
+        side = float(found[1]) if found is not None else 0.0
+    except ValueError:
+        side = 0.0
+    if found is None or not 0 < side < float("inf"):
+        raise ValueError("not a length with its unit, such as 0.25um or 30m")
+    return PixelSize(side, side, found[2])
 
 
-class MemorySize(click.ParamType):
-    """An amount of memory such as 2G."""
-
-    name = "BYTES"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Turn a number with an optional k, M or G into an int."""
-        number = _whole(str(value).strip().lower().removesuffix("b"))
-        if number is None:
-            self.fail(f"{value!r} is not an amount of memory such as 2G", param, ctx)
-        return number
+def _formats(text: str) -> tuple[str, ...]:
+    formats = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    if set(formats) - set(_FORMATS):
+        raise ValueError(f"not a list of {', '.join(_FORMATS)}")
+    if "zarr" in formats and find_spec("zarr") is None:
+        raise ValueError("not possible: zarr arrays need zarr (pip install 'texseg[large]')")
+    return formats
 
 
-class PixelSizeText(click.ParamType):
-    """A length with its unit, such as 0.25um."""
-
-    name = "LENGTH"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PixelSize:
-        """Separate the number from its unit."""
-        from texseg.regions import PixelSize
-
-        found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([^\W\d_]+)\s*", str(value), re.IGNORECASE)
-        try:
-            side = float(found[1]) if found is not None else 0.0
-        except ValueError:
-            side = 0.0
-        if found is None or not 0 < side < float("inf"):
-            self.fail(f"{value!r} is not a length with its unit, such as 0.25um or 30m", param, ctx)
-        return PixelSize(side, side, found[2])
-
-
-class FormatList(click.ParamType):
-    """Formats of label images, separated by commas."""
-
-    name = "png,tif,npy,zarr"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Split a list at its commas."""
-        if isinstance(value, tuple):
-            return value
-        formats = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",")))
-        for form in formats:
-            if form not in _FORMATS:
-                self.fail(f"{form!r} is not one of {', '.join(_FORMATS)}", param, ctx)
-        if "zarr" in formats and find_spec("zarr") is None:
-            self.fail("zarr arrays need zarr (pip install 'texseg[large]')", param, ctx)
-        return formats
-
-
-class NumberList(click.ParamType):
-    """Numbers, separated by commas."""
-
-    name = "NUMBER,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        """Split a list at its commas."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(float(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of numbers such as 3,6,12", param, ctx)
-
-
-class ChannelList(click.ParamType):
-    """Numbers of channels from 0, separated by commas."""
-
-    name = "INTEGER,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Split a list at its commas."""
-        if isinstance(value, tuple):
-            return value
-        numbers = value.split(",")
-        if not all(number.strip().isdecimal() for number in numbers) or len(set(numbers)) < len(numbers):
-            self.fail(
-                f"{value!r} is not a list of different channels, numbered from 0, such as 0,2", param, ctx
-            )
-        return tuple(map(int, numbers))
+def _channels(text: str) -> tuple[int, ...]:
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers) or len(set(numbers)) < len(numbers):
+        raise ValueError("not a list of different channels, numbered from 0, such as 0,2")
+    return tuple(map(int, numbers))
 
 
 def _read_merges(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Edits:
@@ -179,9 +131,11 @@ def _read_edits(ctx: click.Context, param: click.Parameter, value: Path | None) 
 
     try:
         return Edits() if value is None else read_edits(value)
-    except OSError as error:
-        reason = f"{error.filename}: {error.strerror}" if error.strerror else str(error)
-        raise click.BadParameter(reason) from error
+    except RecursionError:
+        raise click.BadParameter(f"{value}: too deeply nested") from None
+    except (OSError, ValueError) as error:
+        strerror = getattr(error, "strerror", None)
+        raise click.BadParameter(f"{value}: {strerror}" if strerror else str(error)) from error
 
 
 def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -193,20 +147,75 @@ def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+# ---- parameters --------------------------------------------------------------------------------------------
+
+
+def parameter_option(name: str) -> Callable[[Any], Any]:
+    """Option of a parameter, from its row in the table."""
+    row = PARAMETERS[name]
+    more: dict[str, Any] = {
+        "default": row.default,
+        "show_default": row.default is not None and row.default is not False,
+    }
+    if row.base is bool:
+        is_pair = "/" in row.flags[0]
+        more |= {"is_flag": True, "show_default": False} | ({} if is_pair else {"default": False})
+    elif row.choices:
+        more["type"] = click.Choice(row.choices)
+    else:
+        names = {int: "INTEGER", float: "FLOAT", tuple: "NUMBER,..."}
+        kind = names[row.base or float] + ("|auto" if name == "n_segments" else "")
+        more["type"] = ReadBy(kind, _of_parameter(row))
+    if name == "n_segments":
+        more |= {"default": "auto", "show_default": True}
+    text = row.option
+    if row.presets is not None and "default" not in text:
+        values = [_shown(value) for value in row.presets]
+        plain = "" if values[0] == values[1] else f"; with --preset plain {values[1]}"
+        text += f"  [default: {values[0]}{plain}]"
+    return click.option(*row.flags, help=text, **more)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    numbers = value if isinstance(value, tuple) else (value,)
+    return ",".join(number if isinstance(number, str) else f"{number:.3g}" for number in numbers)
+
+
+FITTED = tuple(row.name for row in PARAMETERS.values() if row.group == "fitting" and row.flags)
+"""Parameters that have options."""
+
+
+def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Pick the parameters of `TextureSegmenter`, and the edits of what it finds."""
+    if options["n_segments"] is None and options["k_min"] > options["k_max"]:
+        raise click.UsageError(
+            f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
+        )
+    given = {
+        name: options[name]
+        for name in FITTED
+        if options[name] is not None or PARAMETERS[name].presets is None and name != "cue"
+    }
+    return given | {"edits": edits_of(options)}
+
+
+def edits_of(options: dict[str, Any]) -> Edits:
+    """Pick the edits of the segments."""
+    return options["edits"] + options["merge"]
+
+
+# ---- groups of options -------------------------------------------------------------------------------------
+
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures and notes only.")
 shared_option = click.option(
-    "--shared", is_flag=True, help="One model for all images: equal labels are equal textures."
+    "--shared",
+    is_flag=True,
+    help="Fit one model to all images, so that a label means the same texture everywhere.",
 )
 recursive_option = click.option("--recursive", is_flag=True, help="Look into folders inside folders.")
-
-preset_option = click.option(
-    "--preset",
-    type=click.Choice(_PRESETS),
-    default="default",
-    show_default=True,
-    help="plain leaves out what was added to the method of the paper.",
-)
 
 edit_options = _group(
     click.option(
@@ -225,114 +234,19 @@ edit_options = _group(
     ),
 )
 
-fitting_options = _group(
-    click.option(
-        "-k",
-        "--segments",
-        "n_segments",
-        type=SegmentCount(),
-        default="auto",
-        show_default=True,
-        help="Number of textures; auto chooses it.",
-    ),
-    click.option(
-        "--k-min",
-        type=click.IntRange(1, _MOST_SEGMENTS),
-        default=2,
-        show_default=True,
-        help="Smallest number that auto considers; 1 lets an image be a single texture.",
-    ),
-    click.option(
-        "--k-max",
-        type=click.IntRange(1, _MOST_SEGMENTS),
-        default=14,
-        show_default=True,
-        help="Largest number that auto considers.",
-    ),
-    click.option(
-        "--model",
-        type=click.Choice(_MODELS),
-        default="acm",
-        show_default=True,
-        help="Model that finds the clusters; those other than acm are there for comparison.",
-    ),
-    preset_option,
-    click.option("--crop-bar", is_flag=True, help="Leave out the info bar of a microscope, if any is found."),
-    click.option(
-        "--log/--no-log",
-        default=None,
-        help="Take the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where contrast "
-        "follows brightness by the same factor]",
-    ),
-    click.option(
-        "--smoothness",
-        type=click.FloatRange(min=0),
-        help="Strength with which neighbours belong together.  [default: 1; with --preset plain 0]",
-    ),
-    click.option(
-        "--min-size",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Merge regions with fewer pixels.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random starts."
-    ),
-    click.option(
-        "--cell", type=click.IntRange(min=1), help="Side of the cells of the fit.  [default: 4 to 8]"
-    ),
-    click.option(
-        "--wavelengths",
-        type=NumberList(),
-        help="Wavelengths of the filters, in pixels.  [default: 2.83,5.66,11.3]",
-    ),
-    click.option(
-        "--orientations",
-        "n_orientations",
-        type=click.IntRange(min=1),
-        help="Number of directions of the filters.  [default: 4]",
-    ),
-    click.option(
-        "--bins", "n_bins", type=click.IntRange(1, 256), help="Number of bins of each channel.  [default: 40]"
-    ),
-    click.option(
-        "--starts",
-        "n_starts",
-        type=click.IntRange(min=1),
-        help="Number of annealed runs; the best is kept.  [default: 2]",
-    ),
-    click.option(
-        "--patch-weight",
-        type=click.FloatRange(min=0),
-        help="Weight of textons (a filter has 1); 0 leaves them out.  [default: 4; with --preset plain 0]",
-    ),
-    click.option(
-        "--value-weight",
-        type=click.FloatRange(min=0),
-        help="Factor on the weight of plain values; 0 leaves them out.  [default: 1; with --preset plain 0]",
-    ),
-    click.option(
-        "--cue",
-        type=click.Choice(["auto", "texture", "values"]),
-        help="What segments differ in: texture, or plain values at the scale of pixels (grains, pores, "
-        "cells); auto takes what tells more of the image.  [default: auto; with --preset plain texture]",
-    ),
-    click.option(
-        "--learned-borders/--no-learned-borders",
-        default=None,
-        help="Learn what borders look like.  [default: yes; with --preset plain no]",
-    ),
-    edit_options,
-)
+fitting_options = _group(*map(parameter_option, FITTED), edit_options)
 
 reading_options = _group(
     click.option(
-        "--page", type=Page(), help="Page of a file with several, from 0; all: one model for all of them."
+        "--page",
+        type=ReadBy("INTEGER|all", _page),
+        help="Page of a file with several, from 0; all: one model for all of them.",
     ),
-    click.option("--channel-axis", type=int, help="Axis of the channels, where the file does not say."),
+    parameter_option("channel_axis"),
     click.option(
-        "--channels", type=ChannelList(), help="Channels to look at, from 0, such as 0,1,2.  [default: all]"
+        "--channels",
+        type=ReadBy("INTEGER,...", _channels),
+        help="Channels to look at, from 0, such as 0,1,2.  [default: all]",
     ),
     click.option("--grey", is_flag=True, help="Turn colour images grey."),
     click.option(
@@ -340,11 +254,11 @@ reading_options = _group(
         type=click.Path(exists=True, path_type=Path),
         help="Image with zero where there is no data, or a folder with one named like each image.",
     ),
-    click.option("--nodata", type=float, help="Value for no data.  [default: what the file says]"),
+    parameter_option("nodata"),
     click.option("--ignore-alpha", is_flag=True, help="Treat transparent pixels as data."),
     click.option(
         "--max-pixels",
-        type=PixelCount(),
+        type=ReadBy("NUMBER|none", _pixel_count),
         default="178956970",
         show_default=True,
         help="Refuse larger images, such as 500M; none: no limit.  (Images read by blocks have none.)",
@@ -356,7 +270,7 @@ reading_options = _group(
     ),
     click.option(
         "--memory",
-        type=MemorySize(),
+        type=ReadBy("BYTES", _memory),
         help="Images that need more, such as 2G, are read and labelled block by block.  "
         "[default: half of what is free]",
     ),
@@ -384,9 +298,9 @@ writing_options = _group(
     click.option(
         "--format",
         "formats",
-        type=FormatList(),
+        type=ReadBy(",".join(_FORMATS), _formats),
         default=(),
-        help="Formats of the label image.  [default: png,tif; for several pages tif]",
+        help="Formats of the label image.  [default: png,tif; for several pages, or by blocks, tif]",
     ),
     click.option("--confidence", "with_confidence", is_flag=True, help="Write a map of confidence."),
     click.option(
@@ -397,7 +311,7 @@ writing_options = _group(
     ),
     click.option(
         "--pixel-size",
-        type=PixelSizeText(),
+        type=ReadBy("LENGTH", _pixel_size),
         help="Side of a pixel with its unit, such as 0.25um, for areas and lengths in tables.  [default: "
         "what the file says]",
     ),
@@ -416,7 +330,9 @@ batch_options = _group(
         "[default: all, one image after the other]",
     ),
     click.option(
-        "--resume", is_flag=True, help="Continue an image by blocks where an interrupted run stopped."
+        "--resume",
+        is_flag=True,
+        help="Continue an image by blocks where an interrupted run stopped, unless anything changed since.",
     ),
     click.option("--skip-existing", is_flag=True, help="Skip images whose results exist."),
     click.option(

@@ -1,32 +1,29 @@
-"""What is written about an image: under which names, and the writing of it."""
+"""What is written about an image: under which names, and the writing of it, as rows of labels arrive."""
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input
-from texseg.cli.record import replace_earlier, write_record
-from texseg.cli.terminal import shown
+from texseg.cli.record import Earlier, replace_earlier, write_record
+from texseg.cli.terminal import fail, shown, without_options
 from texseg.io.atomic import atomic_write
-from texseg.io.polygons import write_polygons
-from texseg.io.read import Image
-from texseg.io.write import write_confidence, write_labels, write_overlay
-from texseg.regions import (
-    PixelSize,
-    RegionRow,
-    SegmentRow,
-    csv_text,
-    region_table,
-    segment_table,
-)
+from texseg.io.files import open_regular
+from texseg.io.geo import Georeference
+from texseg.io.polygons import Outlines, collection, geojson
+from texseg.io.write import Layout, write_confidence, write_overlay, write_rows
+from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text, mean_confidence
 
 if TYPE_CHECKING:
     from texseg.method.number import Selection
@@ -35,7 +32,16 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
+_ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
+_FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 _DIGITS = 4  # of probabilities
+_ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
+_PAGE_BYTES = 2**28  # of a report whose picture is looked for
+_ALWAYS = frozenset(("labels", "overlay", "segments", "run"))
+
+_FOLDER = {"-o": True, "--output": True}
+_OF_THE_RUN = {"--summary": True, "--on-error": True, "--resume": False, "--skip-existing": False}
+"""Options of a whole run, and whether they have a value: a command for one image would change its files."""
 
 LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy", "zarr": ".zarr"}
 """Suffix of each format of label images."""
@@ -48,8 +54,8 @@ class Writing:
     folder: Path
     formats: tuple[str, ...] = ()
     """Formats of the label image; none: PNG, which is looked at everywhere, and TIFF, which every library
-    reads as numbers (Matplotlib divides those of a PNG by 255); of several pages TIFF alone."""
-    kinds: frozenset[str] = frozenset(("labels", "overlay", "segments", "run"))
+    reads as numbers (Matplotlib divides those of a PNG by 255); of several pages or blocks TIFF alone."""
+    kinds: frozenset[str] = _ALWAYS
     """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
     page: Path | None = None
     """The one report, where it is given a name of its own; there is no record then."""
@@ -61,11 +67,34 @@ class Writing:
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
 
-class Labelled(NamedTuple):
-    """Labels (H, W) of one page, and the confidence in them where it is known."""
+@dataclass
+class Page:
+    """A labelled page: its labels, which arrive row by row, and the picture of it that is shown."""
 
-    labels: NDArray[np.int32]
-    confidence: NDArray[np.float32] | None
+    shape: tuple[int, int]
+    rows: Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
+    """Labels (h, W) and their confidence, from top to bottom; one band if the page was one block."""
+    image: NDArray[Any]
+    """What is shown: the pixels, or if ``reduction`` is above 1 means over squares of that side."""
+    labels: NDArray[np.integer]
+    confidence: NDArray[np.floating] | None
+    """Both of the picture, complete when all rows have arrived."""
+    mask: NDArray[np.bool_] | None = None
+    """Pixels of the picture that hold data; None: those with a label."""
+    geo: Georeference | None = None
+    pixel_size: PixelSize | None = None
+    reduction: int = 1
+    by_blocks: bool = False
+
+    @property
+    def shown_mask(self) -> NDArray[np.bool_] | None:
+        """Pixels of the picture that hold data."""
+        return self.labels > 0 if self.by_blocks else self.mask
+
+    @property
+    def shown_geo(self) -> Georeference | None:
+        """Where the picture lies on the earth; not known of a reduced one."""
+        return self.geo if self.reduction == 1 else None
 
 
 class Sureness(NamedTuple):
@@ -82,35 +111,34 @@ class Sureness(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Files that were written, and what an index of reports says about the report among them."""
+    """Files that were written, and what is reported about them."""
 
     paths: tuple[Path, ...]
     report: ReportEntry | None
+    """What an index of reports says about the report among them."""
     sure: Sureness
+    rows: tuple[SegmentRow, ...]
+    """Segments; of several pages, those of the first."""
+    n_segments: int
     messages: tuple[str, ...] = ()
     """About results of earlier runs."""
 
 
-def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: int) -> dict[str, list[Path]]:
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+def planned_outputs(
+    item: Input, writing: Writing, *, has_tags: bool, n_pages: int, by_blocks: bool = False
+) -> dict[str, list[Path]]:
     """Name the files that are written about an input, by kind.
 
-    For several pages there is one overlay, polygon file and report per page.
-
-    Parameters
-    ----------
-    item : Input
-    writing : Writing
-    has_tags : bool
-        The input carries geographic tags.
-    n_pages : int
-        Number of pages that are labelled.
+    For several pages there is one overlay, polygon file and report per page. By blocks there are labels in
+    any case.
     """
-    if writing.page is not None:
-        return {"report": [writing.page]}
-    formats = writing.formats
-    maps = formats or (("tif",) if n_pages > 1 or has_tags else ("png",))
+    formats, kinds = writing.formats, writing.kinds
+    maps = formats or (("tif",) if n_pages > 1 or has_tags or by_blocks else ("png",))
     if not formats:
-        formats = ("tif",) if n_pages > 1 else ("png", "tif")
+        formats = ("tif",) if n_pages > 1 or by_blocks else ("png", "tif")
     map_format = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
     n_digits = len(str(n_pages - 1))
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
@@ -125,12 +153,15 @@ def planned_outputs(item: Input, writing: Writing, *, has_tags: bool, n_pages: i
         "labels": [f"_labels{LABEL_SUFFIXES[form]}" for form in formats],
         "run": ["_run.json"],
     }
+    if writing.page is not None:
+        kinds = frozenset()
     folder = writing.folder / item.name.parent
-    return {
+    planned = {
         kind: [folder / f"{item.name.name}{ending}" for ending in of_kind]
         for kind, of_kind in endings.items()
-        if kind in writing.kinds
+        if kind in kinds or (kind == "labels" and by_blocks)
     }
+    return planned if writing.page is None else {"report": [writing.page], **planned}
 
 
 def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
@@ -159,75 +190,262 @@ def _stems_behind(path: str, ending: re.Pattern[str]) -> set[str]:
     return set() if match is None else {path[: match.start()], path[: match.start(2) - 1]}
 
 
+def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
+    """Words of a command that processes this input again, and writes nothing but the same results."""
+    if not writing.command:
+        return ()
+    words = without_options(writing.command, _OF_THE_RUN)
+    alone = PurePath(item.path.stem)  # the name of its results if it is the only input
+    if not writing.inputs and writing.page is None and item.name != alone:
+        folder = writing.folder / (item.name.parent if item.name.name == alone.name else item.name)
+        words = [*without_options(words, _FOLDER), "-o", str(folder)]
+    inputs = writing.inputs or (str(item.path),)
+    end = ("--",) if any(path.startswith("-") for path in inputs) else ()
+    return tuple(map(shown, (*words, *end, *inputs)))
+
+
+# ---- what is requested -------------------------------------------------------------------------------------
+
+
+def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
+    """Settle what is written, and make sure that no input would be overwritten."""
+    folder: Path = options["output"]
+    page = None
+    if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
+        if len(items) > 1 or options["page"] == "all":
+            raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
+        refuse_input(folder, items)
+        folder, page = folder.parent, folder
+    if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
+        raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
+    for path in inputs_in_danger(items, folder, _read_beside(options)):
+        raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
+    check_folder(folder)
+    if options["summary"] is not None:
+        if options["summary"].suffix.lower() not in (".csv", ".json"):
+            raise click.UsageError(f"--summary {options['summary']}: the name must end in .csv or .json")
+        refuse_input(options["summary"], items)
+        check_folder(options["summary"].parent)
+    inputs = options["paths"] if options.get("shared") else ()
+    words, size = _words_without(options["paths"]), options.get("pixel_size")
+    return Writing(folder, options.get("formats", ()), kinds, page, words, size, inputs)
+
+
+def _read_beside(options: dict[str, Any]) -> list[Path]:
+    """List the masks and strokes, or all files in their folders."""
+    given = [Path(options[name]) for name in ("mask", "seeds") if options.get(name) is not None]
+    return [file for path in given for file in (path.iterdir() if path.is_dir() else [path])]
+
+
+def _words_without(paths: Sequence[str]) -> tuple[str, ...]:
+    """Words of the command that is running, without its inputs."""
+    words = list(click.get_current_context().find_root().obj)
+    for word in ("--", *paths):
+        if word in words:
+            words.remove(word)
+    return tuple(words)
+
+
+def kinds_of(options: dict[str, Any]) -> frozenset[str]:
+    """Pick the kinds of outputs."""
+    extra = {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
+    if options["everything"]:
+        return frozenset(OUTPUT_KINDS) - {"probabilities"} | extra
+    return _ALWAYS | extra
+
+
+def refuse_input(target: Path, items: Sequence[Input]) -> None:
+    """Refuse to overwrite one of the inputs."""
+    if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
+        raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
+
+
+def check_folder(folder: Path) -> None:
+    """Try to create a folder and to write in it; one that was not there is left for the first result."""
+    if folder.is_file():
+        fail(f"cannot write to the folder {folder}: it is a file")
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        for place in missing:
+            place.rmdir()
+    except OSError as error:
+        fail(f"cannot write to the folder {folder}: {error.strerror or error}")
+
+
+# ---- contents ----------------------------------------------------------------------------------------------
+
+
 def write_outputs(
     item: Input,
-    images: Sequence[Image],
-    labelled: Sequence[Labelled],
+    pages: Sequence[Page],
+    planned: Mapping[str, list[Path]],
     writing: Writing,
     *,
-    model: Segmenter | None = None,
+    model: Segmenter | None,
+    largest: int,
     names: Sequence[str] = (),
     made: Mapping[str, Any] | None = None,
-    rescale: bool = False,
+    probabilities: Callable[[int], NDArray[np.float32]] | None = None,
 ) -> Written:
-    """Write the requested outputs of an input, the record last.
+    """Write the planned outputs of an input, label images as their rows arrive, the record last.
 
     Parameters
     ----------
-    item : Input
-    images, labelled : sequences of Image and Labelled
-        One per page.
-    writing : Writing
-    model : Segmenter, optional
+    item, planned, writing
+    pages : sequence of Page
+    model : Segmenter or None
         The model that labelled the pages; without it there is no report.
-    names : sequence of str, optional
+    largest : int
+        Largest label that may occur.
+    names : sequence of str
         Names of the labels from 1.
-    made : mapping, optional
+    made : mapping
         What the results are made from, for the record.
-    rescale : bool
-        Whether the model rescaled the values of the images to the range it learned.
+    probabilities : function from the number of a page to float32 (K, H, W)
     """
-    geo = images[0].geo
-    has_tags = geo is not None and bool(geo.tags)
-    planned = planned_outputs(item, writing, has_tags=has_tags, n_pages=len(images))
-    if model is None:
-        planned.pop("report", None)
-    files = [path for paths in planned.values() for path in paths]
-    reports = planned.pop("report", [])
+    files = {kind: paths for kind, paths in planned.items() if kind != "report" or model is not None}
+    every = [path for paths in files.values() for path in paths]
+    earlier: list[Earlier] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
-    records = planned.pop("run", [])
-    earlier = [replace_earlier(path, item.path, made or {}, files) for path in records]
-    for path, image, page in zip(planned.get("overlay", ()), images, labelled, strict=False):
-        write_overlay(path, image.pixels, page.labels, mask=image.mask, geo=geo)
-    for path, page in zip(planned.get("polygons", ()), labelled, strict=False):
-        write_polygons(path, page.labels, names=names, confidence=page.confidence, geo=geo)
-    size = writing.pixel_size or images[0].pixel_size
-    entry = _write_reports(reports, item, images, labelled, model, names, command_for(item, writing), size)
-    for path, image in zip(planned.get("probabilities", ()), images, strict=False):
-        write_confidence(path, _probabilities(model, image, rescale), geo=geo)
-    for path in planned.get("segments", ()):
-        _write_table(path, SegmentRow, [segment_table(*page, names, pixel_size=size) for page in labelled])
-    for path in planned.get("regions", ()):
-        _write_table(path, RegionRow, [region_table(*page, names, pixel_size=size) for page in labelled])
-    for path in planned.get("confidence", ()):
-        write_confidence(path, _stacked([page.confidence for page in labelled]), geo=geo)
-    for path in planned.get("labels", ()):
-        write_labels(path, _stacked([page.labels for page in labelled]), geo=geo)
-    written = [path for paths in planned.values() for path in paths] + (reports if entry is not None else [])
-    pixels = sum(int(np.count_nonzero(page.labels)) for page in labelled)
-    confidences = [page.confidence for page in labelled if page.confidence is not None]
-    total = sum(float(values.sum(dtype=np.float64)) for values in confidences)
-    mean = total / pixels if pixels and len(confidences) == len(labelled) else None
-    sure = how_sure(getattr(model, "selection_", None), mean)
+
+    def make_room() -> None:
+        earlier.extend(replace_earlier(path, item.path, made or {}, every) for path in files.get("run", ()))
+
+    noted = [_Noted(page, writing) for page in pages]
+    shape = pages[0].shape if len(pages) == 1 else (len(pages), *pages[0].shape)
+    layout = Layout(shape, largest, geo=pages[0].geo, pyramid=pages[0].by_blocks)
+    write_rows(files.get("labels", ()), _all_rows(noted, make_room), layout)
+    entry = _write_pictures(item, pages, files, writing, model, names)
+    for number, path in enumerate(files.get("probabilities", ())):
+        assert probabilities is not None  # whoever requests them
+        write_confidence(path, probabilities(number), geo=pages[0].geo)
+    _write_tables(noted, files, names)
+    tallies = [page.tally for page in noted]
+    sure = how_sure(getattr(model, "selection_", None), mean_confidence(tallies))
+    n_segments = len(set().union(*(tally.measured for tally in tallies)))
+    height, width = pages[0].shape
+    result: dict[str, Any] = {"n_segments": n_segments, "height": height, "width": width}
+    if entry is not None:  # the picture in the index is in the report as well
+        result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
+    records = files.pop("run", [])
+    written = [path for kind, paths in files.items() if kind != "report" for path in paths]
+    written += files.get("report", [])
     for path, before in zip(records, earlier, strict=True):
-        write_record(path, item.path, before, written, {**_result(labelled, entry), **known(sure)})
+        write_record(path, item.path, before, written, {**result, **known(sure)})
     messages = tuple(message for before in earlier for message in before.messages)
-    return Written((*written, *records), entry, sure, messages)
+    rows = tuple(noted[0].tally.segments(names))
+    return Written((*written, *records), entry, sure, rows, n_segments, messages)
 
 
-def how_sure(selection: Selection | None, mean_confidence: float | None) -> Sureness:
+class _Noted:
+    """What tables and outlines of a page need, collected as its rows arrive."""
+
+    def __init__(self, page: Page, writing: Writing) -> None:
+        self.page, self.size = page, writing.pixel_size or page.pixel_size or PIXELS
+        self.tally = Tally(with_regions=bool({"regions", "polygons"} & writing.kinds))
+        self.outlines = Outlines(page.shape) if "polygons" in writing.kinds else None
+        self.numbers: NDArray[np.integer] | None = None
+
+    def rows(self) -> Iterator[NDArray[np.integer]]:
+        """Pass the labels on."""
+        for labels, confidence in self.page.rows:
+            step = _ROWS if self.page.by_blocks else len(labels)
+            for top in range(0, len(labels), step):
+                part = slice(top, top + step)
+                sure = None if confidence is None else confidence[part]
+                self.numbers = self.tally.add(labels[part], sure)
+                if self.outlines is not None:
+                    self.outlines.add(labels[part], self.numbers)
+            yield labels
+
+    def segments(self, names: Sequence[str]) -> list[SegmentRow]:
+        whole = None if self.page.by_blocks else self.page.labels
+        return self.tally.segments(names, self.size, whole)
+
+    def regions(self, names: Sequence[str]) -> list[RegionRow]:
+        return self.tally.regions(names, self.size, None if self.page.by_blocks else self.numbers)
+
+    def polygons(self, names: Sequence[str]) -> bytes:
+        assert self.outlines is not None  # requested
+        rings = self.outlines.rings(self.tally.region_of_parts())
+        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.geo))
+
+
+def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterator[NDArray[np.integer]]:
+    """Labels of all pages; before the last rows everything is labelled, and what was written can go."""
+    missing = sum(page.page.shape[0] for page in noted)
+    for page in noted:
+        for labels in page.rows():
+            missing -= len(labels)
+            if missing == 0:
+                make_room()
+            yield labels
+
+
+def _write_pictures(
+    item: Input,
+    pages: Sequence[Page],
+    files: Mapping[str, Sequence[Path]],
+    writing: Writing,
+    model: Segmenter | None,
+    names: Sequence[str],
+) -> ReportEntry | None:
+    """Write overlays, reports and the map of confidence; return the entry of the first report."""
+    for path, page in zip(files.get("overlay", ()), pages, strict=False):
+        write_overlay(path, page.image, page.labels, mask=page.shown_mask, geo=page.shown_geo)
+    for path in files.get("confidence", ()):
+        maps = [page.confidence for page in pages if page.confidence is not None]
+        write_confidence(path, np.stack(maps) if len(maps) > 1 else maps[0], geo=pages[0].shown_geo)
+    entries = []
+    for path, page in zip(files.get("report", ()), pages, strict=False):
+        from texseg.report import write_report
+
+        of_page = shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
+        seen: Any = copy.copy(model)
+        seen.channel_axis = -1 if page.image.ndim == 3 else None
+        # of labels of the fit itself the report shows the hierarchy, too
+        is_fit = page.labels is getattr(model, "labels_", None)
+        entries.append(
+            write_report(
+                seen,
+                page.image,
+                path,
+                mask=page.shown_mask,
+                labels=None if is_fit else page.labels,
+                confidence=None if is_fit else page.confidence,
+                names=names,
+                title=shown(item.name) + (of_page if len(pages) > 1 else ""),
+                source=shown(item.path),
+                command=command_for(item, writing),
+                overview_of=page.shape if page.by_blocks else None,
+                pixel_size=writing.pixel_size or page.pixel_size,
+            )
+        )
+    return entries[0] if entries else None
+
+
+def _write_tables(noted: Sequence[_Noted], files: Mapping[str, Sequence[Path]], names: Sequence[str]) -> None:
+    """Write tables and outlines; in tables of several pages the first column is the page."""
+    for path, page in zip(files.get("polygons", ()), noted, strict=False):
+        atomic_write(path, page.polygons(names))
+    for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
+        for path in files.get(kind, ()):
+            tables: list[list[Any]] = [getattr(page, kind)(names) for page in noted]
+            if len(tables) > 1:
+                fields = ("page", *fields)
+                tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
+            atomic_write(path, csv_text([row for rows in tables for row in rows], fields).encode())
+
+
+# ---- how sure ----------------------------------------------------------------------------------------------
+
+
+def how_sure(selection: Selection | None, confidence: float | None) -> Sureness:
     """Round what is known about how sure results are; further digits depend on the number of threads."""
-    mean = None if mean_confidence is None else round(mean_confidence, _DIGITS)
+    mean = None if confidence is None else round(confidence, _DIGITS)
     if selection is None or selection.by_values:
         return Sureness(mean_confidence=mean)
     return Sureness(
@@ -252,108 +470,23 @@ def known(sure: Sureness) -> dict[str, Any]:
     return {name: value for name, value in sure._asdict().items() if value is not None}
 
 
-def _result(labelled: Sequence[Labelled], entry: ReportEntry | None) -> dict[str, Any]:
-    """Return what the record says about the labels."""
-    height, width = labelled[0].labels.shape
-    result: dict[str, Any] = {
-        "n_segments": count_segments(labelled),
-        "height": height,
-        "width": width,
-    }
-    if entry is not None:
-        result["report"] = {name: getattr(entry, name) for name in ("title", "n_segments", "thumbnail")}
-    return result
-
-
-def count_segments(labelled: Sequence[Labelled]) -> int:
-    """Count the labels that occur on any of the pages: a model may find only some of its textures."""
-    n = max(int(page.labels.max()) for page in labelled) + 1
-    counts = np.sum([np.bincount(page.labels.ravel(), minlength=n) for page in labelled], axis=0)
-    return int(np.count_nonzero(counts[1:]))
-
-
-def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> ReportEntry | None:
-    """Entry of a report in the index, from the result in the record."""
-    if not reports or "report" not in result:
-        return None
-    from texseg.report import ReportEntry
-
-    entry = result["report"]
-    shape = (result["height"], result["width"])
-    return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, entry["thumbnail"])
-
-
 def recorded_sureness(result: Mapping[str, Any]) -> Sureness:
     """Return how sure results are, according to their record."""
     return Sureness(**{name: result[name] for name in Sureness._fields if name in result})
 
 
-def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
-    """Words of a command that processes this input again."""
-    inputs = writing.inputs or (str(item.path),)
-    end = ("--",) if any(path.startswith("-") for path in inputs) else ()
-    return tuple(map(shown, (*writing.command, *end, *inputs))) if writing.command else ()
-
-
-def _write_reports(
-    paths: Sequence[Path],
-    item: Input,
-    images: Sequence[Image],
-    labelled: Sequence[Labelled],
-    model: Segmenter | None,
-    names: Sequence[str],
-    command: Sequence[str],
-    pixel_size: PixelSize | None,
-) -> ReportEntry | None:
-    """Write the report of each page, and return the entry of the first."""
-    if not paths or model is None:
+def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> ReportEntry | None:
+    """Entry of a report in the index, from the result in the record and the picture in the report."""
+    if not reports or "report" not in result:
         return None
-    from texseg.report import write_report
+    from texseg.report import ReportEntry
 
-    fitted = getattr(model, "labels_", None)  # labels of the fit itself: the report shows the hierarchy, too
-    entries = []
-    for path, image, page in zip(paths, images, labelled, strict=True):
-        own = (None, None) if page.labels is fitted else page
-        page_number = (
-            ""
-            if len(paths) == 1
-            else shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
-        )
-        entries.append(
-            write_report(
-                model,
-                image.pixels,
-                path,
-                mask=image.mask,
-                labels=own[0],
-                confidence=own[1],
-                names=names,
-                title=shown(item.name) + page_number,
-                source=shown(item.path),
-                command=command,
-                pixel_size=pixel_size,
-            )
-        )
-    return entries[0]
+    entry, shape = result["report"], (result["height"], result["width"])
+    return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, _thumbnail_in(reports[0]))
 
 
-def _probabilities(model: Segmenter | None, image: Image, rescale: bool) -> NDArray[np.float32]:
-    """Probabilities (K, H, W) of all segments; a single plane of zeros where there is nothing to label."""
-    if model is None:
-        return np.zeros((1, *image.pixels.shape[:2]), np.float32)
-    return np.moveaxis(model.predict_proba(image.pixels, mask=image.mask, rescale=rescale), -1, 0)
-
-
-def _stacked(pages: Sequence[Any]) -> NDArray:
-    return np.stack(pages) if len(pages) > 1 else pages[0]
-
-
-def _write_table(
-    path: Path, kind: type[SegmentRow] | type[RegionRow], pages: Sequence[Sequence[Any]]
-) -> None:
-    """Write a table; for several pages the first column is the page."""
-    fields, rows = kind._fields, list(pages[0])
-    if len(pages) > 1:
-        fields = ("page", *fields)
-        rows = [(page, *row) for page, of_page in enumerate(pages) for row in of_page]
-    atomic_write(path, csv_text(rows, fields).encode())
+def _thumbnail_in(report: Path) -> str:
+    """Picture of a report in the index, as a data URI; an empty one where there is none."""
+    with open_regular(report, _PAGE_BYTES) as file:
+        found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
+    return "" if found is None else found[1].decode()

@@ -1,11 +1,13 @@
-"""One image of a run: read it, label it, write the results, and report the outcome."""
+"""One image of a run: read it, label it as one block or many, write the results, and report the outcome."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,32 +15,48 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.blocks import (
+    CROP_SIDE,
+    CROPS,
+    SIDE,
+    BlockPlan,
+    Request,
+    label_blocks,
+    plan_blocks,
+    sample_windows,
+)
 from texseg.channels.intake import FourthBandWarning
-from texseg.cli.inputs import Input
-from texseg.cli.large import Task, label_by_blocks, needs_blocks
+from texseg.cli.inputs import Input, OpenPage, ReadOptions, open_scenes, refuse_photograph, seeds_for
 from texseg.cli.outputs import (
-    Labelled,
+    Page,
     Sureness,
     Writing,
     check_names,
-    count_segments,
     in_words,
     planned_outputs,
     recorded_entry,
     recorded_sureness,
     write_outputs,
 )
-from texseg.cli.prepare import refuse_photograph
-from texseg.cli.reading import ReadOptions, mask_for, seeds_for, turned_grey
-from texseg.cli.record import digest_of, made_from, recorded_result
-from texseg.cli.scene_outputs import outputs_by_blocks
-from texseg.io.read import Image, read_header, read_image, read_mask, read_pages
+from texseg.cli.record import PartsFolder, made_from, parts_of, recorded_result
+from texseg.edits import Edits
+from texseg.forecast import expected_memory, free_memory
+from texseg.io.errors import ImageTooLargeError
 from texseg.io.strokes import read_strokes
-from texseg.regions import SegmentRow, segment_table
+from texseg.progress import Progress
+from texseg.regions import SegmentRow
+from texseg.threads import crew_size
 
 if TYPE_CHECKING:
     from texseg.report import ReportEntry
     from texseg.segmenter import Segmenter
+
+_PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
+_SMALLEST_SIDE = 256  # of a block in pixels
+_SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
+_NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
+
+Found = Iterator[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,13 @@ class Work:
     resume: bool = False
     """Go on with what an ended run has left."""
 
+    @property
+    def size(self) -> tuple[int | None, str]:
+        """Number of segments and preset, from which the memory is forecast."""
+        if self.model is not None:
+            return self.model.n_segments_, self.model.preset
+        return self.parameters.get("n_segments"), self.parameters.get("preset", "default")
+
 
 class Outcome(NamedTuple):
     """The outcome for one input."""
@@ -90,178 +115,14 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     """Say in one line why something failed, without the name of the file at its beginning."""
     text = " ".join(str(error).split())
     if isinstance(error, MemoryError):
-        text = "not enough memory"
+        text = "not enough memory; --memory with less, such as --memory 1G, works block by block"
+    elif isinstance(error, RecursionError):
+        text = "too deeply nested"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror + (f": {error.filename}" if error.filename else "")
     elif not isinstance(error, (OSError, ValueError, TypeError)):
         text = f"{type(error).__name__}: {text}"
     return text.removeprefix(f"{path.name}: ") if path is not None else text
-
-
-def read_scene(path: Path, reading: ReadOptions) -> list[Image]:
-    """Read the requested page or pages of a file, with the user's mask applied."""
-    options: dict[str, Any] = {
-        "channel_axis": reading.channel_axis,
-        "nodata": reading.nodata,
-        "ignore_alpha": reading.ignore_alpha,
-        "max_pixels": reading.max_pixels,
-        "bands": reading.channels,
-    }
-    if reading.page == "all":
-        pages = read_pages(path, **options)
-    else:
-        pages = [read_image(path, page=reading.page, **options)]
-    if reading.grey:
-        pages = [_in_grey(image) for image in pages]
-    if reading.mask is None:
-        return pages
-    mask = read_mask(mask_for(path, reading.mask), max_pixels=reading.max_pixels)
-    return [_with_mask(image, mask) for image in pages]
-
-
-def _in_grey(image: Image) -> Image:
-    """Convert a colour image to grey."""
-    if image.channel_axis is None:
-        return image
-    pixels = turned_grey(np.moveaxis(image.pixels, image.channel_axis, -1))
-    return image._replace(pixels=pixels, channel_axis=None)
-
-
-def _with_mask(image: Image, mask: NDArray[np.bool_]) -> Image:
-    if mask.shape != image.pixels.shape[:2]:
-        raise ValueError(f"mask shape {mask.shape} does not match image {image.pixels.shape[:2]}")
-    return image._replace(mask=mask if image.mask is None else image.mask & mask)
-
-
-def _has_valid_pixels(image: Image) -> bool:
-    valid = np.ones(image.pixels.shape[:2], bool) if image.mask is None else image.mask
-    if image.pixels.dtype.kind == "f":
-        finite = np.isfinite(image.pixels)
-        valid = valid & (finite if finite.ndim == 2 else finite.all(axis=-1))
-    return bool(valid.any())
-
-
-class Labelling(NamedTuple):
-    """Labels of the pages of a scene, and the model they come from; None where there is nothing to label."""
-
-    pages: list[Labelled]
-    model: Segmenter | None
-
-
-def read_seeds(path: Path, reading: ReadOptions, image: Image) -> NDArray[np.int32] | None:
-    """Read the strokes on an image, if there are any."""
-    if reading.seeds is None:
-        return None
-    file = seeds_for(path, reading.seeds)
-    strokes = read_strokes(file, image.pixels.shape[:2], image.geo)
-    refuse_photograph(strokes, file)
-    return strokes
-
-
-def label_scene(
-    images: Sequence[Image], work: Work, callback: Any = None, seeds: NDArray[np.int32] | None = None
-) -> Labelling:
-    """Label the pages of a scene: by the model, or by one model fitted to all of them.
-
-    Strokes are possible only on single pages.
-    """
-    usable = [_has_valid_pixels(image) for image in images]
-    if not any(usable):
-        if not work.allow_empty:
-            raise ValueError(
-                "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
-            )
-        return Labelling([_empty(image) for image in images], None)
-    found = _label_images(
-        [i for i, is_usable in zip(images, usable, strict=True) if is_usable], work, callback, seeds
-    )
-    pages = iter(found.pages)
-    every = [next(pages) if is_usable else _empty(i) for i, is_usable in zip(images, usable, strict=True)]
-    return found._replace(pages=every)
-
-
-def _empty(image: Image) -> Labelled:
-    shape = image.pixels.shape[:2]
-    return Labelled(np.zeros(shape, np.int32), np.zeros(shape, np.float32))
-
-
-def _label_images(
-    images: Sequence[Image], work: Work, callback: Any, seeds: NDArray[np.int32] | None
-) -> Labelling:
-    if work.model is None:
-        fitted: Any = fit_model(images, work.parameters, callback, seeds)
-        if len(images) == 1:
-            return Labelling([Labelled(fitted.labels_, fitted.confidence_)], fitted)
-        return Labelling(list(map(Labelled, fitted.labels_, fitted.confidence_)), fitted)
-    model = copy.copy(work.model)
-    model.channel_axis = images[0].channel_axis
-    pixels, masks = [image.pixels for image in images], [image.mask for image in images]
-    labels, confidence = model.predict_with_confidence(
-        pixels, mask=masks, unknown=work.unknown, rescale=work.rescale
-    )
-    return Labelling(list(map(Labelled, labels, confidence)), model)
-
-
-def fit_model(
-    images: Sequence[Image],
-    parameters: dict[str, Any],
-    callback: Any = None,
-    seeds: NDArray[np.int32] | None = None,
-) -> Segmenter:
-    """Fit one model to an image, or to several jointly, and edit its segments."""
-    from texseg.segmenter import Segmenter
-
-    edits = parameters.get("edits")
-    given = {name: value for name, value in parameters.items() if name != "edits"}
-    model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
-    if len(images) == 1:
-        model.fit(images[0].pixels, mask=images[0].mask, seeds=seeds)
-    else:
-        model.fit([image.pixels for image in images], mask=[image.mask for image in images])
-    return model.edit(edits) if edits else model
-
-
-def _planned(item: Input, work: Work) -> dict[str, list[Path]]:
-    """Name the outputs of each kind, according to the header of the input."""
-    header = read_header(item.path)
-    n_pages = 1
-    if work.reading.page == "all":
-        n_pages = header.shape[0] if "?" in header.axes else header.n_pages
-    has_tags = header.geo is not None and bool(header.geo.tags)
-    return planned_outputs(item, work.writing, has_tags=has_tags, n_pages=n_pages)
-
-
-def earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str, Any]) -> Outcome | None:
-    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
-    result = recorded_result(planned["run"][0], made) if "run" in planned else None
-    outputs = tuple(path for paths in planned.values() for path in paths)
-    if result is None or not all(path.exists() for path in outputs):
-        return None
-    return Outcome(
-        item.path,
-        "skipped",
-        "its results exist",
-        shape=(result["height"], result["width"]),
-        n_segments=result["n_segments"],
-        outputs=outputs,
-        report=recorded_entry(result, planned.get("report", ())),
-        sure=recorded_sureness(result),
-    )
-
-
-def _made_from(item: Input, work: Work) -> dict[str, Any]:
-    mask = None if work.reading.mask is None else mask_for(item.path, work.reading.mask)
-    what: dict[str, Any] = {
-        "allow_empty": work.allow_empty,
-        "pixel_size": work.writing.pixel_size,
-        **work.parameters,
-    }
-    if work.reading.seeds is not None:
-        what["seeds"] = digest_of(seeds_for(item.path, work.reading.seeds))
-    if work.model is not None:
-        what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
-        what["rescale"] = work.rescale
-    return made_from(item.path, work.reading, mask, what)
 
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:
@@ -285,58 +146,430 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     check_names(item, work.writing, several_pages=work.reading.page == "all")
-    model, parameters = work.model, work.parameters
-    n_segments = parameters.get("n_segments") if model is None else model.n_segments_
-    preset = parameters.get("preset", "default") if model is None else model.preset
-    if needs_blocks(item.path, work.reading, n_segments, preset):
-        if work.reading.seeds is not None:
-            raise ValueError(
-                "strokes need the whole image in memory; give more --memory, or fit a part of it with "
-                "--seeds and apply the model"
-            )
-        planned = outputs_by_blocks(item, work.writing)
-        made = {}
-        if "run" in planned:  # a large file is not read for nothing
-            made = _made_from(item, work) | {"by_blocks": True, "memory": work.reading.memory}
-        earlier = earlier_outcome(item, planned, made) if work.skip_existing else None
+    with ExitStack() as files:
+        scenes = files.enter_context(open_scenes(item.path, work.reading))
+        by_blocks = needs_blocks(scenes, work.reading, *work.size)
+        made = _made_from(item, work, by_blocks)
+        geo = scenes[0].source.geo
+        planned = planned_outputs(
+            item,
+            work.writing,
+            has_tags=geo is not None and bool(geo.tags),
+            n_pages=len(scenes),
+            by_blocks=by_blocks,
+        )
+        earlier = _earlier_outcome(item, planned, made) if work.skip_existing else None
         if earlier is not None:
             return earlier
-        large = Task(work.parameters, model, work.names, work.unknown, work.resume, made)
-        found = label_by_blocks(item, work.reading, work.writing, large, callback)
-        return Outcome(item.path, "done", n_segments=len(found.rows), **found._asdict())
-    made = _made_from(item, work)
-    earlier = earlier_outcome(item, _planned(item, work), made) if work.skip_existing else None
-    if earlier is not None:
-        return earlier
-    images = read_scene(item.path, work.reading)
-    pages, model = label_scene(images, work, callback, read_seeds(item.path, work.reading, images[0]))
-    names = work.names or (() if model is None else model.names_)
-    written = write_outputs(
-        item, images, pages, work.writing, model=model, names=names, made=made, rescale=work.rescale
-    )
-    n_segments = count_segments(pages)
-    messages = (*images[0].notes, *written.messages)
-    if n_segments == 1 and work.model is None and work.parameters["n_segments"] is None:
-        messages = (*messages, f"one texture was found; {_more_than_one(model)}")
-    if work.model is None and parameters.get("cue") is None and model is not None and model.cue_ == "values":
-        messages = (*messages, "divided by values at the scale of pixels, which tell more; or --cue texture")
-    selection = getattr(model, "selection_", None) if work.model is None else None
+        if by_blocks:
+            found = _label_by_blocks(item, scenes[0], work, made, callback, files)
+        else:
+            found = _label_whole(item, scenes, work, callback)
+        written = write_outputs(
+            item,
+            found.pages,
+            planned,
+            work.writing,
+            model=found.model,
+            largest=found.largest,
+            names=work.names or (() if found.model is None else found.model.names_),
+            made=made,
+            probabilities=found.probabilities,
+        )
+        if found.parts is not None:
+            found.parts.remove()
+        notes = (*scenes[0].source.notes, *found.messages, *written.messages)
+        return Outcome(
+            item.path,
+            "done",
+            shape=scenes[0].shape,
+            rows=written.rows,
+            n_segments=written.n_segments,
+            choice=found.choice,
+            outputs=written.paths,
+            messages=(*notes, *_advice(work, found.model, written.n_segments, by_blocks)),
+            report=written.report,
+            sure=written.sure,
+        )
+
+
+def _made_from(item: Input, work: Work, by_blocks: bool) -> dict[str, Any]:
+    """Everything that the results depend on, for the record."""
+    what: dict[str, Any] = {
+        "allow_empty": work.allow_empty,
+        "pixel_size": work.writing.pixel_size,
+        **work.parameters,
+    }
+    if work.model is not None:
+        what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+        what["rescale"] = work.rescale
+    if by_blocks:
+        what |= {"by_blocks": True, "memory": work.reading.memory}
+    return made_from(item, work.reading, what)
+
+
+def _earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str, Any]) -> Outcome | None:
+    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
+    result = recorded_result(planned["run"][0], made) if "run" in planned else None
+    outputs = tuple(path for paths in planned.values() for path in paths)
+    if result is None or not all(path.exists() for path in outputs):
+        return None
     return Outcome(
         item.path,
-        "done",
-        shape=images[0].pixels.shape[:2],
-        rows=tuple(segment_table(*pages[0], names, shapes=False)),
-        n_segments=n_segments,
-        choice=in_words(selection),
-        outputs=written.paths,
-        messages=messages,
-        report=written.report,
-        sure=written.sure,
+        "skipped",
+        "its results exist",
+        shape=(result["height"], result["width"]),
+        n_segments=result["n_segments"],
+        outputs=outputs,
+        report=recorded_entry(result, planned.get("report", ())),
+        sure=recorded_sureness(result),
     )
 
 
-def _more_than_one(model: Segmenter | None) -> str:
-    """Say whether a given number would divide what was found to be one texture."""
-    if model is None or model.hierarchy_.n_segments[-1] == 1:
-        return "nothing in the image could be told apart from it"
-    return "a given number, such as -k 2, divides it all the same"
+def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
+    """Say what was decided for the user, and how to decide otherwise."""
+    said: list[str] = []
+    if work.model is not None or model is None or by_blocks:
+        return said
+    if n_segments == 1 and work.parameters["n_segments"] is None:
+        remedy = "a given number, such as -k 2, divides it all the same"
+        if model.hierarchy_.n_segments[-1] == 1:
+            remedy = "no further textures could be distinguished"
+        said.append(f"one texture was found; {remedy}")
+    if work.parameters.get("cue") is None and model.cue_ == "values":
+        said.append(
+            "segmented by brightness or colour, which separates this image better than texture; "
+            "--cue texture overrides this"
+        )
+    return said
+
+
+# ---- one block ---------------------------------------------------------------------------------------------
+
+
+class Labelled(NamedTuple):
+    """What was found in the pages of an input."""
+
+    pages: list[Page]
+    model: Segmenter | None
+    """None where there was nothing to label."""
+    largest: int
+    """Largest label that may occur."""
+    choice: str = ""
+    """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
+    messages: tuple[str, ...] = ()
+    probabilities: Any = None
+    """Function from the number of a page to its probabilities (K, H, W)."""
+    parts: PartsFolder | None = None
+
+
+class Pixels(NamedTuple):
+    """The pixels of a page or a crop, channels last, and where they hold data (None: everywhere)."""
+
+    pixels: NDArray[Any]
+    mask: NDArray[np.bool_] | None
+
+    @property
+    def channel_axis(self) -> int | None:
+        """-1 with channels."""
+        return -1 if self.pixels.ndim == 3 else None
+
+    @property
+    def hold_data(self) -> bool:
+        """Whether there is anything to label."""
+        finite = np.isfinite(self.pixels) if self.pixels.dtype.kind == "f" else np.ones((), bool)
+        finite = finite.all(axis=-1) if finite.ndim == 3 else finite
+        return bool((finite if self.mask is None else finite & self.mask).any())
+
+
+def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labelled:
+    """Label the pages of an input: by the model, or by one model fitted to all of them."""
+    images = [Pixels(*scene.read()) for scene in scenes]
+    seeds = read_seeds(item.path, work.reading, scenes[0])
+    usable = [image.hold_data for image in images]
+    if not any(usable) and not work.allow_empty:
+        raise ValueError(_NO_DATA)
+    labels = [np.zeros(scene.shape, np.int32) for scene in scenes]
+    confidence = [np.zeros(scene.shape, np.float32) for scene in scenes]
+    model = None
+    if any(usable):
+        chosen = [image for image, is_usable in zip(images, usable, strict=True) if is_usable]
+        model, found = _label_images(chosen, work, callback, seeds)
+        for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
+            labels[place], confidence[place] = page
+    pages = [
+        Page(
+            scene.shape,
+            [(of_page, sure)],
+            image.pixels,
+            of_page,
+            sure,
+            image.mask,
+            scene.source.geo,
+            scene.source.pixel_size,
+        )
+        for scene, image, of_page, sure in zip(scenes, images, labels, confidence, strict=True)
+    ]
+
+    def probabilities(number: int) -> NDArray[np.float32]:
+        image = images[number]
+        if model is None:
+            return np.zeros((1, *image.pixels.shape[:2]), np.float32)
+        found = model.predict_proba(image.pixels, mask=image.mask, rescale=work.rescale)
+        return np.moveaxis(found, -1, 0)
+
+    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
+    largest = max(int(of_page.max()) for of_page in labels)
+    return Labelled(pages, model, largest, choice, probabilities=probabilities)
+
+
+def _label_images(
+    images: Sequence[Pixels], work: Work, callback: Any, seeds: NDArray[np.int32] | None
+) -> tuple[Segmenter, list[tuple[NDArray[np.int32], NDArray[np.float32]]]]:
+    """Return the model, and the labels and confidence of each image."""
+    if work.model is None:
+        fitted: Any = fit_model(images, work.parameters, callback, seeds)
+        if len(images) == 1:
+            return fitted, [(fitted.labels_, fitted.confidence_)]
+        return fitted, list(zip(fitted.labels_, fitted.confidence_, strict=True))
+    model = copy.copy(work.model)
+    model.channel_axis = images[0].channel_axis
+    pixels, masks = [image.pixels for image in images], [image.mask for image in images]
+    found = model.predict_with_confidence(pixels, mask=masks, unknown=work.unknown, rescale=work.rescale)
+    return model, list(zip(*found, strict=True))
+
+
+def fit_model(
+    images: Sequence[Pixels],
+    parameters: dict[str, Any],
+    callback: Any = None,
+    seeds: NDArray[np.int32] | None = None,
+) -> Segmenter:
+    """Fit one model to an image, or to several jointly, and edit its segments."""
+    from texseg.segmenter import Segmenter
+
+    edits = parameters.get("edits") or Edits()
+    given = {name: value for name, value in parameters.items() if name != "edits"}
+    model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
+    if len(images) == 1:
+        model.fit(images[0].pixels, mask=images[0].mask, seeds=seeds)
+    else:
+        model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+    return model.edit(edits)
+
+
+def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> NDArray[np.int32] | None:
+    """Read the strokes on an image, if there are any."""
+    if reading.seeds is None:
+        return None
+    file = seeds_for(path, reading.seeds)
+    strokes = read_strokes(file, scene.shape, scene.source.geo)
+    refuse_photograph(strokes, file)
+    return strokes
+
+
+# ---- many blocks -------------------------------------------------------------------------------------------
+
+
+def needs_blocks(
+    scenes: Sequence[OpenPage], reading: ReadOptions, n_segments: int | None = None, preset: str = "default"
+) -> bool:
+    """Tell whether an image needs more memory than it may take, or is larger than what is read whole.
+
+    Raises
+    ------
+    ImageTooLargeError
+        It does, and can only be read whole.
+    """
+    if reading.page == "all":
+        return False
+    scene = scenes[0]
+    if scene.too_large is not None:
+        if scene.source.by_windows:
+            return True
+        raise scene.too_large
+    budget = memory_budget(reading.memory)
+    needed = expected_memory(scene.shape[0] * scene.shape[1], scene.n_channels, n_segments, preset)
+    if needed > budget and not scene.source.by_windows:
+        raise ImageTooLargeError(
+            f"{scene.shape[1]} x {scene.shape[0]} pixels need about {_amount(needed)}, but only "
+            f"{_amount(budget)} is allowed (--memory); {scene.source.only_whole}"
+        )
+    return needed > budget
+
+
+def memory_budget(memory: int | None) -> int:
+    """Bytes that a command may take: the given number, or half of the free memory."""
+    return free_memory() // 2 if memory is None else memory
+
+
+def _amount(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
+
+
+def _label_by_blocks(
+    item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any, files: ExitStack
+) -> Labelled:
+    """Label an image block by block; an interrupted run can be resumed."""
+    if "probabilities" in work.writing.kinds:
+        raise ValueError("probabilities of all segments are written only for images that fit into --memory")
+    if work.reading.seeds is not None:
+        raise ValueError(
+            "strokes need the whole image in memory; allow more --memory, or fit a part of the image with "
+            "--seeds and apply the model"
+        )
+    wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
+    parts = PartsFolder(
+        parts_of(item, work.writing.folder), made | {"confidence": wants_confidence}, work.resume
+    )
+    model, choice = work.model or parts.model(), ""
+    if model is None:
+        model = _fit_crops(scene, work, callback)
+        choice = in_words(getattr(model, "selection_", None))
+        model = parts.keep_model(model)
+    if model.ground_ is not None:
+        raise ValueError(
+            "the model distinguishes a flat background from textures, which needs the whole image; fit it "
+            "with --no-flat-ground, or mask the background"
+        )
+    memory, reduction = work.reading.memory, _reduction(scene.shape)
+    blocks = plan_blocks(scene.shape, model.textures_, _side(memory, model, scene), reduction)
+    request = Request(model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction)
+    found = label_blocks(
+        scene,
+        model.textures_,
+        blocks,
+        request,
+        n_jobs=_jobs(memory, model, blocks, scene),
+        store=parts,
+        tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
+    )
+    small = tuple(-(-side // reduction) for side in scene.shape)
+    page = Page(
+        scene.shape,
+        (),
+        np.zeros(small, np.float32),
+        np.zeros(small, np.int32),
+        np.zeros(small, np.float32) if wants_confidence else None,
+        geo=scene.source.geo,
+        pixel_size=scene.source.pixel_size,
+        reduction=reduction,
+        by_blocks=True,
+    )
+    page.rows = _rows_of_blocks(found, blocks, page)
+    messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
+    largest = model.n_segments_ + work.unknown
+    return Labelled([page], model, largest, choice, tuple(messages), parts=parts)
+
+
+def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int) -> str:
+    said = f"read by blocks of {blocks.side} pixels"
+    if not work.writing.formats:
+        said += ", labels written as TIFF alone"
+    if work.model is None:
+        windows = sample_windows(scene.shape, n_crops=_crop_count(work.reading.memory, scene.n_channels))
+        said += f", textures learned from up to {len(windows)} crops of {CROP_SIDE} pixels"
+    if reduction > 1:
+        said += f"; overlay, confidence and report have 1/{reduction} of the size"
+    return said
+
+
+def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page) -> Found:
+    """Put the blocks of a row side by side, and fill in the reduced picture; blocks fit its squares."""
+    step = page.reduction
+    row: list[NDArray[np.integer]] = []
+    sure: list[NDArray[np.floating]] = []
+    for place, labels, block in found:
+        confidence = None if block.confidence is None else block.confidence / np.float32(255)
+        small = tuple(slice(part.start // step, -(-part.stop // step)) for part in blocks.core(place))
+        if block.preview.ndim != page.image.ndim:
+            page.image = np.zeros((*page.labels.shape, block.preview.shape[-1]), np.float32)
+        page.image[small], page.labels[small] = block.preview, labels[::step, ::step]
+        row.append(labels.astype(np.uint16))
+        if confidence is not None:
+            sure.append(confidence)
+            if page.confidence is not None:
+                page.confidence[small] = confidence[::step, ::step]
+        if len(row) == blocks.grid[1]:
+            yield np.concatenate(row, axis=1), np.concatenate(sure, axis=1) if sure else None
+            row, sure = [], []
+
+
+def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
+    crops = read_crops(scene, work.reading.memory, work.parameters.get("random_state", 0))
+
+    def show(progress: Progress) -> None:
+        if callback is not None:
+            callback(progress._replace(share=_SHARE_OF_FIT * progress.share))
+
+    # a single block does not show how much flat background there is
+    parameters = {**work.parameters, "flat_ground": False}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "an image with a side of")
+        return fit_model(crops, parameters, show)
+
+
+def read_crops(scene: OpenPage, memory: int | None, random_state: int = 0) -> list[Pixels]:
+    """Read the crops that textures are learned from: an even sample, or, where that holds no data, any."""
+    n_crops = _crop_count(memory, scene.n_channels)
+    crops = (Pixels(*scene.read(window)) for window in sample_windows(scene.shape, random_state, n_crops))
+    found = [crop for crop in crops if crop.hold_data]
+    if not found:
+        everywhere = (Pixels(*scene.read(window)) for window in _shuffled_windows(scene.shape, random_state))
+        found = list(itertools.islice((crop for crop in everywhere if crop.hold_data), n_crops))
+    if not found:
+        raise ValueError(_NO_DATA)
+    return found
+
+
+def _crop_count(memory: int | None, n_channels: int) -> int:
+    """Return the number of crops: fewer only if the memory given does not allow the usual number."""
+    n_crops = CROPS
+    while memory is not None and n_crops > 1:
+        if expected_memory(n_crops * CROP_SIDE**2, n_channels) <= memory:
+            break
+        n_crops -= 1
+    return n_crops
+
+
+def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tuple[slice, slice]]:
+    """Windows that cover an image, in random order."""
+    rows, columns = (range(0, length, CROP_SIDE) for length in shape)
+    for number in np.random.default_rng(random_state).permutation(len(rows) * len(columns)).tolist():
+        y, x = rows[number // len(columns)], columns[number % len(columns)]
+        yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
+
+
+def _progress(done: int, total: int) -> Progress:
+    return Progress("blocks", done, total, _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total)
+
+
+def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
+    """Return the side of the blocks: halved until one fits into the memory given.
+
+    The memory that happens to be free is ignored, so that a resumed run has the same blocks.
+    """
+    side = SIDE
+    while memory is not None and side > _SMALLEST_SIDE and _memory(side, model, scene) > memory:
+        side //= 2
+    return side
+
+
+def _jobs(memory: int | None, model: Segmenter, blocks: BlockPlan, scene: OpenPage) -> int:
+    """Return the number of blocks at once: at most one per thread, and as many as fit into memory."""
+    fitting = int(memory_budget(memory) / _memory(blocks.side, model, scene))
+    return max(1, min(crew_size(), fitting))
+
+
+def _memory(side: int, model: Segmenter, scene: OpenPage) -> float:
+    """Bytes that a block takes while it is labelled."""
+    padded = side + 2 * model.textures_.reach
+    return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
+
+
+def _reduction(shape: Sequence[int]) -> int:
+    """Return the power of two by which to reduce an image so that it is small enough to view."""
+    reduction = 1
+    while max(shape) > _PREVIEW * reduction:
+        reduction *= 2
+    return reduction

@@ -1,4 +1,4 @@
-"""The record beside the results of an input: what they were made from, with what, and what came out.
+"""What results are made from: the record beside them, and the blocks of a run that was interrupted.
 
 The record (``*_run.json``) is written last and removed first: if it exists, the results are complete;
 meanwhile it lies beside them under a hidden name, so that a later run knows them even if this one is ended.
@@ -10,37 +10,55 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 import texseg
-from texseg.cli.inputs import OUTPUT_KINDS
-from texseg.cli.reading import ReadOptions
+from texseg.blocks import BlockReading
+from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, mask_for, seeds_for
 from texseg.cli.terminal import shown
-from texseg.io.atomic import atomic_write
+from texseg.io.atomic import atomic_write, remove_leftovers
+from texseg.io.files import open_regular
+from texseg.io.geo import world_file_suffix
+from texseg.pixels.joining import BlockParts
 
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
-_NO_MATTER = ("max_pixels", "memory")  # decide whether and how results are made, not what they are
+_NO_MATTER = (
+    "max_pixels",
+    "memory",
+    "mask",
+    "seeds",
+)  # decide whether and how results are made, or are files
+_PLAN, _MODEL = "plan.json", "model.texseg"
+_BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
+_LARGEST_TEXT = 2**26  # bytes of a record or a plan
+_EDGES = ("top", "bottom", "left", "right")
+_OPTIONAL = ("strange", "confidence", "preview", "small", "of_small")
+
+
+# ---- digests -----------------------------------------------------------------------------------------------
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file; for a folder, of the names, sizes and times of its files."""
+    """SHA-256 of a file; for a folder, of the names and contents of all its files."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        states = [(str(file.relative_to(path)), file.stat()) for file in files]
-        told = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digests = [(str(file.relative_to(path)), digest_of(file)) for file in files]
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def digest_of_model(model: Segmenter) -> str:
@@ -50,17 +68,44 @@ def digest_of_model(model: Segmenter) -> str:
         return digest_of(Path(folder) / "model")
 
 
-def made_from(path: Path, reading: ReadOptions, mask: Path | None, work: Mapping[str, Any]) -> dict[str, Any]:
+def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the results of an input depend on; `work` holds what is common to all inputs."""
-    read = {name: value for name, value in asdict(reading).items() if name not in _NO_MATTER}
+    mask = None if reading.mask is None else mask_for(item.path, reading.mask)
     made = {
         "texseg": texseg.__version__,
-        "input_sha256": digest_of(path),
-        **read,
+        "input_sha256": digest_of(item.path),
+        **{name: value for name, value in asdict(reading).items() if name not in _NO_MATTER},
         "mask": None if mask is None else digest_of(mask),
+        "beside": {
+            file.name: digest_of(file) for image in (item.path, mask) if image for file in _beside(image)
+        },
         **work,
     }
+    if reading.seeds is not None:
+        made["seeds"] = digest_of(seeds_for(item.path, reading.seeds))
     return json.loads(json.dumps(made, default=str), parse_constant=str)
+
+
+def _beside(image: Path) -> list[Path]:
+    """Files that are read together with an image: masks, metadata, world files, headers of raw values."""
+    suffix = image.suffix
+    names = [image.name + end for end in (".aux.xml", ".msk", ".hdr")]
+    worlds = [".wld", suffix + "w"] + ([world_file_suffix(suffix)] if len(suffix) > 2 else [])
+    ends = [".hdr", ".HDR", ".prj", *map(str.lower, worlds), *map(str.upper, worlds)]
+    names += [image.stem + end for end in ends if suffix]
+    files = [image.with_name(name) for name in dict.fromkeys(names)]
+    return [file for file in files if file != image and file.is_file()]
+
+
+def _changes(before: Any, made: Mapping[str, Any]) -> str:
+    """Name what differs between two states, in words."""
+    if not isinstance(before, dict):
+        return "it is not known what it was made from"
+    names = [name for name in {**before, **made} if before.get(name) != made.get(name)]
+    return "changed since: " + ", ".join(name.removesuffix("_sha256") for name in names)
+
+
+# ---- the record --------------------------------------------------------------------------------------------
 
 
 class Earlier(NamedTuple):
@@ -98,7 +143,7 @@ def replace_earlier(
         made = {**made, "pixel_size": before.get("pixel_size")}
     if before == made:
         return Earlier(made, others, record["result"], ())
-    unchanged = [name for name, digest in others.items() if _digest_of_output(path.with_name(name)) == digest]
+    unchanged = [name for name, digest in others.items() if digest_of(path.with_name(name)) == digest]
     for name in unchanged:
         _remove(path.with_name(name))
     messages = []
@@ -115,56 +160,57 @@ def replace_earlier(
     return Earlier(made, {}, {}, tuple(messages))
 
 
-def _withdrawn(path: Path) -> Path:
-    """Where a record lies while results are written, for the next run should this one be ended."""
-    return path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.part")
-
-
 def write_record(
     path: Path, input_path: Path, earlier: Earlier, outputs: list[Path], result: Mapping[str, Any]
 ) -> None:
     """Write the record of an input, whose `outputs` are in the same folder."""
+    digests = {shown(output.name): digest_of(output) for output in outputs}
     record = {
         "input": shown(input_path),
         "made_from": earlier.made,
-        "outputs": {
-            **{shown(output.name): _digest_of_output(output) for output in outputs},
-            **earlier.outputs,
-        },
+        "outputs": {**digests, **earlier.outputs},
         "result": {**earlier.result, **result},
     }
     atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     _withdrawn(path).unlink(missing_ok=True)
 
 
+def recorded_result(path: Path, made: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the result in the record of an input, if it was made from exactly the same."""
+    record = _read(path)
+    return record["result"] if record.get("made_from") == made else None
+
+
+def _withdrawn(path: Path) -> Path:
+    """Where a record lies while results are written, for the next run should this one be ended."""
+    return path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.part")
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Read a record; an empty one where there is none, or it was damaged."""
-    try:
-        record = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
+    record = _read_json(path)
     return record if isinstance(record, dict) and isinstance(record.get("result"), dict) else {}
 
 
+def _read_json(path: Path) -> Any:
+    """Content of a file of texseg's; None where there is none that can be read."""
+    try:
+        with open_regular(path) as file:
+            return json.loads(file.read(_LARGEST_TEXT))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """Digests in a record by the names of files; whatever texseg would not call a result is left out."""
+    """Digests in a record by the names of files; whatever texseg would not call a result is skipped."""
     outputs = record.get("outputs")
     stem = path.name.removesuffix("_run.json")
     of_this = re.compile(rf"{re.escape(stem)}(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.\w+")
     return {
         name: digest
         for name, digest in (outputs.items() if isinstance(outputs, dict) else ())
-        if of_this.fullmatch(name) and path.with_name(name).exists()
+        if of_this.fullmatch(name) and (path.with_name(name).is_file() or path.with_name(name).is_dir())
     }
-
-
-def _digest_of_output(path: Path) -> str:
-    """SHA-256 of the content of a file, or of all files of a zarr array."""
-    if not path.is_dir():
-        return digest_of(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    told = [(str(file.relative_to(path)), digest_of(file)) for file in files]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _remove(path: Path) -> None:
@@ -174,7 +220,127 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def recorded_result(path: Path, made: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the result in the record of an input, if it was made from exactly the same."""
-    record = _read(path)
-    return record["result"] if record.get("made_from") == made else None
+# ---- interrupted runs --------------------------------------------------------------------------------------
+
+
+def parts_of(item: Input, folder: Path) -> Path:
+    """Folder in which the blocks of an input are kept, below the folder for its results."""
+    return folder / item.name.parent / f".{item.name.name}.texseg-parts"
+
+
+def can_resume(folder: Path) -> bool:
+    """Tell whether a run has left something that the next can go on with."""
+    return (folder / _MODEL).is_file() or any(folder.glob("*.npz"))
+
+
+class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
+    """Blocks of an image that have been read, each in a file that exists whole or not at all.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if needed; one that is not texseg's is refused.
+    made : mapping
+        Everything that the blocks depend on. What was made from anything else is removed.
+    resume : bool
+        Keep what was made from the same. Blocks that cannot be read are made again.
+    """
+
+    def __init__(self, folder: Path, made: Mapping[str, Any], resume: bool) -> None:
+        self.folder = folder
+        before = self._claimed()
+        # a folder that was brought from elsewhere is another one, whatever its plan says
+        plan = {**made, "folder": [(about := folder.stat()).st_dev, about.st_ino]}
+        self.message = ""
+        if resume and before is not None and before != plan:
+            self.message = f"--resume starts anew: {_changes(before, plan)}"
+        if not resume or before != plan:
+            self._clear()
+            atomic_write(folder / _PLAN, json.dumps(plan, sort_keys=True).encode())
+            return
+        for place in list(self):
+            try:
+                self[place]
+            except Exception:  # whatever a damaged file leads to, this block is read again
+                del self[place]
+
+    def _claimed(self) -> Any:
+        """Make the folder, or make sure that it is texseg's; return the plan in it, None without any."""
+        with contextlib.suppress(FileExistsError):
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir()
+        plan = _read_json(self.folder / _PLAN)
+        is_real = not self.folder.is_symlink() and self.folder.is_dir()
+        if is_real and isinstance(plan, dict) and "texseg" in plan and not (self.folder / _PLAN).is_symlink():
+            return plan
+        if is_real and all(path.name.endswith(".part") for path in self.folder.iterdir()):
+            return None  # ended before anything was written
+        raise OSError(
+            f"{shown(self.folder)} is not a folder of unfinished blocks of texseg: move it away (nothing in "
+            "it was changed)"
+        )
+
+    def model(self) -> Segmenter | None:
+        """Return the model that was fitted before, if there is one; blocks are worth nothing without it."""
+        from texseg.segmenter import Segmenter
+
+        path = self.folder / _MODEL
+        if path.is_file():
+            with contextlib.suppress(OSError, ValueError):
+                return Segmenter.load(path)
+        for place in list(self):
+            del self[place]
+        return None
+
+    def keep_model(self, model: Segmenter) -> Segmenter:
+        """Save a model, and return it as it will be read again."""
+        path = self.folder / _MODEL
+        model.save(path)
+        return type(model).load(path)
+
+    def remove(self) -> None:
+        """Remove the folder when all is done, unless somebody has put something else into it."""
+        self._clear()
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _clear(self) -> None:
+        for path in list(self.folder.iterdir()):
+            is_ours = path.name in (_MODEL, _PLAN) or _BLOCK.fullmatch(path.name)
+            if is_ours and (path.is_file() or path.is_symlink()):
+                path.unlink()
+        remove_leftovers(self.folder)
+
+    def _path(self, place: tuple[int, int]) -> Path:
+        return self.folder / f"{place[0]}_{place[1]}.npz"
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, tuple) and self._path(place).exists()
+
+    def __getitem__(self, place: tuple[int, int]) -> BlockReading:
+        try:
+            with open_regular(self._path(place)) as file, np.load(file, allow_pickle=False) as saved:
+                arrays = dict(saved)
+        except FileNotFoundError:
+            raise KeyError(place) from None
+        edges = tuple(arrays.pop(edge) for edge in _EDGES)
+        parts = BlockParts(**{name: arrays[name] for name in BlockParts._fields[:-1]}, edges=edges)
+        return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
+
+    def __setitem__(self, place: tuple[int, int], block: BlockReading) -> None:
+        arrays = {"pixels": block.labels, **block.parts._asdict()}
+        arrays |= dict(zip(_EDGES, arrays.pop("edges"), strict=True))
+        arrays |= {name: getattr(block, name) for name in _OPTIONAL if getattr(block, name) is not None}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        atomic_write(self._path(place), buffer.getvalue())
+
+    def __delitem__(self, place: tuple[int, int]) -> None:
+        self._path(place).unlink()
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        found = (_BLOCK.fullmatch(name) for name in sorted(os.listdir(self.folder)))
+        return ((int(match[1]), int(match[2])) for match in found if match)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

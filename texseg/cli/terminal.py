@@ -1,15 +1,17 @@
-"""What reaches the terminal: texts made safe, signals that end a command."""
+"""What reaches the terminal: texts made safe, streams that never fail, signals that end a command."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -81,8 +83,87 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
+def fail(reason: str) -> NoReturn:
+    """End with exit code 1 and one line on standard error."""
+    say(f"texseg: {reason}", err=True)
+    sys.exit(1)
+
+
+def without_options(words: Sequence[str], options: Mapping[str, bool]) -> list[str]:
+    """Words of a command without some options, each given with whether it has a value.
+
+    Examples
+    --------
+    >>> without_options(["texseg", "-qo", "out", "--log=a", "-k", "3"], {"-o": True, "--log": True})
+    ['texseg', '-q', '-k', '3']
+    """
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        short = re.match(r"-(q*)([a-zA-Z])", word)
+        if word.startswith("--") and name in options:
+            if options[name] and not equals:
+                next(rest, None)
+        elif short and f"-{short[2]}" in options:
+            kept += [f"-{short[1]}"] if short[1] else []
+            if short.end() == len(word):
+                next(rest, None)
+        else:
+            kept.append(word)
+    return kept
+
+
+class _Steady:
+    """A stream that may be full, closed or broken, and knows only some characters: what is lost is lost."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            encoding = getattr(self._stream, "encoding", None) or "utf-8"
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return bool(self._stream.isatty())
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def steady_streams() -> Iterator[None]:
+    """Let no message stop the work: neither one that cannot be shown nor one that cannot be written."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w") as nowhere:
+        sys.stdout, sys.stderr = (_Steady(stream or nowhere) for stream in before)
+        try:
+            yield
+        finally:
+            for stream in filter(None, before):
+                try:
+                    stream.flush()
+                except (OSError, ValueError):  # else Python complains about it at the very end
+                    with contextlib.suppress(OSError, ValueError):
+                        os.dup2(nowhere.fileno(), stream.fileno())
+            sys.stdout, sys.stderr = before
+
+
 class Verbs(click.Group):
     """Keeps the words it was called with, for reports to repeat, and ends as a user expects."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command."""
+        with steady_streams():
+            return super().main(*arguments, **options)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
         """Parse the words, which empties their list."""
@@ -104,3 +185,10 @@ class Verbs(click.Group):
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
             raise
+        except MemoryError:
+            fail("not enough memory; --memory with less, such as --memory 1G, works block by block")
+        except RecursionError:
+            fail("something that was read is too deeply nested")
+        except OSError as error:
+            name = f": {error.filename}" if error.filename else ""
+            fail(f"{error.strerror}{name}" if error.strerror else str(error))

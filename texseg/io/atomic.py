@@ -56,7 +56,7 @@ def unfinished(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
             os.close(lock)
-    _remove_leftovers(path.parent, prefix)
+    remove_leftovers(path.parent, prefix)
 
 
 def _naming(path: Path, error: OSError) -> OSError:
@@ -101,8 +101,8 @@ def _locked(descriptor: int) -> bool | None:
     return True
 
 
-def _remove_leftovers(place: Path, prefix: str) -> None:
-    """Remove folders that are texseg's by what they hold, and that no process has locked."""
+def remove_leftovers(place: Path, prefix: str = ".") -> None:
+    """Remove unfinished folders that are texseg's by what they hold, and that no process has locked."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError), os.scandir(place) as entries:

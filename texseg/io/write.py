@@ -137,7 +137,8 @@ def _png(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
             # one byte before each row: no filter
             rows = np.zeros((len(band), 1 + width * dtype.itemsize), np.uint8)
             rows[:, 1:] = grey.astype(dtype.newbyteorder(">")).view(np.uint8).reshape(len(band), -1)
-            chunk(b"IDAT", squeeze.compress(rows.tobytes()))
+            if compressed := squeeze.compress(rows.tobytes()):  # some readers stop at an empty chunk
+                chunk(b"IDAT", compressed)
             yield band
         chunk(b"IDAT", squeeze.flush())
         chunk(b"IEND", b"")
@@ -193,6 +194,8 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     with path.open("x+b") as file, TiffWriter(file, bigtiff=_n_bytes(shape, dtype) > _CLASSIC) as tiff:
         pieces = _tiles(bands, shape[-2], tile, dtype, reduced if layout.pyramid else None)
         tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common)
+        for _ in bands:  # tifffile stops at the last tile, other formats have something to do at the end
+            pass
         level = np.concatenate(reduced) if reduced else np.empty((0, 0))
         while max(level.shape) * _STEP > _SMALL:
             tiff.write(level, subfiletype=_REDUCED, **common)

@@ -179,6 +179,7 @@ def write_report(
         "members": _members(model, levels[0]["segments"]),
         "crop": CROP_SIDE,
         "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:],
+        "thumbnail": _thumbnail(picture, own),  # for an index that is written later
     }
     heading = {
         "date": date.today().isoformat(),
@@ -202,7 +203,7 @@ def write_report(
         CONTENT=json.dumps(content).replace("<", "\\u003c"),
     )
     atomic_write(path, page.encode())
-    return ReportEntry(path, title, levels[0]["n"], shape, _thumbnail(picture, own))
+    return ReportEntry(path, title, levels[0]["n"], shape, content["thumbnail"])
 
 
 def write_index(

@@ -1,0 +1,378 @@
+"""Nobody else's files act or are lost, and nothing stops a command half way."""
+
+import ast
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import io_scenes
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+
+import texseg
+from texseg import forecast
+from texseg.cli import batch, main
+from texseg.cli.record import PartsFolder
+from texseg.io.read import read_labels
+from texseg.regions import csv_text, segment_table
+
+PIXELS, _ = io_scenes.scene()
+SMALL = np.ascontiguousarray(PIXELS[:64, :96])
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
+
+
+def invoke(*words, exit_code=0):
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == exit_code, result.output
+    return result
+
+
+def start(*words, environment=None, **options):
+    """Run the command in a process of its own; return its exit code and what it wrote."""
+    command = [sys.executable, "-c", "from texseg.cli import main; main()", *map(str, words)]
+    return subprocess.run(
+        command, env=os.environ | (environment or {}), check=False, **({"capture_output": True} | options)
+    )
+
+
+def large(path, pixels=None):
+    """Write an image of many blocks."""
+    pixels = np.kron(PIXELS, np.ones((3, 3), np.uint8)) if pixels is None else pixels
+    tifffile.imwrite(path, pixels, tile=(128, 128), compression="zlib")
+    return path
+
+
+def ended_run(words, monkeypatch):
+    """Run a command by blocks, and end it when two blocks are done."""
+    keep, kept = PartsFolder.__setitem__, []
+
+    def end(self, place, block):
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        kept.append(place)
+        keep(self, place, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartsFolder, "__setitem__", end)
+        assert CliRunner().invoke(main, [str(word) for word in words]).exit_code != 0
+
+
+# ---- what is not texseg's ----------------------------------------------------------------------------------
+
+
+@POSIX
+def test_a_pipe_in_a_folder_is_passed_over(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("pipe", "pipe.png"):
+        os.mkfifo(folder / name)
+    io_scenes.write(folder / "a.png", SMALL)
+    result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out")
+    assert "skipped 2 that are pipes or devices" in result.stderr
+    assert (tmp_path / "out" / "a_labels.png").exists()
+
+
+@POSIX
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe as plan", "plan of others"])
+def test_a_folder_of_parts_that_is_not_ours_is_not_touched(tmp_path, kind):
+    image = large(tmp_path / "a.tif")
+    foreign, parts = tmp_path / "data", tmp_path / "out" / ".a.texseg-parts"
+    foreign.mkdir()
+    (tmp_path / "out").mkdir()
+    (foreign / "0_0.npz").write_text("precious")
+    (foreign / "dir.part").mkdir()
+    (foreign / "dir.part" / "file").write_text("precious")
+    if kind == "link":
+        (foreign / "plan.json").write_text('{"texseg": "0"}')
+        parts.symlink_to(foreign)
+    else:
+        foreign.rename(parts)
+        foreign = parts
+        if kind == "pipe as plan":
+            os.mkfifo(parts / "plan.json")
+        elif kind == "plan of others":
+            (parts / "plan.json").write_text('{"plan": 1}')
+    before = sorted(foreign.rglob("*"))
+    result = invoke("segment", image, "-k", 2, "--memory", "1M", "-o", tmp_path / "out", exit_code=1)
+    assert "is not a folder of unfinished blocks of texseg" in result.stderr
+    assert sorted(foreign.rglob("*")) == before
+    assert (foreign / "0_0.npz").read_text() == "precious"
+
+
+# ---- --resume ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", ["image", "mask", "beside", "chunk", "parameter", "elsewhere"])
+def test_nothing_is_resumed_that_was_made_from_something_else(tmp_path, monkeypatch, changed):
+    pixels = np.kron(PIXELS, np.ones((3, 3), np.uint8))
+    mask = np.full(pixels.shape, 255, np.uint8)
+    io_scenes.write(tmp_path / "mask.png", mask)
+    image = tmp_path / ("a.zarr" if changed == "chunk" else "a.tif")
+    if changed == "chunk":
+        zarr = pytest.importorskip("zarr")
+        zarr.save_array(image, pixels, chunks=(128, 128))
+    else:
+        large(image, pixels)
+    out = tmp_path / "out"
+    words = ["segment", image, "-k", 2, "--memory", "1M", "--mask", tmp_path / "mask.png", "--jobs", 1]
+    ended_run([*words, "-o", out], monkeypatch)
+    assert len(list((out / ".a.texseg-parts").glob("*.npz"))) == 2
+    if changed == "image":
+        large(image, pixels[:, ::-1])
+    elif changed == "mask":
+        mask[:200] = 0
+        io_scenes.write(tmp_path / "mask.png", mask)
+    elif changed == "beside":
+        shown = np.where(np.arange(pixels.shape[0])[:, None] < 200, 0, mask).astype(np.uint8)
+        tifffile.imwrite(tmp_path / "a.tif.msk", shown, tile=(128, 128))
+    elif changed == "chunk":
+        zarr.open(image, mode="r+")[:128, :128] = 7
+    elif changed == "parameter":
+        words += ["--smoothness", 2]
+    else:
+        other = tmp_path / "other"
+        other.mkdir()
+        (out / ".a.texseg-parts").rename(tmp_path / "brought")
+        subprocess.run(["cp", "-r", tmp_path / "brought", out / ".a.texseg-parts"], check=True)
+    result = invoke(*words, "--resume", "-o", out)
+    assert "--resume starts anew: changed since: " in result.stderr
+    invoke(*words, "-o", tmp_path / "fresh")
+    labels = [read_labels(place / "a_labels.tif") for place in (out, tmp_path / "fresh")]
+    assert np.array_equal(*labels)
+    assert not (out / ".a.texseg-parts").exists()
+
+
+@pytest.mark.parametrize("broken", ["0_0.npz", "model.texseg"])
+def test_what_cannot_be_read_again_is_made_again(tmp_path, monkeypatch, broken):
+    image, out = large(tmp_path / "a.tif"), tmp_path / "out"
+    words = ["segment", image, "-k", 2, "--memory", "1M", "--jobs", 1]
+    ended_run([*words, "-o", out], monkeypatch)
+    part = out / ".a.texseg-parts" / broken
+    part.write_bytes(part.read_bytes()[:-100])
+    assert "starts anew" not in invoke(*words, "--resume", "-o", out).stderr
+    invoke(*words, "-o", tmp_path / "fresh")
+    labels = [read_labels(place / "a_labels.tif") for place in (out, tmp_path / "fresh")]
+    assert np.array_equal(*labels)
+
+
+# ---- what is said ------------------------------------------------------------------------------------------
+
+
+@POSIX
+def test_a_name_that_the_console_cannot_show_costs_nothing(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("0日.png", "1.png"):
+        io_scenes.write(folder / name, SMALL)
+    narrow = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252"}
+    result = start("segment", folder, "-k", 2, "-o", tmp_path / "out", environment=narrow)
+    assert result.returncode == 0 and b"Traceback" not in result.stderr
+    assert rb"0\u65e5.png" in result.stdout
+    assert len(list((tmp_path / "out").glob("*_labels.png"))) == 2
+
+
+@POSIX
+@pytest.mark.parametrize("stream", ["full", "closed", "broken"])
+def test_a_stream_that_takes_nothing_stops_no_work(tmp_path, stream):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        io_scenes.write(folder / name, SMALL)
+    words = ("segment", folder, "-k", "2", "-o", tmp_path / "out")
+    errors = subprocess.PIPE
+    if stream == "full":
+        with open("/dev/full", "wb") as full:
+            result = start(*words, stdout=full, stderr=full, capture_output=False)
+    elif stream == "closed":
+        code = "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, sys.argv[1:])"
+        run = [sys.executable, "-c", "from texseg.cli import main; main()", *map(str, words)]
+        result = subprocess.run([sys.executable, "-c", code, *run], check=False)
+    else:
+        read, write = os.pipe()
+        os.close(read)
+        result = start(*words, stdout=write, stderr=errors, capture_output=False)
+        os.close(write)
+        assert b"Traceback" not in result.stderr and b"Exception" not in result.stderr
+    assert result.returncode == 0
+    assert len(list((tmp_path / "out").glob("*_run.json"))) == 2
+
+
+def test_without_shared_memory_a_batch_works_in_one_process(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(batch, "_pool", refused)
+    for name in ("a.png", "b.png"):
+        io_scenes.write(tmp_path / name, SMALL)
+    result = invoke("segment", tmp_path, "-k", 2, "--jobs", 2, "-o", tmp_path / "out")
+    assert "images are done one after the other, in one process (Permission denied)" in result.stderr
+    assert result.stdout.splitlines()[-1] == "2 done, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory; --memory with less"),
+        (RecursionError(), "too deeply nested"),
+        (OSError(28, "No space left on device", "x"), "No space left on device: x"),
+    ],
+)
+def test_whatever_happens_outside_of_the_images_is_one_sentence(tmp_path, monkeypatch, error, said):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(batch, "run", fails)
+    io_scenes.write(tmp_path / "a.png", SMALL)
+    result = invoke("segment", tmp_path / "a.png", "-k", 2, "-o", tmp_path, exit_code=1)
+    assert said in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_edits_without_end_are_one_sentence(tmp_path):
+    io_scenes.write(tmp_path / "a.png", SMALL)
+    (tmp_path / "edits.json").write_text("[" * 100_000)
+    result = invoke("segment", tmp_path / "a.png", "--edits", tmp_path / "edits.json", exit_code=2)
+    assert "edits.json" in result.stderr and "Traceback" not in result.output
+
+
+def test_no_escape_code_reaches_a_table():
+    rows = segment_table(np.array([[1, 2]]), names=["\x1b[2Jsand", "=1+1"])
+    text = csv_text(rows, rows[0]._fields)
+    assert "\x1b" not in text and "\\x1b[2Jsand" in text and "'=1+1" in text
+
+
+def test_the_record_holds_no_picture(tmp_path):
+    for name in ("a.png", "b.png"):
+        io_scenes.write(tmp_path / name, SMALL)
+    words = ("report", tmp_path, "-k", 2, "-o", tmp_path / "out")
+    invoke(*words)
+    assert all(len(path.read_text()) < 4000 for path in (tmp_path / "out").glob("*_run.json"))
+    index = tmp_path / "out" / "texseg_reports.html"
+    index.unlink()
+    invoke(*words, "--skip-existing")
+    assert index.read_text().count('<img src="data:image/png;base64,') == 2
+
+
+# ---- the command in a report -------------------------------------------------------------------------------
+
+
+def command_in(report):
+    content = report.read_text().split('type="application/json">')[1].split("</script>")[0]
+    return json.loads(content)["command"]
+
+
+def test_a_command_from_a_report_changes_nothing_of_its_run(tmp_path):
+    """Results of images with equal names stand in folders, and there is a table of the whole run."""
+    for folder, pixels in (("", SMALL), ("a", SMALL[::-1]), ("b", SMALL[:, ::-1])):
+        (tmp_path / "in" / folder).mkdir(parents=True, exist_ok=True)
+        io_scenes.write(tmp_path / "in" / folder / "x.png", pixels)
+    out = tmp_path / "out"
+    words = ("segment", tmp_path / "in", "--recursive", "-k", 2, "-o", out, f"--summary={out / 'run.csv'}")
+    invoke(*words, "--report-html", "--skip-existing")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for report in sorted(out.rglob("*_report.html")):
+        words = command_in(report)
+        assert words[0] == "texseg" and not [word for word in words if "summary" in word or "skip" in word]
+        invoke(*words[1:])
+        changed = {path for path, content in before.items() if path.read_bytes() != content}
+        # the commands in the reports themselves may name another folder
+        assert not {path for path in changed if path.parent != report.parent or path.stem[0] != "x"}
+        assert not {path for path in changed if path.suffix in (".png", ".tif", ".csv")}
+
+
+# ---- options that messages name ----------------------------------------------------------------------------
+
+
+def all_strings():
+    """Yield every text of the package that is not a docstring, with the place where it stands."""
+    root = Path(texseg.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield f"{path.relative_to(root)}:{node.lineno}", node.value
+
+
+def test_every_option_that_a_message_names_exists():
+    known = {"--version", "--help"}
+    for verb in main.commands.values():
+        for option in verb.params:
+            if isinstance(option, click.Option):
+                known |= {*option.opts, *option.secondary_opts}
+    wrong = [
+        (place, option)
+        for place, text in all_strings()
+        for option in re.findall(r"(?<![\w/<!-])--[a-z][a-z-]+", text)
+        if option not in known and "<" not in text
+    ]
+    assert not wrong
+
+
+# ---- memory ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Return a system in which 8 GB are free; files are added to it."""
+    monkeypatch.setattr(forecast, "_ROOT", tmp_path)
+    for name in ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def add(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    add("proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB\n")
+    return add
+
+
+def test_limits_of_nested_control_groups_are_seen(machine):
+    machine("proc/self/cgroup", "0::/outer/inner\n")
+    assert forecast.free_memory() == 8_000_000 * 1024
+    for group, limit in (("outer", "3000000000"), ("outer/inner", "max"), ("", "9000000000000")):
+        machine(f"sys/fs/cgroup/{group}/memory.max", limit)
+        machine(f"sys/fs/cgroup/{group}/memory.current", "1000000000")
+    assert forecast.free_memory() == 2 * 10**9
+    machine("sys/fs/cgroup/outer/memory.stat", "anon 5\ninactive_file 500000000\n")  # cached files
+    assert forecast.free_memory() == 2.5 * 10**9
+    machine("sys/fs/cgroup/outer/inner/memory.max", "1200000000")
+    assert forecast.free_memory() == 2 * 10**8
+
+
+def test_limits_of_the_first_kind_of_control_groups_are_seen(machine):
+    machine("proc/self/cgroup", "5:cpu:/elsewhere\n4:hugetlb,memory:/job/step\n")
+    machine("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4000000000")
+    machine("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1000000000")
+    assert forecast.free_memory() == 3 * 10**9
+
+
+def test_limits_of_slurm_are_seen(machine, monkeypatch):
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "512")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
+    assert forecast.free_memory() == 2**31
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "1024")
+    assert forecast.free_memory() == 2**30
+
+
+@POSIX
+def test_the_limit_of_the_shell_is_seen():
+    code = "from texseg.forecast import free_memory; print(free_memory())"
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (4 * 10**9, 4 * 10**9))
+
+    run = subprocess.run([sys.executable, "-c", code], preexec_fn=limited, capture_output=True, check=True)
+    assert int(run.stdout) < 4 * 10**9
