@@ -93,15 +93,14 @@ CONSTANTS: dict[str, dict[str, str]] = {
     "counts.sites": {
         "BACKGROUND": "share; what a cluster has never seen is unlikely, not impossible",
     },
-    "method.candidates": {"_EXTRAPOLATION": "factor; a cluster of border cells must not gain"},
     "method.number": {
         "_FEWEST_INTERIOR": "cells; a cluster with fewer follows borders",
     },
     "method.clusters": {
         "_HALF": "of the windows; those at borders are fewer",
-        "_ODDS": "of the learned log-odds of a pair, in log gains",
+        "_EXTRAPOLATION": "factor; a cluster of border cells must not gain",
     },
-    "method.cues": {"_MORE": "share of the entropy; values must explain much more, or textures stay"},
+    "method.cues": {"_LEAST": "raggedness of a map by texture for which values that tell as much are taken"},
     "method.textures": {
         "_CHANNEL_DEPENDENCE": "channels that carry the information of one; measured on single textures",
         "_PART": "cells; a smaller part cannot be told from a flaw, and pieces of composites are as large",
@@ -123,13 +122,11 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
         "method.clusters": (
-            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _NEAR_TIE "
-            "_MOST_RIVALS _DOUBTFUL _MORE"
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _MORE _FEWEST"
         ),
         "counts.sites": "WINDOW_STEP",
-        "method.cues": "_SURE _STRIDE",
+        "method.cues": "_STRIDE",
         "fitting.assignment": "SETTLING_SWEEPS _RESTLESS _SAMPLE",
-        "method.candidates": "_SAME",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",
         "method.number": "_RIVALS",
@@ -187,7 +184,6 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.textures": "_CALIBRATION _ROOM _PATCH",
     },
     "only with strokes, or only without additions": {
-        "method.cues": "_MORE_PAINTED _LEAST_PAINTED",
         "method.seeds": (
             "SEED_STRENGTH PIN _WINDOWS _AXES _PENALTY _RIDGE _DEPENDENCE _LEAST _ROUNDS _SURE _OWN_WEIGHT "
             "_MOST_CELLS _MOST_STEPS _LEAST_SCALE _CHANGED"

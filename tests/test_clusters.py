@@ -1,15 +1,13 @@
-"""The search for clusters: annealed starts, the fit to cells, exchanges, near ties, the over-segmentation."""
+"""The search for clusters: annealed starts, the fit to cells, exchanges, the tree."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from site_scenes import GRID, N_BINS, N_CHANNELS, agree, gains_of, regions, scores_of, sites_of
+from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, scores_of, sites_of
 
 from texseg.counts.grid import cell_grid
-from texseg.method.candidates import Candidate
 from texseg.method.clusters import Search
-from texseg.method.number import merge_tree
 from texseg.parameters import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
@@ -153,66 +151,6 @@ def test_a_seed_fixes_the_search():
     assert one.tree(8).merges == other.tree(8).merges
 
 
-# ---- near ties ---------------------------------------------------------------------------------------------
-
-
-def candidate_of(labels, sites, gain):
-    """Make labels of sites the clusters of a run, with the gain that is told."""
-    Q = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
-    profiles = sites.profiles(Q)
-    return Candidate(Q, profiles, gains_of(sites, profiles), gain)
-
-
-def test_the_greatest_gain_wins_unless_it_is_nearly_a_tie():
-    region = regions((24, 32))
-    search = search_of(region)
-    right = candidate_of(region, search.cells, 1.0)
-    far_ahead = candidate_of(spoilt(region), search.cells, 1.8)
-    assert search.best([right, far_ahead]).candidate is far_ahead
-
-
-def test_among_near_ties_the_surest_to_be_textures_wins():
-    region = regions((24, 32))
-    search = search_of(region)
-    right = candidate_of(region, search.cells, 1.0)
-    wrong = candidate_of(spoilt(region), search.cells, 1.02)
-    assert search.best([wrong, right]).candidate is right
-    assert search.best([right, wrong]).candidate is right
-
-
-@pytest.mark.parametrize("n_clusters", [1, 2])
-def test_a_single_run_is_the_best(n_clusters):
-    region = regions((24, 32)) % n_clusters
-    search = search_of(regions((24, 32)))
-    only = candidate_of(region, search.cells, -1.0)
-    assert search.best([only]).candidate is only
-
-
-def test_where_two_clusters_seem_one_texture_an_over_segmentation_is_merged(monkeypatch):
-    """A poor optimum, one region cut and two joined, must be left for the one that merging down finds."""
-    region = regions((24, 32))
-    search = search_of(region)
-    found = Search.candidates
-
-    def poor(self, starts):
-        if starts.shape[1] > 4:
-            return found(self, starts)
-        return [candidate_of(spoilt(region), self.cells, 0.5)]
-
-    monkeypatch.setattr(Search, "candidates", poor)
-    assert agree(labels_of(search.surer(search.find(4, lambda phase: None))), region)
-
-
-def test_merging_down_is_judged_like_a_near_tie(monkeypatch):
-    region = regions((24, 32))
-    search = search_of(region)
-    ahead = candidate_of(spoilt(region), search.cells, 100.0)
-    monkeypatch.setattr(Search, "candidates", lambda self, starts: [ahead])
-    monkeypatch.setattr(Search, "merged", lambda self, more, k: candidate_of(region, self.cells, 1.0))
-    monkeypatch.setattr(Search, "tree", lambda self, more: merge_tree(ahead, self.cells, self.window))
-    assert search.surer(search.find(4, lambda phase: None)) is None
-
-
 # ---- the over-segmentation ---------------------------------------------------------------------------------
 
 
@@ -223,10 +161,31 @@ def test_the_over_segmentation_is_merged_back_to_the_planted_textures():
     assert 4 <= tree.n_clusters <= 9
     labels = tree.groups(4)[tree.labels]
     assert agree(labels, region)
-    merged = search.merged(9, 4)
-    assert merged.profiles.shape == (4, N_CHANNELS * N_BINS)
-    assert agree(merged.posteriors.argmax(axis=1), labels)
-    assert agree(scores_of(search.cells, merged.profiles).argmax(axis=1), labels)
+    profiles = search.level(tree, 4)
+    assert profiles.shape == (4, N_CHANNELS * N_BINS)
+    assert agree(scores_of(search.cells, profiles).argmax(axis=1), labels)
+
+
+def test_a_number_that_is_given_is_a_level_of_a_tree_of_a_few_more():
+    region = regions((24, 32))
+    given, chosen = search_of(region), search_of(region)
+    profiles = given.of_number(4)
+    assert agree(scores_of(given.cells, profiles).argmax(axis=1), region)
+    np.testing.assert_allclose(profiles, chosen.level(chosen.tree(7), 4), atol=1e-6)
+
+
+def test_one_cluster_needs_no_search():
+    search = search_of(regions())
+    (profile,) = search.of_number(1)
+    np.testing.assert_allclose(profile, search.cells.background, atol=1e-5)
+
+
+def test_as_many_clusters_as_are_wanted_are_kept_even_without_interior():
+    """In a small image no part may have an interior, and the user still wants three."""
+    region = regions((6, 8))
+    search = search_of(region)
+    assert search.tree(7).n_clusters < 4
+    assert len(search.of_number(4)) == 4
 
 
 def test_a_tree_is_made_once_for_every_number():

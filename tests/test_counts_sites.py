@@ -7,7 +7,7 @@ import pytest
 from site_scenes import GRID, N_BINS, N_CHANNELS, gains_of, regions, scores_of, sites_of
 
 from texseg.counts.sites import BACKGROUND, border_measure
-from texseg.method.candidates import interior_gain
+from texseg.method.clusters import interior_gain
 
 # ---- sites -------------------------------------------------------------------------------------------------
 

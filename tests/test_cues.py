@@ -6,6 +6,7 @@ import io_scenes
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import ndimage
 from scipy.spatial import KDTree
 from sklearn.metrics import adjusted_rand_score, mutual_info_score
 
@@ -151,4 +152,17 @@ def test_the_information_is_that_of_scikit_learn():
     thin = truth[::2, ::2].ravel()
     each = [mutual_info_score(thin, plane[::2, ::2].ravel()) for plane in bins]
     assert told.information == pytest.approx(features.weights @ each)
-    assert told.values == pytest.approx(each[-1] / mutual_info_score(thin, thin))
+    near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
+    own = truth[1:, 1:]
+    cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())
+    assert told.raggedness == pytest.approx(cost / mutual_info_score(thin, thin))
+
+
+def test_what_differs_in_texture_alone_is_never_divided_by_values():
+    """Equalised mosaics: their values tell next to nothing, however unsure the textures are."""
+    columns = np.indices((192, 192))[1]
+    for seed in range(3):
+        noise = np.random.default_rng(seed).normal(size=(192, 192))
+        smooth = ndimage.gaussian_filter(noise, (2, 0)), ndimage.gaussian_filter(noise, (0, 2))
+        one, other = (part / part.std() for part in smooth)
+        assert TextureSegmenter(2).fit(128 + 40 * np.where(columns < 90, one, other)).cue_ == "texture"

@@ -8,8 +8,7 @@ import pytest
 from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
-from texseg.method.candidates import Candidate, interior_gain
-from texseg.method.number import MergeTree, Selection, choose_number, doubt_of_clusters, merge_tree
+from texseg.method.number import MergeTree, Selection, choose_number, dissolved, merge_tree
 from texseg.method.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 GRID = (24, 32)
@@ -36,14 +35,6 @@ def tree_of(odds, areas=None):
     evidence[:, EVIDENCE.index("distance")] = odds
     areas = np.ones(K) if areas is None else np.array(areas, float)
     return MergeTree(np.arange(K), areas, tuple((0, k) for k in range(1, K)), np.ones(K - 1), evidence)
-
-
-def candidate_of(labels, sites):
-    """Make labels of sites the clusters of a fit."""
-    Q = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
-    profiles = sites.profiles(Q)
-    scores = gains_of(sites, profiles)
-    return Candidate(Q, profiles, scores, interior_gain(scores, Q, sites))
 
 
 def halved(region):
@@ -209,7 +200,7 @@ def test_there_are_no_more_groups_than_clusters(k):
 
 def test_parts_of_one_texture_are_merged_first(planted):
     sites, region, clusters = planted
-    tree = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
+    tree = merge_tree(clusters.ravel(), sites, WINDOW)
     assert tree.n_clusters == 8
     np.testing.assert_array_equal(tree.labels, clusters.ravel())
     assert sorted(tree.merges[:4]) == [(0, 1), (2, 3), (4, 5), (6, 7)]
@@ -221,7 +212,7 @@ def test_parts_of_one_texture_are_merged_first(planted):
 def test_parts_of_one_texture_alone_are_one_segment():
     region = np.zeros(GRID, int)
     sites, _ = sites_of(region, n_draws=12)
-    tree = merge_tree(candidate_of(halved(regions(GRID)), sites), sites, WINDOW)
+    tree = merge_tree(halved(regions(GRID)).ravel(), sites, WINDOW)
     assert tree.n_clusters == 8
     assert choose_number(tree).chosen == 1
 
@@ -229,8 +220,8 @@ def test_parts_of_one_texture_alone_are_one_segment():
 def test_names_of_clusters_do_not_matter(planted):
     sites, _, clusters = planted
     names = np.random.default_rng(0).permutation(8)
-    tree = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
-    renamed = merge_tree(candidate_of(names[clusters], sites), sites, WINDOW)
+    tree = merge_tree(clusters.ravel(), sites, WINDOW)
+    renamed = merge_tree(names[clusters].ravel(), sites, WINDOW)
     np.testing.assert_allclose(renamed.separations, tree.separations, rtol=1e-3)
     for k in range(1, 9):
         one, other = tree.groups(k)[tree.labels], renamed.groups(k)[renamed.labels]
@@ -242,8 +233,8 @@ def test_twice_the_area_separates_by_the_root_of_two(planted):
     twice = replace(
         sites, counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
     )
-    one = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
-    two = merge_tree(candidate_of(np.concatenate([clusters, clusters]), twice), twice, WINDOW)
+    one = merge_tree(clusters.ravel(), sites, WINDOW)
+    two = merge_tree(np.concatenate([clusters, clusters]).ravel(), twice, WINDOW)
     assert two.merges[:4] == one.merges[:4]  # of halves; then the odds of twice the area are surer
     np.testing.assert_allclose(two.separations[:5], 2**0.5 * one.separations[:5], rtol=1e-3)
     kept = [EVIDENCE.index(name) for name in ("distance", "share", "first channel", "wrong", "step", "nats")]
@@ -256,7 +247,7 @@ def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted)
         sites, counts=np.tile(sites.counts, (2, 1)), sizes=np.tile(sites.sizes, 2), grids=sites.grids * 2
     )
     labels = np.concatenate([clusters.ravel(), clusters.ravel()])
-    tree = merge_tree(candidate_of(labels, twice), twice, WINDOW)
+    tree = merge_tree(labels.ravel(), twice, WINDOW)
     (pairs,) = measure([labels], 8, twice, WINDOW)
     linkage, told, ranks = pairs.distances(), [], []
     for merged in tree.merges:
@@ -279,7 +270,7 @@ def test_more_cells_than_were_learned_from_make_nothing_surer():
     told = []
     for shape in (GRID, (64, 64), (128, 128)):
         sites, _ = sites_of(regions(shape), n_draws=12)
-        tree = merge_tree(candidate_of(halved(regions(shape)), sites), sites, WINDOW)
+        tree = merge_tree(halved(regions(shape)).ravel(), sites, WINDOW)
         told.append((tree.separations[-3:], tree.evidence[-3:, EVIDENCE.index("windows")]))
     (few, _), (enough, windows), (many, windows_of_many) = told
     assert (few < 0.6 * enough).all()
@@ -291,23 +282,25 @@ def test_clusters_along_borders_are_dissolved(planted):
     sites, region, _ = planted
     clusters = region.copy()
     clusters[11:13] = 4  # two cells wide
-    tree = merge_tree(candidate_of(clusters, sites), sites, WINDOW)
-    assert tree.n_clusters == 4
-    np.testing.assert_array_equal(np.unique(tree.labels), np.arange(4))
-    assert (tree.labels == region.ravel()).mean() > 0.98
+    scores = gains_of(sites, sites.profiles(np.eye(5, dtype=np.float32)[clusters.ravel()]))
+    labels = dissolved(clusters.ravel(), scores, sites)
+    np.testing.assert_array_equal(np.unique(labels), np.arange(4))
+    assert (labels == region.ravel()).mean() > 0.98
 
 
-def test_two_clusters_are_left_even_without_any_interior(planted):
+@pytest.mark.parametrize("least", [2, 3])
+def test_some_clusters_are_left_even_without_any_interior(planted, least):
     """A small image must not be called one segment because none of its parts has an interior."""
-    stripes = np.broadcast_to(np.arange(GRID[1]) // 2 % 4, GRID)
-    tree = merge_tree(candidate_of(stripes, planted[0]), planted[0], WINDOW)
-    assert tree.n_clusters == 2
-    assert choose_number(tree, k_min=2).chosen == 2
+    stripes = np.broadcast_to(np.arange(GRID[1]) // 2 % 4, GRID).ravel()
+    scores = gains_of(planted[0], planted[0].profiles(np.eye(4, dtype=np.float32)[stripes]))
+    labels = dissolved(stripes, scores, planted[0], least)
+    np.testing.assert_array_equal(np.unique(labels), np.arange(least))
+    assert choose_number(merge_tree(labels, planted[0], WINDOW), k_min=2).chosen >= 2
 
 
 def test_a_single_cluster_has_nothing_to_merge(planted):
     sites = planted[0]
-    tree = merge_tree(candidate_of(np.zeros(GRID, int), sites), sites, WINDOW)
+    tree = merge_tree(np.zeros(GRID, int).ravel(), sites, WINDOW)
     assert tree.merges == ()
     assert tree.separations.shape == (0,)
     assert choose_number(tree).chosen == 1
@@ -319,8 +312,8 @@ def test_cells_without_data_have_no_say():
     region = regions(GRID)
     sites, _ = sites_of(region, n_draws=12, missing=missing)
     names = np.where(missing, 0, halved(region))  # whatever they are called
-    one = merge_tree(candidate_of(halved(region), sites), sites, WINDOW)
-    other = merge_tree(candidate_of(names, sites), sites, WINDOW)
+    one = merge_tree(halved(region).ravel(), sites, WINDOW)
+    other = merge_tree(names.ravel(), sites, WINDOW)
     assert one.merges == other.merges
     np.testing.assert_allclose(one.separations, other.separations, rtol=1e-3)
 
@@ -361,7 +354,7 @@ def separation_by_hand(labels, sites, side, n_channels):
 def test_the_separation_is_that_of_held_out_window_means():
     labels = (np.mgrid[:10, :14][1] >= 6).astype(int)
     sites, _ = sites_of(labels, n_draws=20)
-    (separation,) = merge_tree(candidate_of(labels, sites), sites, 3.0).separations
+    (separation,) = merge_tree(labels.ravel(), sites, 3.0).separations
     assert separation == pytest.approx(separation_by_hand(labels, sites, 3, N_CHANNELS), rel=1e-3)
 
 
@@ -371,7 +364,7 @@ def test_textures_that_do_not_touch_are_farther_apart():
     for gap in (columns >= 24, (columns >= 12) & (columns < 18)):
         labels = np.where(columns >= 12, 1, 0)
         sites, _ = sites_of(labels, n_draws=12, missing=gap)
-        found.append(doubt_of_clusters(labels.ravel(), 2, sites, WINDOW)[0])
+        found.append(merge_tree(labels.ravel(), sites, WINDOW).separations[0])
     contact = 24 / (2 * np.sqrt(12 * 24))
     assert found[1] / found[0] == pytest.approx((1 + contact / 0.2) ** (1 / 3), rel=0.15)
 
@@ -381,36 +374,11 @@ def test_interleaved_stripes_are_closer_than_halves():
     found, contacts = [], []
     for labels in (columns // 48, columns // 8 % 2):
         sites, _ = sites_of(labels, n_draws=12)
-        found.append(doubt_of_clusters(labels.ravel(), 2, sites, WINDOW)[0])
+        found.append(merge_tree(labels.ravel(), sites, WINDOW).separations[0])
         contacts.append((np.diff(labels, axis=1) != 0).sum() / (2 * np.sqrt(96 * 48)))
     assert contacts[0] < 1 and contacts[1] > 7
     touch = [((c + 0.2) / 0.5) ** (1 / 3) * max(1, c / 6) for c in contacts]
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
-
-
-def test_the_doubt_of_clusters_is_that_of_the_pair_most_alike(planted):
-    """Parts of one texture must look less sure to be textures of their own than the textures do."""
-    sites, region, clusters = planted
-    told = {}
-    for name, labels in (("whole", region), ("halved", clusters)):
-        tree = merge_tree(candidate_of(labels, sites), sites, WINDOW)
-        told[name] = doubt_of_clusters(labels.ravel(), labels.max() + 1, sites, WINDOW)
-        assert told[name][0] == pytest.approx(tree.separations[0], rel=1e-6)
-        contrast = tree.evidence[0, EVIDENCE.index("contrast")]
-        expected = np.log(np.sqrt(tree.n_clusters) * tree.separations[0] + 1e-3)
-        assert contrast == pytest.approx(expected, rel=1e-6)
-    assert told["halved"][0] < told["whole"][0]
-    clear, _ = sites_of(region)  # which the learned odds are sure of
-    halves, whole = (doubt_of_clusters(k.ravel(), k.max() + 1, clear, WINDOW)[1] for k in (clusters, region))
-    assert halves.min() < 0 < whole.min()
-    assert halves.sum() < whole.sum()
-
-
-def test_an_empty_cluster_is_the_greatest_doubt(planted):
-    sites, region, _ = planted
-    separation, odds = doubt_of_clusters(np.where(region == 2, 4, region).ravel(), 5, sites, WINDOW)
-    assert separation == 0.0
-    assert odds.tolist() == [-np.inf] * 4
 
 
 # ---- planted images ----------------------------------------------------------------------------------------

@@ -6,15 +6,13 @@
    windows can form a cluster of their own, at the cost of merging two true textures. So one run uses only
    the calmest windows, and another all of them.
 2. *Cells.* All runs continue on the disjoint cells' own histograms, where a Potts prior on the map replaces
-   the mixing proportions (a hidden-Markov ACM). The run with the greatest :func:`interior_gain
-   <texseg.method.candidates.interior_gain>` is kept: a cluster of border cells has no interior and gains
-   nothing. Without a prior on the map (``smoothness=0``), a window around every cell is used instead.
+   the mixing proportions (a hidden-Markov ACM). The run with the greatest :func:`interior_gain` is kept: a
+   cluster of border cells has no interior and gains nothing. Without a prior on the map (``smoothness=0``),
+   a window around every cell is used instead.
 3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
-4. *Near ties* are decided by how surely the clusters are different textures.
-5. *Doubt.* If two of the clusters are likelier to be one texture than two, and the image is not divided by
-   plain values (`texseg.method.cues`), other optima are tried: more clusters, merged down to as many; and
-   clusters found without the plain values, since light that changes slowly inside textures may divide them.
-   Those beyond such doubt are judged like near ties.
+4. *Merging.* The clusters are a few more than are wanted. They are merged, pair by pair, in the order of
+   :mod:`texseg.method.number`, and the level with the wanted number is fitted to the cells again. A number
+   that is given and one that is chosen are levels of such a tree alike.
 
 :mod:`texseg.method.textures` describes how pixels get their labels.
 
@@ -26,7 +24,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -35,20 +33,18 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.counts.grid import CellGrid
-from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
+from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, interior_cells, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax
+from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over
 from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.steps import Problem
-from texseg.method.candidates import Candidate, distinct, interior_gain
-from texseg.method.number import MergeTree, confusion_of_clusters, doubt_of_clusters, merge_tree
+from texseg.method.number import MergeTree, confusion_of_clusters, dissolved, log_odds, merge_tree
 from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
-from texseg.threads import side_by_side
 
-__all__ = ["Judged", "Record", "Search"]
+__all__ = ["Candidate", "Record", "Search", "interior_gain"]
 
 Floats = NDArray[np.floating]
 
@@ -62,11 +58,11 @@ _STEPS = 20  # most EM steps between two changes
 _TOLERANCE = 1e-4  # of the free energy
 _MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which starts near its optimum
 _NEIGHBOURS = 6  # most exchanges tried in a round
-_NEAR_TIE = 0.6  # least share of the largest gain that makes a candidate a rival
-_MOST_RIVALS = 3  # with 6, every tie of 85 images is decided in the same way
-_ODDS = 0.3  # weight of the mean log-odds; .2 to .4 work
-_DOUBTFUL = -0.5  # log-odds of two textures below which more is tried; -1.5 to 0 do as well
-_MORE = 14  # clusters that are merged down where there is doubt, as many as the number is chosen from
+_EXTRAPOLATION = 2.0  # most by which the interior's gain is scaled up to the whole cluster
+_MORE = (
+    3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse for few textures
+)
+_FEWEST = 6  # clusters of it
 
 
 class Record(NamedTuple):
@@ -87,14 +83,17 @@ class Record(NamedTuple):
     """Phase transitions at this step: which cluster was split, and at which inverse temperature."""
 
 
-class Judged(NamedTuple):
-    """A candidate, and how surely its clusters are different textures."""
+class Candidate(NamedTuple):
+    """One fitted run."""
 
-    candidate: Candidate
-    score: float
-    """To be compared among candidates with equally many clusters."""
-    least_odds: float
-    """Least log-odds of two textures; below 0, two clusters are likelier to be one."""
+    posteriors: Floats
+    """(N, K)."""
+    profiles: Floats
+    """(K, M); every channel sums to one."""
+    scores: Floats
+    """(N, K), log-likelihood of every site in every cluster, relative to the background profile."""
+    gain: float
+    """See :func:`interior_gain`."""
 
 
 @dataclass
@@ -114,32 +113,51 @@ class Search:
     def __post_init__(self) -> None:
         self._trees: dict[int, MergeTree] = {}
 
-    def find(self, n_clusters: int, tell: Callable[[str], None]) -> Judged:
-        """Find ``n_clusters`` clusters by annealing."""
-        tell("annealing")
-        starts = self.starts(n_clusters)
+    def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
+        """Profiles (k, M) of a number that is given: level ``k`` of a tree of a few more clusters.
+
+        Of the trees of all runs it is the one in which ``k`` is likeliest to be the number of textures.
+        """
+        if k == 1:
+            return self._settled(np.zeros(len(self.cells.sizes), np.intp), 1).profiles
+        fits = self.candidates(self.starts(max(k + _MORE, _FEWEST)))
         tell("clusters")
-        return self.best(self.candidates(starts))
+        return self.level(max((self._merged(fit, k) for fit in fits), key=lambda tree: log_odds(tree, k)), k)
 
-    def surer(self, found: Judged) -> Candidate | None:
-        """Try other optima where there is doubt; None if none of them is beyond doubt, and better."""
-        if found.least_odds >= _DOUBTFUL:
-            return None
-        others = [self._judged(other) for other in self._other_optima(len(found.candidate.profiles))]
-        best = max([found, *(other for other in others if other.least_odds >= _DOUBTFUL)], key=_score)
-        return None if best is found else best.candidate
+    def tree(self, most: int) -> MergeTree:
+        """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
+        if most not in self._trees:
+            fits = self.candidates(self.starts(most))
+            self._trees[most] = self._merged(max(fits, key=_gain), 2)
+        return self._trees[most]
 
-    def _other_optima(self, n_clusters: int) -> Iterator[Candidate]:
-        """Merge down more clusters; and find as many without plain values, which follow the light."""
-        more = max(_MORE, n_clusters + 2)
-        if self.tree(more).n_clusters >= n_clusters:
-            yield self.merged(more, n_clusters)
-        is_plain = self.wavelengths == 0
-        if is_plain.any() and not is_plain.all():
-            weights = self.cells.weights * ~is_plain[self.cells.groups]
-            blind = replace(self, cells=replace(self.cells, weights=weights))
-            found = blind.best(blind.candidates(blind.starts(n_clusters))).candidate
-            yield self._settled(found.posteriors.argmax(axis=1), n_clusters)
+    def of_values(self, values: Floats, k: int) -> Floats:
+        """Profiles (k, M) of clusters of plain values alone: k-means of their means in windows.
+
+        Histograms know nothing of which values are close, so that cells across the borders of small parts,
+        whose values lie between those of both, would be clusters of their own.
+
+        Parameters
+        ----------
+        values : array of shape (M,)
+            What the bins stand for.
+        """
+        n = self.cells
+        meant = np.where(n.groups[:, None] == np.arange(n.n_channels), (values / n.weights)[:, None], 0)
+        sums = n.window_mean(n @ meant.astype(np.float32), self.window)
+        sizes = n.window_mean(n.sizes[:, None], self.window)
+        labels = k_means(sums / np.maximum(sizes, 1e-6), n.sizes > 0, k, self.rng)
+        return n.profiles((labels[:, None] == np.arange(k)).astype(np.float32))
+
+    def _merged(self, fit: Candidate, least: int) -> MergeTree:
+        """Merge the clusters of a fit; ``least`` are kept even if they have no interior."""
+        labels = dissolved(fit.posteriors.argmax(axis=1), fit.scores, self.cells, least)
+        return merge_tree(labels, self.cells, self.window)
+
+    def level(self, tree: MergeTree, k: int) -> Floats:
+        """Profiles (k, M), fitted to the cells from ``k`` segments of a tree, or as many as it has."""
+        k = min(k, tree.n_clusters)
+        return self._settled(tree.groups(k)[tree.labels], k).profiles
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
@@ -155,48 +173,20 @@ class Search:
         return np.stack([profiles for profiles in found if len(profiles) == most]).astype(np.float32)
 
     def candidates(self, starts: Floats) -> list[Candidate]:
-        """Fit all starts to the cells, then exchange clusters of the best as long as that helps."""
-        candidates = self.on_cells(starts, self.settings.potts.n_rounds)
-        best = max(candidates, key=_gain)
+        """Fit all starts to the cells, and exchange clusters of the best as long as that helps."""
+        fits = self.on_cells(starts, self.settings.potts.n_rounds)
+        best = max(fits, key=_gain)
         windows = self.windows.only(self.windows.sizes > 0)
         problem = Problem(HistogramClustering(background=windows.background), windows, self.beta, None)
         while len(best.profiles) > 2:
             even = Profiles(best.profiles, np.full(len(best.profiles), 1 / len(best.profiles)))
             neighbours = exchanges(problem, even, _NEIGHBOURS, self.rng)
             moved = self.on_cells(np.stack([each.profiles for each in neighbours]), _MOVE_ROUNDS)
-            candidates += moved
             better = max([best, *moved], key=_gain)
             if better is best:
                 break
             best = better
-        return candidates
-
-    def best(self, candidates: list[Candidate]) -> Judged:
-        """Choose by interior gain, and among near ties by how surely no texture was split in two."""
-        top = max(candidates, key=_gain)
-        rivals = sorted((c for c in candidates if c.gain > _NEAR_TIE * top.gain > 0), key=_gain, reverse=True)
-        if len(rivals) < 2:
-            return self._judged(top)
-        labels = np.stack([c.posteriors.argmax(axis=1) for c in rivals], axis=1)
-        kept = distinct(labels, len(top.profiles))[:_MOST_RIVALS]
-        return max(side_by_side(lambda i: self._judged(rivals[i]), kept), key=_score)
-
-    def _judged(self, candidate: Candidate) -> Judged:
-        """Judge how surely clusters are different textures.
-
-        The score is ``log(gain) + (log(separation) + c odds) / pairs``, with the sum of the log-odds of all
-        merges, see :func:`doubt_of_clusters <texseg.method.number.doubt_of_clusters>`: when a texture was
-        split in two, two clusters are much alike, however much the parts gain.
-        """
-        K = len(candidate.profiles)
-        score = float(np.log(max(candidate.gain, 1e-9)))
-        if K < 2:
-            return Judged(candidate, score, np.inf)
-        labels = candidate.posteriors.argmax(axis=1)
-        separation, odds = doubt_of_clusters(labels, K, self.cells, self.window)
-        with np.errstate(divide="ignore"):  # clusters without separation, or without cells, are no textures
-            score += float(np.log(separation) + _ODDS * odds.sum()) / (K * (K - 1) / 2)
-        return Judged(candidate, score, float(odds.min()))
+        return fits if any(best is fit for fit in fits) else [*fits, best]
 
     def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
         """Fit the cells from starting profiles (S, K, M), all runs at once."""
@@ -224,21 +214,6 @@ class Search:
                 np.moveaxis(end.posteriors, 1, 0), end.params.profiles, np.moveaxis(gains, 1, 0), strict=True
             )
         ]
-
-    def tree(self, k_max: int) -> MergeTree:
-        """Over-segment into ``k_max`` clusters, and merge them down to one; computed only once."""
-        if k_max not in self._trees:
-            fits = self.candidates(self.starts(k_max))
-            self._trees[k_max] = merge_tree(max(fits, key=_gain), self.cells, self.window)
-        return self._trees[k_max]
-
-    def merged(self, k_max: int, k: int) -> Candidate:
-        """Fit ``k`` clusters, starting from the over-segmentation merged down to ``k`` segments.
-
-        Exchanges are not tried again, since the over-segmentation was grown with them.
-        """
-        tree = self.tree(k_max)
-        return self._settled(tree.groups(k)[tree.labels], k)
 
     def _settled(self, labels: NDArray[np.intp], n_clusters: int) -> Candidate:
         """Fit clusters, starting from labels (N,) of the cells, 0 .. K - 1."""
@@ -343,9 +318,50 @@ class Search:
             yield state
 
 
+def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
+    """Mean gain over the background profile, judged by the cells that are not at a border.
+
+    Cells near a change of label do not count; each cluster's interior gain is scaled up to its whole area, by
+    at most a factor of two. So a cluster that only follows borders gains nothing, and a correct partition is
+    not penalised for having many borders.
+    """
+    labels = arg_max_over(posteriors.T)
+    inside = interior_cells(labels, cells)
+    K = scores.shape[1]
+    own = scores[np.arange(len(labels)), labels]
+    area = np.bincount(labels, cells.sizes, K)
+    inner = np.bincount(labels, cells.sizes * inside, K)
+    gain = np.bincount(labels, own * inside, K)
+    share = np.minimum(area / np.maximum(inner, 1e-9), _EXTRAPOLATION)
+    return float((gain * share).sum() / cells.sizes.sum())
+
+
+def k_means(
+    points: Floats, present: NDArray[np.bool_], k: int, rng: np.random.RandomState
+) -> NDArray[np.intp]:
+    """Nearest (n,) of k centres of points (n, d); the best of some runs on those that are present."""
+    inside = points[present]
+    some = inside[rng.choice(len(inside), min(_MOST_WINDOWS, len(inside)), replace=False)]
+    best, least = some[:1], np.inf
+    for _ in range(_NEIGHBOURS):
+        centres = some[[rng.randint(len(some))]]
+        while len(centres) < k:  # far from one another
+            far = _distances(some, centres).min(axis=1) + 1e-12
+            centres = np.concatenate([centres, some[[rng.choice(len(some), p=far / far.sum())]]])
+        for _ in range(_STEPS):
+            nearest = _distances(some, centres).argmin(axis=1)
+            sizes = np.bincount(nearest, minlength=k)
+            sums = np.stack([np.bincount(nearest, column, k) for column in some.T], axis=1)
+            centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
+        loss = _distances(some, centres).min(axis=1).sum()
+        if loss < least:
+            best, least = centres, loss
+    return _distances(points, best).argmin(axis=1)
+
+
+def _distances(points: Floats, centres: Floats) -> Floats:
+    return ((points[:, None] - centres) ** 2).sum(axis=2)
+
+
 def _gain(candidate: Candidate) -> float:
     return candidate.gain
-
-
-def _score(judged: Judged) -> float:
-    return judged.score

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
-from texseg.method.clusters import Judged, Record, Search
-from texseg.method.cues import is_unsure, speaks_for_values, told_by
+from texseg.method.clusters import Record, Search
+from texseg.method.cues import could_speak_for_values, speaks_for_values, told_by
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
@@ -61,34 +61,25 @@ class Divider:
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what explains more; see `texseg.method.cues`.
 
-        Clusters of a given number that are in doubt are exchanged for surer ones, if there are any, unless
-        plain values are taken. ``n_classes`` says that there are strokes. They are also learned on values if
-        the image would be divided by values without them.
+        ``n_classes`` says that there are strokes. They are also learned on values if the image would be
+        divided by values without them.
         """
         search = self._search(scenes, features)
-        selection, painted, found = None, None, None
+        selection, painted = None, None
         if n_classes is not None:
             self.tell("clusters")
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             textures = painted.textures
         else:
-            textures, selection, found = self._textures(search, scenes, features)
+            textures, selection = self._textures(search, scenes, features)
             textures = _by_energy(textures)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
-        if self._may_be_values(by_texture):
-            by_values = self._by_values(by_texture, n_classes)
-            if self.settings.cue == "values":
-                return by_values
-            telling = _telling(by_texture, by_values)
-            if telling is not by_texture:
-                return telling
-        surer = None if found is None else search.surer(found)
-        if surer is None:
+        if not self._may_be_values(by_texture):
             return by_texture
-        textures = _by_energy(search.textures(surer.profiles, features))
-        return self._finished(search, scenes, textures, lambda *_: self.tell("pixels", 1, 1))
+        by_values = self._by_values(by_texture, n_classes)
+        return by_values if self.settings.cue == "values" else _telling(by_texture, by_values)
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
@@ -114,17 +105,14 @@ class Divider:
 
     def _textures(
         self, search: Search, scenes: list[Scene], features: Features
-    ) -> tuple[Textures, Selection | None, Judged | None]:
-        """Find the clusters of the cells (see :mod:`texseg.method.clusters`), as many as requested or chosen.
-
-        A judgement is given of those that were requested.
-        """
+    ) -> tuple[Textures, Selection | None]:
+        """Find as many clusters of the cells as requested or chosen; see :mod:`texseg.method.clusters`."""
         has_ground = any(scene.ground is not None for scene in scenes)
-        selection, found = None, None
-        k_max = n_textures(self.k_max, has_ground)
+        selection = None
         if self.n_segments is None:
             self.tell("number")
-            selection = choose_number(search.tree(k_max), n_textures(self.k_min, has_ground))
+            tree = search.tree(n_textures(self.k_max, has_ground))
+            selection = choose_number(tree, n_textures(self.k_min, has_ground))
             K = selection.chosen
         else:
             K = self.n_segments - has_ground
@@ -132,14 +120,14 @@ class Divider:
             self.tell("clusters")
             profiles = self._of_model(search, K)
         elif selection is None:
-            found = search.find(K, self.tell)
-            profiles = found.candidate.profiles
+            self.tell("annealing")
+            profiles = search.of_number(K, self.tell)
         else:
             self.tell("clusters")
-            profiles = search.merged(k_max, K).profiles
+            profiles = search.level(tree, K)
         if selection is not None and has_ground:
             selection = _beside_ground(selection)
-        return search.textures(profiles, features), selection, found
+        return search.textures(profiles, features), selection
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
         """Let another model of the family cluster the windows; pixels get their labels as usual."""
@@ -162,7 +150,9 @@ class Divider:
             return s.cue == "values"
         possible = self.model == "acm" and s.smoothness > 0 and s.value_weight > 0
         if not possible or by_texture.painted is None:
-            return possible and is_unsure([sure for _, sure in by_texture.labelled], by_texture.scenes)
+            features = by_texture.textures.features
+            told = told_by([labels for labels, _ in by_texture.labelled], by_texture.scenes, features)
+            return possible and could_speak_for_values(told, len(by_texture.textures.profiles), features)
         textures, scenes = by_texture.textures, [replace(scene, seeds=None) for scene in by_texture.scenes]
         rng, K = np.random.RandomState(0), len(textures.profiles)
         free = replace(self, n_segments=K, rng=rng, tell=lambda *_: self.tell("pixels", 1, 1))
@@ -186,8 +176,7 @@ class Divider:
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
-        (best,) = search.on_cells(search.starts(K), settings.potts.n_rounds)
-        textures = _by_energy(search.textures(best.profiles, features))
+        textures = _by_energy(search.textures(search.of_values(features.value_bins, K), features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
         selection = by_texture.selection and by_texture.selection._replace(by_values=True)
         return Division(textures, search, scenes, labelled, selection)
@@ -268,7 +257,7 @@ def _telling(by_texture: Division, by_values: Division) -> Division:
     scenes, features = by_texture.scenes, by_texture.textures.features
     maps = [[labels for labels, _ in each.labelled] for each in (by_texture, by_values)]
     told = side_by_side(lambda labels: told_by(labels, scenes, features), maps)
-    if speaks_for_values(*told, is_painted=by_texture.painted is not None):
+    if speaks_for_values(*told):
         return by_values._replace(rival=by_texture)
     return by_texture
 

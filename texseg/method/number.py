@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from texseg.counts.sites import Sites, interior_cells
-from texseg.method.candidates import Candidate
 from texseg.method.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 __all__ = [
@@ -41,8 +40,9 @@ __all__ = [
     "Selection",
     "choose_number",
     "confusion_of_clusters",
-    "doubt_of_clusters",
+    "dissolved",
     "grouped",
+    "log_odds",
     "merge_tree",
 ]
 
@@ -176,29 +176,10 @@ def grouped(merges: Sequence[tuple[int, int]], k: int) -> NDArray[np.intp]:
     return np.unique(group, return_inverse=True)[1]
 
 
-def merge_tree(candidate: Candidate, cells: Sites, window: float) -> MergeTree:
-    """Merge the clusters of an over-segmentation, one pair after the other.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        The over-segmentation.
-    cells : Sites
-    window : float
-        Side of the windows on which spread is measured, in cells.
-
-    Returns
-    -------
-    MergeTree
-        Clusters with hardly any interior are first dissolved into the others.
-    """
-    return tree_of_labels(_dissolve(candidate, cells), cells, window)
-
-
-def tree_of_labels(
+def merge_tree(
     labels: NDArray[np.intp], cells: Sites, window: float, table: PairTable | None = None
 ) -> MergeTree:
-    """Merge clusters, given the labels (N,) of all cells, 0 .. K - 1.
+    """Merge clusters, given the labels (N,) of all cells, 0 .. K - 1; windows are ``window`` cells wide.
 
     Of the three closest pairs, the one that is likeliest to be one texture is merged.
     """
@@ -241,8 +222,7 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     """
     K = tree.n_clusters
     table = table or shipped_table()
-    steps = table.log_odds(tree.evidence)[::-1]  # of K = 2, 3, ...
-    logits = np.append(0.0, np.cumsum(steps))
+    logits = _logits(tree, table)
     first = min(k_min, K) - 1
     levels = [tree.groups(k) for k in range(first + 1, K + 1)]
     apart = 1 - np.array([[_agreement(tree.areas, one, other) for other in levels] for one in levels])
@@ -257,6 +237,19 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     )
 
 
+def log_odds(tree: MergeTree, k: int) -> float:
+    """Log-odds that k is the number of textures, given that it is one of the levels of the tree."""
+    if k > tree.n_clusters:
+        return -np.inf
+    logits = _logits(tree, shipped_table())
+    return float(logits[k - 1] - np.logaddexp.reduce(np.delete(logits, k - 1)))
+
+
+def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
+    """Logarithms of the probabilities of 1, 2, ... textures, up to a constant."""
+    return np.append(0.0, np.cumsum(table.log_odds(tree.evidence)[::-1]))
+
+
 def _doubted(probabilities: NDArray[np.float64], doubt: float) -> NDArray[np.float64]:
     """Spread a share of the probability evenly."""
     return (1 - doubt) * probabilities + doubt / len(probabilities)
@@ -269,25 +262,6 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
     pairs, rows, columns = ((t**2).sum() for t in (table, table.sum(axis=1), table.sum(axis=0)))
     expected, most = rows * columns / areas.sum() ** 2, (rows + columns) / 2
     return 1.0 if most <= expected else float((pairs - expected) / (most - expected))
-
-
-def doubt_of_clusters(
-    labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
-) -> tuple[float, NDArray[np.float64]]:
-    """How surely clusters (labels 0 .. K - 1 of the cells) are K textures, judged by their merges.
-
-    Returns
-    -------
-    separation : float
-        Separation of the two closest clusters, at least 0; 0 when a cluster is empty.
-    odds : array of shape (K - 1,)
-        The learned log-odds of two textures of each merge down to one cluster; minus infinity when a cluster
-        is empty.
-    """
-    if len(np.unique(labels)) < n_clusters:
-        return 0.0, np.full(n_clusters - 1, -np.inf)
-    tree = tree_of_labels(labels, cells, window)
-    return max(float(tree.separations[0]), 0.0), shipped_table().log_odds(tree.evidence)
 
 
 def confusion_of_clusters(
@@ -329,19 +303,23 @@ def confusion_of_clusters(
     return confusion
 
 
-def _dissolve(candidate: Candidate, cells: Sites) -> NDArray[np.intp]:
-    """Labels without the clusters that have hardly any interior, but for two; from 0 without gaps."""
-    scores = np.array(candidate.scores)
-    labels = candidate.posteriors.argmax(axis=1)
-    alive = list(range(scores.shape[1]))
-    while len(alive) > 2:  # one cluster would be no answer
+def dissolved(
+    labels: NDArray[np.intp], scores: NDArray[np.floating], cells: Sites, least: int = 2
+) -> NDArray[np.intp]:
+    """Labels from 0 without gaps, without clusters that have hardly any interior; ``least`` are kept.
+
+    ``scores`` (N, K) are the cells' log-likelihoods, which decide where those of such a cluster go.
+    """
+    alive, labels = np.unique(labels).tolist(), labels.copy()
+    scores = np.where(np.isin(np.arange(scores.shape[1]), alive), scores, -np.inf)
+    while len(alive) > least:
         inside = interior_cells(labels, cells) & (cells.sizes > 0.5)
         inner = np.bincount(labels[inside], minlength=scores.shape[1])
-        least = min(alive, key=lambda k: inner[k])
-        if inner[least] >= _FEWEST_INTERIOR:
+        smallest = min(alive, key=lambda k: inner[k])
+        if inner[smallest] >= _FEWEST_INTERIOR:
             break
-        alive.remove(least)
-        scores[:, least] = -np.inf
-        orphans = labels == least
+        alive.remove(smallest)
+        scores[:, smallest] = -np.inf
+        orphans = labels == smallest
         labels[orphans] = scores[orphans].argmax(axis=1)
     return np.searchsorted(alive, labels)
