@@ -114,6 +114,9 @@ class Stored:
     levels: tuple[tuple[int, int], ...] = ()
     """Rows and columns of each level of a pyramid, the largest first."""
 
+    def check(self) -> None:
+        """Refuse what the file cannot hold, before it is decoded."""
+
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one page; `axes` names the axes of the stored image."""
         extent = dict(zip(axes, self.header.shape, strict=True))
@@ -128,14 +131,6 @@ class Stored:
         raise UnsuitableImageError(
             f"{self.header.format} files can only be read whole; convert it to a tiled TIFF"
         )
-
-
-def split_alpha(pixels: NDArray, header: Header) -> Decoded:
-    """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
-    if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
-        opaque = pixels[..., -1] != 0
-        return Decoded(pixels[..., 0] if header.n_channels == 1 else pixels[..., :-1], opaque)
-    return Decoded(pixels)
 
 
 def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

@@ -84,7 +84,8 @@ class WholeOrRaster(Stored):
 
     def __init__(self, whole: Stored, path: Path, files: ExitStack) -> None:
         self.header, self._whole, self._path, self._files = whole.header, whole, path, files
-        self.decode, self.decode_indices = whole.decode, whole.decode_indices  # type: ignore[method-assign]
+        self.decode, self.check = whole.decode, whole.check  # type: ignore[method-assign]
+        self.decode_indices = whole.decode_indices  # type: ignore[method-assign]
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows, if GDAL sees the same image: palettes and pages it does not."""

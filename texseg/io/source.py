@@ -29,7 +29,6 @@ from texseg.io.errors import (
     UnsuitableImageError,
     reason_of,
 )
-from texseg.io.exif import upright
 from texseg.io.formats import open_stored
 from texseg.io.geo import Georeference, combined
 from texseg.io.header import Decoded, Header, Stored, Window, both
@@ -337,6 +336,7 @@ def open_pages(
             stored, header = _stored_and_header(Path(path), files)
             header = _with_settled_axes(header, 0, channel_axis)
             _check(header, header.n_pages, options)
+            stored.check()
         yield [
             files.enter_context(Source(Path(path), stored, header, page, 0, options))
             for page in range(header.n_pages)
@@ -355,6 +355,7 @@ def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
     with ExitStack() as files, failures_named(path):
         stored, header = _stored_and_header(path, files)
         _check(header, header.n_pages, _Options(max_pixels=max_pixels))
+        stored.check()
         indices = stored.decode_indices()
         return None if indices is None else upright(indices, header.orientation)
     raise AssertionError("unreachable")
@@ -421,6 +422,7 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
                 raise UnsuitableImageError(_several_pages(header.n_pages))
             _check_level(level, stored.levels)
             _check(header, 1, options)
+            stored.check()
             source = Source(path, stored, header, page or 0, level, options)
         source._files.push(files.pop_all())
         return source
@@ -524,6 +526,26 @@ def _megapixels(n_pixels: float) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def upright(pixels: NDArray, orientation: int) -> NDArray:
+    """Turn an image (H, W, ...) from its stored orientation to the one for viewing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> upright(np.array([[1, 2, 3], [4, 5, 6]]), 6)
+    array([[4, 1],
+           [5, 2],
+           [6, 3]])
+    """
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
 
 
 def _is_turned(header: Header) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags
 from texseg.io.header import Decoded, Header, Stored, Window, both
-from texseg.io.jpeg import cmyk_to_rgb
+from texseg.io.pictures import cmyk_to_rgb
 from texseg.io.pixel_size import pixel_size_of_tiff
 from texseg.io.sidecar import parse_nodata
 from texseg.io.tiff_guard import check_compression, check_description, check_embedded, check_page_chain

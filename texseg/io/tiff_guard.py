@@ -14,9 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 from xml.etree import ElementTree
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.jpeg import JpegLayout
-from texseg.io.jpeg2000 import Jpeg2000Source
-from texseg.io.webp import WebpSource
+from texseg.io.pictures import Jpeg, Jpeg2000, Webp
 
 _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # of files that hold a part of an OME data set each
@@ -244,10 +242,9 @@ def _rounded(side: int) -> int:
 
 
 def _size_of_jpeg(data: bytes) -> tuple[int, int]:
-    layout = JpegLayout(data)
-    layout.check_cost()
-    layout.check_complete(data)
-    return layout.height, layout.width
+    picture = Jpeg(data)
+    picture.check_complete()
+    return picture.header.height, picture.header.width
 
 
 def _size_of_png(data: bytes) -> tuple[int, int]:
@@ -256,14 +253,14 @@ def _size_of_png(data: bytes) -> tuple[int, int]:
 
 
 def _size_of_webp(data: bytes) -> tuple[int, int]:
-    header = WebpSource(data).header
+    header = Webp(data).header
     return header.height, header.width
 
 
 def _size_of_jpeg2000(data: bytes) -> tuple[int, int]:
-    source = Jpeg2000Source(data)
-    source.check_cost()
-    return source.header.height, source.header.width
+    picture = Jpeg2000(data)
+    picture.check_cost()
+    return picture.header.height, picture.header.width
 
 
 def _size_of_lerc(data: bytes) -> tuple[int, int]:

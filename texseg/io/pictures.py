@@ -1,0 +1,599 @@
+"""Pictures that libraries decode: PNG, JPEG, WebP, JPEG 2000, BMP and GIF.
+
+Sizes are read from the headers before anything of that size is allocated, and a file that is far too small
+for the picture that it announces is refused. Pillow's plugins are used directly: `PIL.Image.open` would
+consult the process-wide limit ``MAX_IMAGE_PIXELS``, which belongs to the user, not to this library.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.io.errors import ImageTooLargeError, MalformedFileError
+from texseg.io.header import Decoded, Header, Stored
+
+_SMALL = 2**22  # pixels, of a picture that may be announced by any file
+_SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
+_BYTE_ORDERS = {b"II": "<", b"MM": ">"}
+_ORIENTATION_TAG, _SHORT = 0x0112, 3
+
+
+def orientation_of(exif: bytes | None) -> int:
+    """EXIF orientation, 1 to 8, from the bytes of an EXIF block; 1 (upright) if it holds no valid one.
+
+    Pillow parses the whole block, and warns or raises about whatever else is wrong in it.
+    """
+    block = (exif or b"").removeprefix(b"Exif\0\0")
+    order = _BYTE_ORDERS.get(block[:2], "")
+    try:
+        (directory,) = struct.unpack_from(order + "I", block, 4)
+        (n_entries,) = struct.unpack_from(order + "H", block, directory)
+        for entry in range(directory + 2, directory + 2 + 12 * n_entries, 12):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", block, entry)
+            if tag == _ORIENTATION_TAG:
+                return value if order and kind == _SHORT and 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+def cmyk_to_rgb(light: NDArray) -> NDArray:
+    """RGB (H, W, 3) from CMYK (H, W, 4) in which the full value means no ink, of the same integer type."""
+    full = np.iinfo(light.dtype).max
+    product = light[..., :3].astype(np.float32) * (light[..., 3:].astype(np.float32) / full)
+    return np.rint(product).astype(light.dtype)
+
+
+class Picture(Stored):
+    """A picture in memory; the frames of an animation are pages."""
+
+    format, pixels_per_byte, is_dense = "", 2**16, False
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.header = self.read_header()
+        if self.is_dense:
+            self.check()
+
+    def read_header(self) -> Header:
+        """Parse what decides on the size and the type."""
+        raise NotImplementedError
+
+    def describe(
+        self,
+        size: tuple[int, int],
+        n_channels: int,
+        *,
+        n_frames: int = 1,
+        dtype: Any = np.uint8,
+        has_alpha: bool = False,
+        exif: bytes | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Header:
+        """Make a header of a picture of this height and width."""
+        height, width = size
+        if height < 1 or width < 1 or n_channels < 1:
+            raise MalformedFileError(f"{self.format} header makes no sense, file is corrupt")
+        axes = ("P" if n_frames > 1 else "") + "YX" + ("C" if n_channels > 1 else "")
+        extent = {"P": n_frames, "Y": height, "X": width, "C": n_channels}
+        return Header(
+            format=self.format,
+            shape=tuple(extent[axis] for axis in axes),
+            axes=axes,
+            dtype=np.dtype(dtype),
+            has_alpha=has_alpha,
+            orientation=orientation_of(exif),
+            notes=notes,
+        )
+
+    def check(self) -> None:
+        """Refuse a picture that the file cannot hold."""
+        height, width, n_bytes = self.header.height, self.header.width, len(self.data)
+        if height * width > _SMALL + n_bytes * self.pixels_per_byte:
+            raise MalformedFileError(
+                f"file is truncated or corrupt: {n_bytes} bytes cannot hold {width} x {height} pixels"
+            )
+
+    def split(self, pixels: NDArray) -> Decoded:
+        """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
+        header = self.header
+        if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
+            opaque = pixels[..., -1] != 0
+            return Decoded(pixels[..., 0] if header.n_channels == 1 else pixels[..., :-1], opaque)
+        return Decoded(pixels)
+
+
+def check_strict(format: str) -> None:
+    """Refuse to let Pillow decode while the process tells it to accept truncated files."""
+    from PIL import ImageFile
+
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise MalformedFileError(
+            f"PIL.ImageFile.LOAD_TRUNCATED_IMAGES is set, so that a {format} file might be returned in part; "
+            "set it to False"
+        )
+
+
+_PNG_COLOURS = {0: ("L", 1, False), 2: ("RGB", 3, False), 3: ("RGB", 3, False), 4: ("LA", 1, True)}
+_PNG_COLOURS[6] = ("RGBA", 3, True)
+_PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
+
+
+class Png(Picture):
+    """PNG and APNG; texts and colour profiles are left out, so that they cannot stop or slow down Pillow."""
+
+    format, pixels_per_byte = "PNG", 8 * 1032  # of deflate: 258 bytes from two bits
+
+    def read_header(self) -> Header:
+        """Read the chunks that say how to read the pixels."""
+        self._chunks: dict[bytes, bytes] = {}
+        kept, position, kind, broken = [self.data[:8]], 8, b"", ""
+        n_left = 4096 + len(self.data) // 512  # so many, or of some size
+        while position + 8 <= len(self.data) and kind != b"IEND":
+            n_left -= 1
+            if not n_left:
+                raise MalformedFileError("PNG of chunks without content, file is corrupt")
+            length, kind = struct.unpack_from(">I4s", self.data, position)
+            chunk = self.data[position : position + 12 + length]
+            position += len(chunk)
+            is_cut = len(chunk) < 12 + length
+            if kind in _PNG_PICTURE and not (is_cut and kind == b"IEND"):
+                kept.append(chunk)
+                if is_cut:
+                    broken = broken or "file is truncated"
+                elif zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
+                    broken = broken or f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
+            self._chunks.setdefault(kind, chunk[8:-4])
+        start = self._chunks.get(b"IHDR", b"")
+        if len(start) != 13 or len(self._chunks.get(b"acTL", b"enough")) < 4:
+            raise MalformedFileError(
+                "file is truncated" if len(self.data) < 33 else "PNG header makes no sense"
+            )
+        width, height, depth, colour, _, _, self._is_interlaced = struct.unpack(">IIBBBBB", start)
+        if colour not in _PNG_COLOURS:
+            raise MalformedFileError("PNG header makes no sense, file is corrupt")
+        self._mode, n_channels, has_alpha = _PNG_COLOURS[colour]
+        self._has_key = b"tRNS" in self._chunks
+        self._is_indexed = colour == 3
+        n_frames = max(1, struct.unpack_from(">I", self._chunks.get(b"acTL", bytes(4)))[0])
+        self._is_wide = depth == 16 and n_frames == 1
+        self._depth, self.data, self._broken = depth, b"".join(kept), broken
+        notes = ["frames of 16 bits are read as 8 bits"] * (depth == 16 and n_frames > 1)
+        notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
+        return self.describe(
+            (height, width),
+            n_channels,
+            n_frames=n_frames,
+            dtype=np.uint16 if self._is_wide else np.uint8,
+            has_alpha=has_alpha or self._has_key,
+            exif=self._chunks.get(b"eXIf"),
+            notes=tuple(notes),
+        )
+
+    def _opened(self) -> Any:
+        from PIL.PngImagePlugin import PngImageFile
+
+        check_strict("PNG")
+        if self._broken:
+            raise MalformedFileError(self._broken)
+        return PngImageFile(BytesIO(self.data))
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode one frame; Pillow notices what is missing, even where it cuts 16 bits to 8."""
+        with self._opened() as image:
+            if page:
+                image.seek(page)
+            image.load()
+            if self._is_wide and (self._mode != "L" or self._has_key):
+                return self.split(self._wide())
+            if self._mode == "L" and self._has_key and not page and self.header.n_pages == 1:
+                return self._with_transparent_grey(np.asarray(image if self._is_wide else image.convert("L")))
+            if self._is_wide:
+                return Decoded(np.asarray(image))
+            mode = "RGBA" if self.header.has_alpha else "L" if self.header.n_channels == 1 else "RGB"
+            pixels = np.asarray(image.convert(mode))
+        return self.split(
+            pixels[..., [0, 3]] if self.header.has_alpha and self.header.n_channels == 1 else pixels
+        )
+
+    def _with_transparent_grey(self, grey: NDArray) -> Decoded:
+        """Mask the one grey value that the file names, which is given in the bit depth of the file."""
+        key = self._chunks[b"tRNS"]
+        if len(key) < 2:
+            return Decoded(grey)
+        return Decoded(
+            grey, grey != struct.unpack_from(">H", key)[0] * (255 // ((1 << self._depth) - 1) or 1)
+        )
+
+    def _wide(self) -> NDArray:
+        """Decode 16 bits in colour or with transparency."""
+        if not self._is_interlaced:
+            import imagecodecs
+
+            return imagecodecs.png_decode(self.data)
+        import cv2
+
+        pixels = cv2.imdecode(np.frombuffer(self.data, np.uint8), cv2.IMREAD_UNCHANGED)
+        if pixels is None:
+            raise MalformedFileError("file is truncated or corrupt")
+        if pixels.ndim == 2:
+            return pixels
+        pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
+        return pixels[..., [0, -1]] if self.header.n_channels == 1 else pixels
+
+    def decode_indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a palette image, None for other colour types."""
+        if not self._is_indexed:
+            return None
+        with self._opened() as image:
+            return np.asarray(image)
+
+
+_START_OF_SCAN, _END_OF_IMAGE, _EXIF, _ADOBE = 0xDA, 0xD9, 0xE1, 0xEE
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE, _LAST_HUFFMAN = 0xC2, 0xC8
+_MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")  # those that stand alone (0x01, restart, start) left out
+_MARKER_IN_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # neither a stuffed 0xFF nor a restart mark
+_MOST_SEGMENTS = 4096  # a colour profile has up to 255
+_MOST_SCANS = 24  # of a picture of some size; encoders that search for the best division write up to 16
+
+
+class Jpeg(Picture):
+    """JPEG; a picture whose data end too early is refused, not padded with grey."""
+
+    format, pixels_per_byte = "JPEG", 8 * 64  # each block takes one bit at least
+
+    def _segments(self) -> Iterator[tuple[int, bytes]]:
+        """Yield marker and content of the segments up to the end mark, or to where the file is truncated."""
+        position = 2
+        for _ in range(_MOST_SEGMENTS):
+            found = _MARKER.search(self.data, position)
+            if found is None:
+                return
+            marker, start = found[1][0], found.end()
+            length = int.from_bytes(self.data[start : start + 2], "big")
+            if marker != _END_OF_IMAGE and start + max(2, length) > len(self.data):
+                return
+            yield marker, self.data[start + 2 : start + length]
+            if marker == _END_OF_IMAGE:
+                self._end = start
+                return
+            position = start + max(2, length)
+            if marker == _START_OF_SCAN:
+                following = _MARKER_IN_SCAN.search(self.data, position)
+                position = len(self.data) if following is None else following.start()
+        raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
+
+    def read_header(self) -> Header:
+        """Find frame, scans and metadata without decoding."""
+        self._end = 0
+        self._scans: list[bytes] = []
+        frames, exif, self._has_adobe = [], None, False
+        for marker, content in self._segments():
+            if marker in _FRAMES:
+                frames.append((marker, content))
+            elif marker == _START_OF_SCAN:
+                self._scans.append(content)
+            elif marker == _EXIF and content.startswith(b"Exif\0"):
+                exif = exif or content
+            self._has_adobe |= marker == _ADOBE
+        if not frames:
+            raise MalformedFileError("file is truncated")
+        self._marker, frame = frames[0]
+        if len(frames) > 1 or len(frame) < 9:
+            raise MalformedFileError("JPEG header makes no sense, file is corrupt")
+        self._precision, height, width, self.n_components = struct.unpack_from(">BHHB", frame)
+        if self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
+            raise MalformedFileError("JPEG header makes no sense, file is corrupt")
+        self._components = frame[6 : 6 + 3 * self.n_components : 3]
+        notes = () if self._end else ("the end mark of the JPEG file is missing",)
+        n_channels = 1 if self.n_components == 1 else 3
+        return self.describe((height, width), n_channels, exif=exif, notes=notes)
+
+    def check_complete(self) -> None:
+        """Refuse many passes over a large picture, and one that lacks a component or a coefficient."""
+        if self._marker > _LAST_HUFFMAN:  # decoders take missing data for zeros, as the standard says
+            raise MalformedFileError(
+                "JPEG with arithmetic coding is not read, since missing data would not be noticed; "
+                "save it with Huffman coding or as PNG"
+            )
+        n_scans = len(self._scans)
+        if n_scans > _MOST_SCANS and n_scans * self.header.height * self.header.width > _MOST_SCANS * 2**20:
+            raise MalformedFileError(f"JPEG of {n_scans} scans, more than a picture of its size has")
+        missing = {(c, k): 14 for c in self._components for k in range(64)}  # bits that are not known yet
+        for scan in self._scans:
+            n = scan[0] if scan else 0
+            first, last, bits = 0, 63, 0
+            if self._marker == _PROGRESSIVE and len(scan) >= 4 + 2 * n:
+                first, last, bits = scan[1 + 2 * n : 4 + 2 * n]
+            for c in scan[1 : 1 + 2 * n : 2]:
+                missing |= {(c, k): bits & 15 for k in range(first, min(last, 63) + 1)}
+        if any(missing.values()):
+            raise MalformedFileError("file is truncated, part of the picture is missing")
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode strictly: every warning of the decoder is an error. CMYK becomes RGB."""
+        import simplejpeg
+
+        self.check_complete()
+        if self._precision != 8 or self._marker > _PROGRESSIVE:
+            raise MalformedFileError(
+                f"JPEG of {self._precision} bits or without losses is not read, since missing data would not "
+                "be noticed; save it as PNG or TIFF"
+            )
+        space = {1: "GRAY", 3: "RGB", 4: "CMYK"}[self.n_components]
+        data = self.data[: self._end] if self._end else self.data + b"\xff\xd9"
+        try:
+            pixels = simplejpeg.decode_jpeg(data, colorspace=space)
+        except ValueError as error:
+            if "extraneous bytes before marker 0xd9" not in str(error):
+                raise MalformedFileError(
+                    f"file is truncated or corrupt, part of the picture is missing ({error})"
+                ) from error
+            # some cameras write fill bytes before the end mark
+            data = data[:-2].rstrip(data[-3:-2])
+            data += b"\0\xff\xd9" if data.endswith(b"\xff") else b"\xff\xd9"
+            pixels = simplejpeg.decode_jpeg(data, colorspace=space)
+        if self.n_components == 4:
+            return Decoded(cmyk_to_rgb(pixels if self._has_adobe else 255 - pixels))
+        return Decoded(pixels[..., 0] if self.n_components == 1 else pixels)
+
+
+_FEW_DRAWN, _DRAWN_PER_BYTE = 2**28, 256  # pixels drawn up to a frame: a second; more need so many bytes
+_SMALL_SCREEN, _EMPTY_SCREEN = (
+    2**20,
+    64,
+)  # pixels, beyond which so many times the largest frame
+
+
+class Webp(Picture):
+    """WebP; frames of an animation are drawn over each other, all up to the one that is asked for."""
+
+    format, is_dense = "WebP", True  # a few bytes may stand for pixels without end
+
+    def read_header(self) -> Header:
+        """Read the size from whichever header the file has, and count the frames."""
+        data, position = self.data, 12
+        end = 8 + int.from_bytes(data[4:8], "little")
+        first, frames, exif = data[12:30], [], None
+        while position + 8 <= min(end, len(data)):
+            kind, length = struct.unpack_from("<4sI", data, position)
+            if kind == b"ANMF":
+                sides = [
+                    int.from_bytes(data[i : i + 3], "little") + 1 for i in (position + 14, position + 17)
+                ]
+                frames.append(sides[0] * sides[1])
+            elif kind == b"EXIF":
+                exif = exif or data[position + 8 : position + 8 + length]
+            position += 8 + length + length % 2
+        self._is_cut = end > len(data) or position > len(data) + 1
+        kind, content = first[:4], first[8:]
+        if kind == b"VP8X" and len(content) == 10:
+            width, height = (int.from_bytes(content[i : i + 3], "little") + 1 for i in (4, 7))
+            has_alpha = bool(content[0] & 0x10)
+        elif kind == b"VP8L" and len(content) >= 5 and content[0] == 0x2F:
+            bits = int.from_bytes(content[1:5], "little")
+            width, height, has_alpha = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, bool(bits >> 28 & 1)
+        elif kind == b"VP8 " and content[3:6] == b"\x9d\x01\x2a" and len(content) == 10:
+            width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", content, 6))
+            has_alpha = False
+        else:
+            raise MalformedFileError("WebP header makes no sense, file is corrupt")
+        n_frames = max(1, len(frames))
+        if n_frames > 1:
+            check_screen("WebP", width, height, max(frames))
+        return self.describe((height, width), 3, n_frames=n_frames, has_alpha=has_alpha, exif=exif)
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode one frame."""
+        if self._is_cut:
+            raise MalformedFileError("file is truncated")
+        if self.header.n_pages == 1:
+            import imagecodecs
+
+            return self.split(imagecodecs.webp_decode(self.data))
+        from PIL.WebPImagePlugin import WebPImageFile
+
+        drawn = (page + 1) * self.header.height * self.header.width
+        if drawn > _FEW_DRAWN + _DRAWN_PER_BYTE * len(self.data):
+            raise MalformedFileError(
+                f"WebP of {drawn / 1e6:.0f} Mpx up to frame {page}, more than its data hold, file is corrupt"
+            )
+        with WebPImageFile(BytesIO(self.data)) as image:
+            image.seek(page)
+            return self.split(np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB")))
+
+
+def check_screen(format: str, width: int, height: int, largest: int) -> None:
+    """Refuse an animation whose frames are tiny beside the screen on which each of them is drawn."""
+    if width * height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
+        raise MalformedFileError(
+            f"{format} of {width} x {height} pixels whose largest frame has {largest}, file is corrupt"
+        )
+
+
+_CODESTREAM = b"\xff\x4f\xff\x51"
+_TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables beside the pixels
+_TILE_BYTES, _COMPONENT_BYTES, _PRECINCT_BYTES = 7000, 1200, 400  # of OpenJPEG 2.5, for each
+_CODING_STYLE, _CODING_STYLE_OF_COMPONENT, _START_OF_TILE = 0xFF52, 0xFF53, 0xFF90
+
+
+class Jpeg2000(Picture):
+    """JPEG 2000 files (.jp2) and bare codestreams (.j2k)."""
+
+    format = "JPEG 2000"
+
+    def read_header(self) -> Header:
+        """Read the size from the codestream, colours and opacity from the boxes before it."""
+        data = self.data
+        start = data.find(_CODESTREAM)
+        if start < 0 or len(data) < start + 43:
+            raise MalformedFileError("file is truncated")
+        if data.count(b"jp2c" + _CODESTREAM) > 1:
+            raise MalformedFileError("JPEG 2000 file with two images, save the one you mean by itself")
+        boxes, self._codestream = data[:start], data[start : start + 2**16]
+        x1, y1, x0, y0 = struct.unpack_from(">IIII", data, start + 8)
+        n_channels, depth = struct.unpack_from(">HB", data, start + 40)
+        announced = boxes.find(b"ihdr")
+        if announced >= 0 and boxes[announced + 4 : announced + 12] != struct.pack(">II", y1 - y0, x1 - x0):
+            raise MalformedFileError("JPEG 2000 headers contradict each other, file is corrupt")
+        palette, definition = boxes.find(b"pclr"), boxes.find(b"cdef")
+        if 0 <= palette < start - 7:
+            n_channels = boxes[palette + 6]
+        entries = boxes[definition + 6 :] if definition >= 0 else b""
+        n_entries = int.from_bytes(boxes[definition + 4 : definition + 6], "big") if entries else 0
+        kinds = [struct.unpack_from(">HH", entries, 6 * i) for i in range(min(n_entries, len(entries) // 6))]
+        has_alpha = dict(kinds).get(n_channels - 1) in (1, 2)  # opacity, premultiplied opacity
+        bits = next((b for b in (8, 16, 32) if (depth & 0x7F) < b), 64)
+        dtype = f"{'int' if depth & 0x80 else 'uint'}{bits}"
+        return self.describe((y1 - y0, x1 - x0), n_channels - has_alpha, dtype=dtype, has_alpha=has_alpha)
+
+    def check_cost(self) -> None:
+        """Refuse tiles and precincts so small that their tables would fill the memory."""
+        x1, y1, x0, y0, tile_x, tile_y = struct.unpack_from(">IIIIII", self._codestream, 8)
+        n_components = struct.unpack_from(">H", self._codestream, 40)[0]
+        if not tile_x or not tile_y or not n_components:
+            raise MalformedFileError("JPEG 2000 header makes no sense, file is corrupt")
+        area = (x1 - x0) * (y1 - y0)
+        tables = -(-x1 // tile_x) * -(-y1 // tile_y) * (_TILE_BYTES + _COMPONENT_BYTES * n_components)
+        smallest = min(self._precinct_areas(), default=2**30)
+        tables += min(tile_x * tile_y, area) * n_components // smallest * _PRECINCT_BYTES
+        if tables > _TABLE_BYTES + 4 * area:
+            raise MalformedFileError("JPEG 2000 of tiles or precincts without content, file is corrupt")
+
+    def _precinct_areas(self) -> Iterator[int]:
+        """Yield the areas in pixels of the precincts that the main header declares."""
+        position, stream = 2, self._codestream
+        while position + 4 <= len(stream):
+            marker, length = struct.unpack_from(">HH", stream, position)
+            if marker == _START_OF_TILE or length < 2:
+                return
+            content = stream[position + 4 : position + 2 + length]
+            sizes = b""
+            if marker == _CODING_STYLE and content and content[0] & 1:
+                sizes = content[10:]
+            elif marker == _CODING_STYLE_OF_COMPONENT and len(content) > 7 and content[1] & 1:
+                sizes = content[7:]
+            for level, size in enumerate(reversed(sizes)):
+                yield 1 << (size & 15) + (size >> 4) + 2 * max(0, level - (level == len(sizes) - 1))
+            position += 2 + length
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode the image; the decoder refuses incomplete codestreams."""
+        import imagecodecs
+
+        self.check_cost()
+        return self.split(imagecodecs.jpeg2k_decode(self.data))
+
+
+class Bmp(Picture):
+    """BMP, decoded by Pillow."""
+
+    format = "BMP"
+
+    def open_image(self) -> Any:
+        """Open the image by Pillow's plugin."""
+        from PIL.BmpImagePlugin import BmpImageFile
+
+        return BmpImageFile(BytesIO(self.data))
+
+    def read_header(self) -> Header:
+        """Let Pillow read it."""
+        check_strict(self.format)
+        n_frames, largest, notes = self.frames()
+        self._image = image = self.open_image()
+        if n_frames:
+            check_screen(self.format, image.width, image.height, largest)
+        has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+        colours = image.mode if image.mode in ("L", "1") else "RGB"
+        self._mode = colours + "A" * has_alpha
+        return self.describe(
+            image.size[::-1],
+            3 if colours == "RGB" else 1,
+            n_frames=max(1, n_frames),
+            dtype=bool if colours == "1" else np.uint8,
+            has_alpha=has_alpha,
+            notes=notes,
+        )
+
+    def frames(self) -> tuple[int, int, tuple[str, ...]]:
+        """Count frames, pixels of the largest of them, and what is to be said."""
+        return 0, 0, ()
+
+    def decode(self, axes: str, page: int) -> Decoded:
+        """Decode one frame, palette expanded."""
+        if self.header.n_pages > 1:
+            self._image.seek(page)
+        if self._image.size != (self.header.width, self.header.height):  # a frame larger than the screen
+            raise MalformedFileError("a frame is larger than the image, file is corrupt")
+        return self.split(np.asarray(self._image.convert(self._mode)))
+
+    def decode_indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a single-frame palette image."""
+        return np.asarray(self._image) if self._image.mode == "P" and self.header.n_pages == 1 else None
+
+
+class Gif(Bmp):
+    """GIF, decoded by Pillow, which would take much longer to count the frames."""
+
+    format = "GIF"
+
+    def open_image(self) -> Any:
+        """Open the image by Pillow's plugin."""
+        from PIL.GifImagePlugin import GifImageFile
+
+        return GifImageFile(BytesIO(self.data))
+
+    def frames(self) -> tuple[int, int, tuple[str, ...]]:
+        """Skip from block to block."""
+        data = self.data
+        position = 13 + _table_bytes(data[10:11])
+        n_frames = largest = n_empty = 0
+        while data[position : position + 1] in (b"\x21", b"\x2c"):
+            if data[position] == 0x2C and position + 10 < len(data):
+                n_frames += 1
+                width, height = struct.unpack_from("<HH", data, position + 5)
+                largest = max(largest, width * height)
+                position += 9 + _table_bytes(data[position + 9 : position + 10])
+            position += 2
+            n_empty += data[position : position + 1] == b"\0"
+            if n_empty > 4096 + len(data) // 64:
+                raise MalformedFileError("GIF of blocks without content, file is corrupt")
+            while position < len(data) and data[position]:
+                position += 1 + data[position]
+            position += 1
+        if position > len(data):
+            raise MalformedFileError("file is truncated")
+        is_ended = position < len(data)
+        return n_frames, largest, () if is_ended else ("the end mark of the GIF file is missing",)
+
+
+def _table_bytes(flags: bytes) -> int:
+    return 3 << (flags[0] & 7) + 1 if flags and flags[0] & 0x80 else 0
+
+
+PICTURES: dict[str, type[Picture]] = {kind.format: kind for kind in (Png, Jpeg, Webp, Jpeg2000, Bmp, Gif)}
+
+
+def open_picture(format: str, stream: Any, size: int) -> Picture:
+    """Read a picture file into memory, unless it is far larger than the picture that it announces."""
+    data = stream.read(min(size, _SIDE_DATA_BYTES))
+    picture = PICTURES[format](data)
+    if size <= len(data):
+        return picture
+    header = picture.header
+    n_values = header.height * header.width * max(4, header.n_channels) * header.n_pages
+    most = _SIDE_DATA_BYTES + 2 * n_values * header.dtype.itemsize
+    if size > most and format not in ("PNG", "BMP"):
+        raise ImageTooLargeError(
+            f"file of {size / 1e9:.1f} GB for {header.width} x {header.height} pixels, file is corrupt"
+        )
+    return PICTURES[format](data + stream.read(min(size, most) - len(data)))
