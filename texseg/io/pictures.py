@@ -124,13 +124,15 @@ def check_strict(format: str) -> None:
 
 _PNG_COLOURS = {0: ("L", 1, False), 2: ("RGB", 3, False), 3: ("RGB", 3, False), 4: ("LA", 1, True)}
 _PNG_COLOURS[6] = ("RGBA", 3, True)
+_INDEXED = 3
+_DEFLATE_RATIO = 1032  # at most: 258 bytes from two bits
 _PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
 
 
 class Png(Picture):
     """PNG and APNG; texts and colour profiles are left out, so that they cannot stop or slow down Pillow."""
 
-    format, pixels_per_byte = "PNG", 8 * 1032  # of deflate: 258 bytes from two bits
+    format = "PNG"
 
     def read_header(self) -> Header:
         """Read the chunks that say how to read the pixels."""
@@ -162,9 +164,10 @@ class Png(Picture):
             raise MalformedFileError("PNG header makes no sense, file is corrupt")
         self._mode, n_channels, has_alpha = _PNG_COLOURS[colour]
         self._has_key = b"tRNS" in self._chunks
-        self._is_indexed = colour == 3
+        self._is_indexed = colour == _INDEXED
         n_frames = max(1, struct.unpack_from(">I", self._chunks.get(b"acTL", bytes(4)))[0])
         self._is_wide = depth == 16 and n_frames == 1
+        self._bits = depth * (1 if colour == _INDEXED else len(self._mode))
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
         notes = ["frames of 16 bits are read as 8 bits"] * (depth == 16 and n_frames > 1)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
@@ -177,6 +180,14 @@ class Png(Picture):
             exif=self._chunks.get(b"eXIf"),
             notes=tuple(notes),
         )
+
+    def check(self) -> None:
+        """Refuse rows that cannot come, before room is made for them."""
+        height, width = self.header.height, self.header.width
+        if height * (width * self._bits // 8 + 1) > _DEFLATE_RATIO * len(self.data):
+            raise MalformedFileError(
+                f"file is truncated or corrupt: {len(self.data)} bytes cannot hold {width} x {height} pixels"
+            )
 
     def _opened(self) -> Any:
         from PIL.PngImagePlugin import PngImageFile

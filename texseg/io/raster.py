@@ -6,7 +6,8 @@ which GDAL would open in silence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from texseg.io.errors import UnsuitableImageError
+from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT JP2OpenJPEG BMP".split()
+_MOST_NAMES = 12
 _SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx")
 _ENVIRONMENT = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies beside an image is read here
@@ -37,17 +39,11 @@ class RasterStored(Stored):
 
     is_kept = False
 
-    def __init__(self, path: Path, files: ExitStack) -> None:
-        import rasterio
+    def __init__(self, path: Path, files: ExitStack, drivers: Sequence[str] = _DRIVERS) -> None:
         from rasterio.enums import ColorInterp
-        from rasterio.io import DatasetReader
 
         path = path.resolve()
-        try:
-            with rasterio.Env(**_ENVIRONMENT):
-                self._raster = raster = files.enter_context(DatasetReader(path, driver=_DRIVERS))
-        except rasterio.errors.RasterioIOError as error:
-            raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
+        self._raster = raster = files.enter_context(_opened(path, drivers))
         others = [name for name in raster.files if not _belongs_to(Path(name), path)]
         if others or not raster.count:
             raise UnsuitableImageError("its pixels lie in other files, which are not opened")
@@ -77,6 +73,39 @@ class RasterStored(Stored):
             return Decoded(pixels if len(self._bands) > 1 else pixels[..., 0], opaque)
 
         return read
+
+
+def _opened(path: Path, drivers: Sequence[str]) -> Any:
+    """Open a file by one of some of GDAL's drivers."""
+    import rasterio
+    from rasterio.io import DatasetReader
+
+    try:
+        with rasterio.Env(**_ENVIRONMENT), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a missing georeference
+            return DatasetReader(path, driver=list(drivers))
+    except rasterio.errors.RasterioIOError as error:
+        raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
+
+
+def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored:
+    """Open the only array of a NetCDF file of the classic kind, or name the arrays of the file.
+
+    Files of HDF5 may keep their values in other files, so that these are only listed.
+    """
+    is_classic = "HDF5" not in format
+    if is_classic:
+        try:
+            return RasterStored(path, files, ["netCDF"])
+        except UnsuitableImageError:
+            pass
+    with _opened(path.resolve(), ["netCDF"] if is_classic else ["HDF5"]) as found:
+        names = [name.rpartition(":")[2].lstrip("/") for name in found.subdatasets]
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    parts = f" of {len(names)} arrays ({', '.join(names[:_MOST_NAMES])}{more})" if names else ""
+    raise MalformedFileError(
+        f"{format} file{parts}; save the array you mean as TIFF or .npy, such as with gdal_translate"
+    )
 
 
 class WholeOrRaster(Stored):

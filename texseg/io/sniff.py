@@ -65,6 +65,10 @@ _UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
 _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"version https://git-lfs", "Git LFS pointer"),
     (r"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
+    (
+        r"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)",
+        "description of data in other files or addresses (VRT, WMS), which are never opened",
+    ),
     (r"(\xef\xbb\xbf)?\s*<\?xml|(\xef\xbb\xbf)?\s*<svg", "XML or SVG document"),
     (r"%PDF", "PDF document"),
     (r"%!PS", "PostScript document"),
@@ -96,6 +100,12 @@ def image_format(start: bytes) -> str | None:
     ('GIF', None)
     """
     return _match(_IMAGE_SIGNATURES, start)
+
+
+def hierarchical_format(start: bytes) -> str:
+    """Name of a format of named arrays, HDF5 or NetCDF; empty for others."""
+    found = _match(_UNREAD_SIGNATURES, start) or ""
+    return found if "NetCDF" in found else ""
 
 
 def require_image_format(start: bytes) -> str:

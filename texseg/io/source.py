@@ -354,7 +354,7 @@ def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
     """Palette indices (H, W), upright, of a single-page palette image, else None."""
     with ExitStack() as files, failures_named(path):
         stored, header = _stored_and_header(path, files)
-        _check(header, header.n_pages, _Options(max_pixels=max_pixels))
+        _check(header, header.n_pages, _Options(max_pixels=_whole_number("max_pixels", max_pixels)))
         stored.check()
         indices = stored.decode_indices()
         return None if indices is None else upright(indices, header.orientation)

@@ -14,18 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import ImageReadError, UnsuitableImageError
+from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
-from texseg.io.read import LabelPicture, read_label_picture
+from texseg.io.read import LabelPicture, read_header, read_label_picture
+from texseg.io.source import failures_named
 
 __all__ = ["count_up", "read_strokes"]
 
-_JPEG = b"\xff\xd8\xff"
 _MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
 out, the numbers are the grey values of a paint program."""
 
 _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
+_MOST_BYTES = 2**27  # of GeoJSON
 _PROPERTIES = ("class", "label")
 _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon")
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
@@ -71,11 +73,10 @@ def read_strokes(
         raise UnsuitableImageError(
             f"{name}: the strokes are {_size(picture.labels.shape)} pixels, the image {_size(shape)}"
         )
-    with Path(path).open("rb") as file:
-        if file.read(len(_JPEG)) == _JPEG:
-            raise UnsuitableImageError(
-                f"{name}: JPEG changes the colours of strokes a little everywhere; save them as PNG"
-            )
+    if read_header(path).format == "JPEG":
+        raise UnsuitableImageError(
+            f"{name}: JPEG changes the colours of strokes a little everywhere; save them as PNG"
+        )
     return _classes(picture, name)
 
 
@@ -149,11 +150,11 @@ def _size(shape: tuple[int, ...]) -> str:
 
 def _features(path: Path) -> Iterator[tuple[int, str, Any]]:
     """Yield class, type and coordinates of every geometry in a file."""
+    with failures_named(path), open_regular(path, _MOST_BYTES) as file:
+        text = file.read()
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ImageReadError(f"{path.name}: {(error.strerror or str(error)).lower()}") from error
-    except ValueError as error:
+        content = json.loads(text.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise ImageReadError(f"{path.name}: no GeoJSON: {error}") from None
     features = content.get("features") if isinstance(content, Mapping) else None
     if not isinstance(features, list):
