@@ -42,13 +42,14 @@ def test_the_limit_lasts_until_the_last_thread_leaves(two_threads):
     assert blas_threads() == two_threads and 2 in two_threads
 
 
-def test_a_library_that_is_imported_meanwhile_is_limited_as_well():
+def test_a_library_that_is_imported_meanwhile_is_limited_by_the_next_to_enter():
     code = (
         "import texseg.threads, threadpoolctl\n"
         "with texseg.threads.one_blas_thread():\n"
         "    import scipy.linalg, scipy.optimize\n"
-        "    found = threadpoolctl.threadpool_info()\n"
-        "    print({one['num_threads'] for one in found if one['user_api'] == 'blas'})"
+        "    with texseg.threads.one_blas_thread():\n"
+        "        found = threadpoolctl.threadpool_info()\n"
+        "        print({one['num_threads'] for one in found if one['user_api'] == 'blas'})"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "{1}\n"

@@ -34,7 +34,7 @@ _P = ParamSpec("_P")
 
 _lock = threading.Lock()
 _users = 0
-_limits: list[tuple[Callable[[int], Any], int]] = []
+_limits: dict[str, tuple[Callable[[int], Any], int]] = {}
 
 
 class one_blas_thread(ContextDecorator):  # reads as the function it is used as
@@ -42,7 +42,7 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
 
     Its products are small here: more threads would spend several times the processor time waiting for each
     other. The limit applies to the whole process, so calls from several threads share it: the first to enter
-    sets it, and the last to leave restores the previous one.
+    sets it, and the last to leave restores the previous one. Enter again where a library has been imported.
 
     Examples
     --------
@@ -51,28 +51,26 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
     """
 
     def __enter__(self) -> Self:
-        global _users, _limits
+        global _users
         with _lock:
-            if not _users:
-                import numpy.linalg  # noqa: F401  # only loaded libraries can be limited
-                import scipy.special  # noqa: F401  # the BLAS of scipy.linalg, in half the time
-                from threadpoolctl import ThreadpoolController
+            import numpy.linalg  # noqa: F401  # only loaded libraries can be limited
+            from threadpoolctl import ThreadpoolController
 
-                libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-                _limits = [(_setter(library), library.num_threads) for library in libraries]
-                for limit, _ in _limits:
+            for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+                if library.filepath not in _limits:
+                    _limits[library.filepath] = limit, _ = _setter(library), library.num_threads
                     limit(1)
             _users += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        global _users, _limits
+        global _users
         with _lock:
             _users -= 1
             if not _users:
-                for limit, before in _limits:
+                for limit, before in _limits.values():
                     limit(before)
-                _limits = []
+                _limits.clear()
 
 
 def _setter(library: Any) -> Callable[[int], Any]:

@@ -106,34 +106,9 @@ def learn_features(
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
-    """Learn ranges and textons from images, and encode these images.
+    """Learn ranges and textons from images, and encode these images: uint8 bins (C, H, W), one array each.
 
-    Parameters
-    ----------
-    images : sequence of Planes
-    bank : GaborBank
-    sigma : float
-        Pixels; see :func:`texseg.channels.responses.flatten_illumination`.
-    n_bins : int, default=40
-        Bins per channel ([1]_ section 6.3).
-    patch_weight, value_weight : float
-        Weight of the patch channel, and factor on the weights of the plain values; 0 leaves them out.
-    logarithm : bool, default=False
-        Take the logarithm of the values, see :func:`texseg.channels.responses.learn_intensity`.
-    random_state : int
-        Seed of the k-means that finds the textons.
-    tell : function of two ints, optional
-        Called with the number of channels done and the number of all channels.
-
-    Returns
-    -------
-    Features
-    bins : list of uint8 arrays of shape (C, H, W)
-        One per image.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    The weights are factors; 0 leaves the channels out. ``tell`` gets the number of channels done, and of all.
     """
     intensity = learn_intensity(images, sigma, logarithm)
     masks = [planes.mask for planes in images]

@@ -146,13 +146,7 @@ class GaborBank:
         return transfer
 
     def responses(self, image: ArrayLike) -> Iterator[NDArray[np.floating]]:
-        """Yield the modulus of each filter's response in turn, float32 (H, W).
-
-        Parameters
-        ----------
-        image : real array of shape (H, W)
-            Finite. The border is mirrored (half-sample symmetric) by :attr:`halo` pixels.
-        """
+        """Yield the modulus of each filter's response in turn, float32 (H, W)."""
         spectrum = self.spectrum(np.asarray(image, dtype=np.float32))
         for filter in self.filters:
             yield self.modulus(spectrum, filter)

@@ -31,32 +31,11 @@ def split_planes(
     mask: NDArray[Any] | None = None,
     nodata: float | None = None,
 ) -> Planes:
-    """Check an image and split it into finite planes and a mask.
+    """Check an image, bands along ``channel_axis``, and split it into finite planes and a mask.
 
-    Parameters
-    ----------
-    image : real array of shape (H, W), or with bands along ``channel_axis``
-        In a masked array, pixels that are masked in any band hold no data.
-    channel_axis : int, optional
-        The axis of the bands; None for a grey image.
-    mask : array of shape (H, W), optional
-        Non-zero where there is data.
-    nodata : float, optional
-        Pixels with this value in any band hold no data; if it is 0, pixels with it in every band. (NaN and
-        infinite pixels never hold data.)
-
-    Returns
-    -------
-    Planes
-        An image whose bands are all equal is returned as one band. Holes are filled with the texture
-        mirrored at their edge, so that filters near a hole see texture and no step.
-
-    Raises
-    ------
-    TypeError
-        Complex, object or string images; a nodata value that is not a number.
-    ValueError
-        Wrong rank, empty, a mask of another shape, or no valid pixel.
+    Pixels that are masked, not finite, or have the value ``nodata`` in any band (0: in every band) hold no
+    data; holes are filled with the texture mirrored at their edge, so that filters near them see no step. An
+    image whose bands are all equal becomes one band.
 
     Examples
     --------

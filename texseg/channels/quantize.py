@@ -107,24 +107,10 @@ def robust_range(
     low: float | None = 0.1,
     high: float = 99.9,
 ) -> Range:
-    """Order statistics of the bulk of one channel's valid values, which outliers do not affect.
+    """Order statistics (percentiles) of the bulk of one channel's valid values in some images (H, W).
 
-    Of moduli, whose range starts at zero, all values are used.
-
-    Parameters
-    ----------
-    images : sequence of real arrays of shape (H, W)
-        The channel in every image to learn from.
-    masks : sequence of bool arrays of the same shapes, or None
-        True where the values count.
-    low, high : float
-        Percentiles, taken as order statistics (no interpolation), so that the range of ``a * x + b`` is
-        ``a * range + b``. ``low=None`` means that the range starts at zero, as for moduli.
-
-    Returns
-    -------
-    Range
-        If both percentiles are equal (a nearly constant image), the extreme values instead.
+    With ``low=None`` the range starts at zero and all values are used, as for moduli. If both ends are equal,
+    the range is that of the extreme values.
 
     Examples
     --------
@@ -168,21 +154,7 @@ def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
 
 
 def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint8]:
-    """Bins of equal width over ``range``; values outside go to the first or last bin.
-
-    Parameters
-    ----------
-    values : float array of any shape
-    range : Range
-    n_bins : int, default 40 ([1]_ section 6.3)
-
-    Returns
-    -------
-    uint8 array of the same shape, 0 .. n_bins - 1
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """Bins (uint8) of equal width over ``range``; values outside go to the first or last bin.
 
     Examples
     --------

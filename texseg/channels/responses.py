@@ -73,23 +73,10 @@ class Intensity(NamedTuple):
 
 
 def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = False) -> Intensity:
-    """Learn ranges, principal axes and contrast from one or several images.
+    """Learn ranges, principal axes and contrast (below ``sigma`` pixels) from images with equally many bands.
 
-    Parameters
-    ----------
-    images : sequence of Planes
-        All with the same number of bands.
-    sigma : float
-        Standard deviation in pixels of the Gaussian over which local mean and contrast are computed.
-    logarithm : bool, default=False
-        Use the logarithm of the values: factors become summands, which are removed with the illumination.
-        (Decibels are a multiple of it and give the same labels.) A twentieth of the median is added first,
-        so that zeros and the steps of small whole numbers do not fill the range.
-
-    Raises
-    ------
-    ValueError
-        ``logarithm`` with negative values.
+    In the logarithm of the values, factors become summands, which are removed with the illumination. A
+    twentieth of the median is added first, so that zeros and small whole numbers do not fill the range.
 
     Examples
     --------
@@ -221,26 +208,9 @@ def recipes(
 ) -> list[Recipe]:
     """List the channels of an image: the bank's moduli of the lightness, patches, plain values.
 
-    Parameters
-    ----------
-    planes : Planes
-    intensity : Intensity
-        From :func:`learn_intensity` on this image or on others of the same kind.
-    bank : GaborBank or None
-        None leaves the filters out.
-    sigma : float
-        As in :func:`learn_intensity`, in pixels.
-    patch_weight : float, default=0
-        Weight of the patch channel; 0 leaves it out.
-    value_weight : float, default=1
-        Factor on the weights of the plain values; 0 leaves them out. Logarithms get a quarter of the weight.
-
-    Returns
-    -------
-    list of Recipe
-        Grey images: the bank's filters and the values, each with weight 1. Colour: the filters on the
-        lightness, and L, a, b (or up to six principal components of the bands) with total weight 8;
-        filters on chroma made results worse.
+    Of a colour image, L, a, b (or up to six principal components of the bands) have a total weight of 8, each
+    other channel 1; filters on chroma made results worse. ``value_weight`` is a factor; of logarithms, only a
+    quarter counts.
 
     Examples
     --------

@@ -40,21 +40,7 @@ def learn_codebook(
     side: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Find ``n_textons`` typical patches by k-means.
-
-    Parameters
-    ----------
-    planes : sequence of float32 arrays of shape (H, W)
-    masks : sequence of bool arrays of the same shapes, or None
-        Patches are centred on True pixels only.
-    n_textons : int
-    side : int
-        Side of a patch in pixels, odd.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float32 array of shape (n_textons, side * side)
+    """Find ``n_textons`` typical patches (n_textons, side * side) of planes (H, W) by k-means.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, CountOperator, check_counts, is_implicit, split_counts
@@ -56,7 +56,7 @@ class BlockCounts(CountOperator):
         if not len(blocks):
             raise ValueError("BlockCounts needs at least one block of rows, got none")
         self._blocks = list(blocks)
-        self._held: tuple[int, sp.csr_array | None] = (-1, None)
+        self._held: tuple[int, scipy.sparse.csr_array | None] = (-1, None)
         sizes, widths, self.nnz = [], set(), 0
         for index in range(len(self._blocks)):
             block = self._read(index)
@@ -83,19 +83,19 @@ class BlockCounts(CountOperator):
             BlockCounts([partial(part, which, index) for index in blocks]) for which in range(len(fractions))
         ]
 
-    def _read(self, index: int) -> sp.csr_array:
+    def _read(self, index: int) -> scipy.sparse.csr_array:
         if self._held[0] == index and self._held[1] is not None:
             return self._held[1]
         source = self._blocks[index]
         if callable(source):
             table = source()
         elif isinstance(source, (str, Path)):
-            table = sp.load_npz(source) if str(source).endswith(".npz") else np.load(source)
+            table = scipy.sparse.load_npz(source) if str(source).endswith(".npz") else np.load(source)
         else:
             table = source
         if table.shape[0] and table.sum() > 0:
             table = check_counts(table, owner="BlockCounts", name=f"block {index}")
-        block = sp.csr_array(table)
+        block = scipy.sparse.csr_array(table)
         self._held = (index, block)
         return block
 
@@ -109,14 +109,14 @@ class BlockCounts(CountOperator):
             out += block.T @ B[start : start + block.shape[0]]
         return out
 
-    def _rows(self, wanted: range) -> sp.csr_array:
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         rows, parts = np.asarray(wanted), []
         for index, (start, stop) in enumerate(pairwise(self.edges)):
             inside = rows[(rows >= start) & (rows < stop)] - start
             if len(inside):
                 block = self._read(index)
                 parts.append(block if len(inside) == block.shape[0] else block[inside])
-        return sp.csr_array(parts[0] if len(parts) == 1 else sp.vstack(parts))
+        return scipy.sparse.csr_array(parts[0] if len(parts) == 1 else scipy.sparse.vstack(parts))
 
 
 class _ScaledRows(CountOperator):
@@ -137,22 +137,13 @@ class _ScaledRows(CountOperator):
     def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
         return self.n.T @ (B * self.weights[:, None].astype(B.dtype))
 
-    def _rows(self, wanted: range) -> sp.csr_array:
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         block = self.n[wanted.start : wanted.stop : wanted.step]
-        return sp.csr_array(sp.diags_array(self.weights[wanted]) @ block)
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(self.weights[wanted]) @ block)
 
 
 def scale_rows(n: CountMatrix, weights: NDArray[np.float64]) -> CountMatrix:
     """Multiply each row of a count matrix by a number; an implicit one stays implicit.
-
-    Parameters
-    ----------
-    n : count matrix of shape (N, M)
-    weights : array of shape (N,), non-negative
-
-    Returns
-    -------
-    count matrix of shape (N, M)
 
     Examples
     --------
@@ -162,6 +153,6 @@ def scale_rows(n: CountMatrix, weights: NDArray[np.float64]) -> CountMatrix:
     """
     if is_implicit(n):
         return _ScaledRows(n, weights)
-    if sp.issparse(n):
-        return sp.csr_array(sp.diags_array(weights) @ n)
+    if scipy.sparse.issparse(n):
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(weights) @ n)
     return n * weights[:, None].astype(n.dtype)

@@ -89,23 +89,10 @@ def cell_counts(
     mask: NDArray[np.bool_] | None = None,
     packed: bool = False,
 ) -> Any:
-    """Histograms of the cells' own pixels, without windows.
+    """Histograms (cells, C * n_bins) of the cells' own pixels in uint8 bins (C, H, W).
 
-    Parameters
-    ----------
-    bins : uint8 array of shape (C, H, W)
-    grid : CellGrid
-    n_bins : int
-    weights : array of shape (C,)
-        A full cell's histogram sums to this in every channel.
-    mask : bool array of shape (H, W), optional
-    packed : bool, default=False
-        Store them as bytes; only for weights of 1 and cells of at most 255 pixels.
-
-    Returns
-    -------
-    float32 array of shape (cells, C * n_bins), or PackedCounts
-        Rows sum to ``grid.sizes * weights.sum()``.
+    A full cell's sums to ``weights`` in every channel. They can be packed as bytes if weights are 1 and cells
+    have at most 255 pixels.
 
     Examples
     --------
@@ -139,25 +126,10 @@ def cell_counts(
 def window_means(
     counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
 ) -> tuple[NDArray[np.floating], tuple[int, int], NDArray[np.floating]]:
-    """Average cell histograms over square windows of cells, with one window side per channel.
+    """Average cell histograms over square windows around every ``step``-th cell, one side a channel.
 
-    Parameters
-    ----------
-    counts : float32 array of shape (cells, C * n_bins)
-        From :func:`cell_counts`.
-    grid : CellGrid
-    sides : sequence of C floats
-        Side of each channel's window in pixels, centred on a cell; cells at its ends may count in part.
-    step : int, default=1
-        Only every ``step``-th row and column of cells gets a window.
-
-    Returns
-    -------
-    means : float32 array of shape (windows, C * n_bins)
-        Each channel sums to its weight; zero in windows without valid pixels.
-    shape : (rows, columns) of windows
-    sizes : float32 array of shape (windows,)
-        Valid share of the smallest window, 0 to 1.
+    Sides are in pixels, and cells at the ends of a window may count in part. Returns the means
+    (windows, C * n_bins), rows and columns of windows, and the valid share (windows,) of the smallest ones.
 
     Examples
     --------
@@ -211,17 +183,6 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
 
     Sides halve from level to level. Levels with cells of 8 pixels and more are stored; finer ones stay
     implicit: their products prolong, multiply with the pixels' counts, and restrict.
-
-    Parameters
-    ----------
-    n : WindowedCounts
-        Counts of the single pixels.
-    coarsest : int
-        Side of the coarsest cells in pixels, a power of two.
-
-    Yields
-    ------
-    PyramidLevel
 
     Examples
     --------

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.counts.random import random_state_of
@@ -51,13 +51,13 @@ class CountOperator(ABC):
             raise ValueError(f"n @ A needs A with {self.shape[1]} rows, got shape {A.shape}")
         return self._product(A.reshape(A.shape[0], -1)).reshape(self.shape[0], *A.shape[1:])
 
-    def __getitem__(self, rows: slice) -> sp.csr_array:
+    def __getitem__(self, rows: slice) -> scipy.sparse.csr_array:
         """Compute the rows of a forward slice as CSR; memory grows with the slice."""
         if not isinstance(rows, slice) or (rows.step is not None and rows.step < 1):
             raise TypeError(f"rows are taken by a slice with a positive step, got {rows!r}")
         wanted = range(*rows.indices(self.shape[0]))
         if not len(wanted):
-            return sp.csr_array((0, self.shape[1]), dtype=np.float32)
+            return scipy.sparse.csr_array((0, self.shape[1]), dtype=np.float32)
         return self._rows(wanted)
 
     @property
@@ -72,7 +72,7 @@ class CountOperator(ABC):
     def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]: ...
 
     @abstractmethod
-    def _rows(self, wanted: range) -> sp.csr_array: ...
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array: ...
 
 
 class _Transposed:
@@ -214,20 +214,14 @@ class WindowedCounts(CountOperator):
         out *= self.weights[:, None, None]
         return out.reshape(-1, K)
 
-    def _rows(self, wanted: range) -> sp.csr_array:
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         W = self.image_shape[1]
         top, bottom = wanted[0] // W, wanted[-1] // W + 1
         dense = self._strip(top, bottom).reshape(-1, self.shape[1])
-        return sp.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
+        return scipy.sparse.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
 
     def block_sums(self, side: int) -> NDArray[np.float32]:
-        """Sum the rows of every square block of ``side`` pixels, as an ordinary array.
-
-        Returns
-        -------
-        float32 array of shape (ceil(H / side), ceil(W / side), C * n_bins)
-            Blocks at the lower and right edge may be cut.
-        """
+        """Sum the rows of every square block of ``side`` pixels: (rows, columns, C * n_bins) of blocks."""
         H, W = self.image_shape
         tops, lefts = np.arange(0, H, side), np.arange(0, W, side)
         out = np.empty((len(tops), len(lefts), len(self.bins), self.n_bins), np.float32)
@@ -262,13 +256,7 @@ class WindowedCounts(CountOperator):
 
 
 class ChannelCounts(CountOperator):
-    """A stored table of counts, together with the channel of every column.
-
-    Parameters
-    ----------
-    table : float array of shape (N, M)
-    groups : intp array of shape (M,)
-        The channel of every column; profiles sum to one within each.
+    """A stored table of counts (N, M), together with the channel of every column (M,).
 
     Examples
     --------
@@ -288,8 +276,8 @@ class ChannelCounts(CountOperator):
     def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
         return self.table.T @ B
 
-    def _rows(self, wanted: range) -> sp.csr_array:
-        return sp.csr_array(self.table[wanted.start : wanted.stop : wanted.step])
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
+        return scipy.sparse.csr_array(self.table[wanted.start : wanted.stop : wanted.step])
 
 
 class Aggregate(NamedTuple):
@@ -325,14 +313,14 @@ class _AggregatedCounts(CountOperator):
         fine[self.parent < 0] = 0.0
         return self.fine.T @ fine
 
-    def _rows(self, wanted: range) -> sp.csr_array:
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         """Sum blocks of the fine rows, from the first to the last that belongs to ``wanted``."""
         position = np.full(self.shape[0] + 1, -1)  # the last entry stands for parent -1
         position[wanted] = np.arange(len(wanted))
         parent = position[self.parent]
         inside = np.flatnonzero(parent >= 0)
         first, last = (inside[0], inside[-1] + 1) if len(inside) else (0, 0)
-        out = sp.csr_array((len(wanted), self.shape[1]))
+        out = scipy.sparse.csr_array((len(wanted), self.shape[1]))
         step = max(1, _BLOCK_ENTRIES // self.shape[1])
         for start in range(first, last, step):
             block = slice(start, min(start + step, last))
@@ -341,27 +329,10 @@ class _AggregatedCounts(CountOperator):
 
 
 def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> Aggregate:
-    """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1]_ section 5.4).
+    """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1] section 5.4).
 
-    Assignments that are constant within every parent have the same likelihood on both levels.
-
-    Parameters
-    ----------
-    n : count matrix of shape (N, M)
-    parent : int array of shape (N,)
-        The coarse row to which every row belongs; -1 for none (no data).
-    n_rows : int, optional
-        Number of coarse rows; ``parent.max() + 1`` by default.
-
-    Returns
-    -------
-    Aggregate
-        ``counts`` of shape (n_rows, M), of the kind of ``n`` (implicit if ``n`` is), and ``sizes`` of shape
-        (n_rows,), the number of rows of ``n`` in each.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    ``parent`` (N,) is the coarse row of every row, -1 for none. Assignments that are constant within every
+    parent have the same likelihood on both levels.
 
     Examples
     --------
@@ -380,7 +351,8 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
     sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
     if is_implicit(n):
         return Aggregate(_AggregatedCounts(n, parent.astype(np.intp), rows), sizes)
-    restrict = sp.csr_array((np.ones(len(inside)), (parent[inside], inside)), shape=(rows, n.shape[0]))
+    ones, places = np.ones(len(inside)), (parent[inside], inside)
+    restrict = scipy.sparse.csr_array((ones, places), shape=(rows, n.shape[0]))
     return Aggregate(restrict @ n, sizes)
 
 
@@ -429,20 +401,8 @@ def groups_of(n: CountMatrix) -> NDArray[np.intp]:
     return np.zeros(n.shape[1], np.intp) if groups is None else groups
 
 
-def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice, sp.csr_array]]:
+def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice, scipy.sparse.csr_array]]:
     """Yield ``(slice, CSR)`` for consecutive blocks of rows, for models that need the entries.
-
-    Parameters
-    ----------
-    n : count matrix of shape (N, M)
-    rows : int, optional
-        Most rows per block; by default as many as keep a block below about 16 million entries. A block never
-        crosses the boundary between two blocks of `BlockCounts`.
-
-    Yields
-    ------
-    rows : slice
-    block : scipy.sparse.csr_array of shape (stop - start, M)
 
     Examples
     --------
@@ -451,9 +411,9 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     0 2 2
     2 3 1
     """
-    stored = n if sp.issparse(n) else None
+    stored = n if scipy.sparse.issparse(n) else None
     if stored is not None:
-        n = stored = sp.csr_array(stored)
+        n = stored = scipy.sparse.csr_array(stored)
     if rows is None:
         per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / max(1, n.shape[0])
         rows = max(1, int(_BLOCK_ENTRIES / max(1.0, per_row)))
@@ -461,7 +421,7 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     for first, last in pairwise(edges):
         for start in range(first, last, rows):
             block = slice(start, min(start + rows, last))
-            yield block, sp.csr_array(n[block])
+            yield block, scipy.sparse.csr_array(n[block])
 
 
 def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
@@ -496,8 +456,8 @@ def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> C
     """
     if is_implicit(X):
         return X
-    sparse = sp.issparse(X)
-    matrix = sp.csr_array(X) if sparse else np.asarray(X)
+    sparse = scipy.sparse.issparse(X)
+    matrix = scipy.sparse.csr_array(X) if sparse else np.asarray(X)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(
             f"{owner} needs {name} as a table with at least one row and one column, got shape {matrix.shape}"
@@ -561,7 +521,7 @@ def split_counts(
             "split_counts deals out single occurrences, which overlapping windows of an image do not have; "
             "write the table out, or give held-out data as validation"
         )
-    matrix = sp.coo_array(check_counts(n, owner="split_counts", name="n"))
+    matrix = scipy.sparse.coo_array(check_counts(n, owner="split_counts", name="n"))
     whole = np.floor(matrix.data)
     entry = rng.permutation(np.repeat(np.arange(matrix.nnz), whole.astype(np.intp)))
     cuts = np.rint(np.cumsum(shares)[:-1] * len(entry)).astype(np.intp)
@@ -572,7 +532,7 @@ def split_counts(
         dealt = np.bincount(part, minlength=matrix.nnz).astype(float)
         if owner is not None:
             dealt += np.where(owner == index, beyond, 0)
-        table = sp.csr_array((dealt, matrix.coords), matrix.shape)
+        table = scipy.sparse.csr_array((dealt, matrix.coords), matrix.shape)
         table.eliminate_zeros()
         tables.append(table)
     return tables

@@ -14,11 +14,6 @@ __all__ = ["PackedCounts", "stacked"]
 class PackedCounts:
     """A float32 array stored as multiples of ``unit``, up to 255; indexing returns ordinary floats.
 
-    Parameters
-    ----------
-    table : uint8 array of any shape
-    unit : float32
-
     Examples
     --------
     >>> counts = PackedCounts(np.array([[0, 64], [32, 32]], np.uint8), np.float32(1 / 64))

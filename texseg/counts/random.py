@@ -12,20 +12,6 @@ __all__ = ["random_state_of"]
 def random_state_of(seed: Any) -> np.random.RandomState:
     """Turn any of NumPy's seeds and generators into a `numpy.random.RandomState`.
 
-    Parameters
-    ----------
-    seed : int, RandomState, numpy.random.Generator or None
-        A Generator shares its stream: what is drawn here is not drawn there again.
-
-    Returns
-    -------
-    numpy.random.RandomState
-
-    Raises
-    ------
-    ValueError
-        Anything else.
-
     Examples
     --------
     >>> random_state_of(3).randint(100) == random_state_of(3).randint(100)

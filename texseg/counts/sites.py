@@ -9,7 +9,7 @@ from typing import Any
 
 import cv2
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from texseg.counts.grid import CellGrid, window_matrix, window_means
@@ -98,8 +98,8 @@ class Sites(CountOperator):
         parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
         return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
 
-    def _rows(self, wanted: range) -> sp.csr_array:
-        return sp.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
+    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
+        return scipy.sparse.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
 
     def only(self, wanted: NDArray[np.bool_]) -> Sites:
         """Keep some of the sites (N,), in one long row, since they no longer form a grid."""
@@ -167,16 +167,7 @@ def window_sites(
 ) -> Sites:
     """Histograms of the windows around every ``step``-th cell.
 
-    Parameters
-    ----------
-    cells : Sites
-    grids : sequence of CellGrid
-        One per image.
-    wavelengths : array of shape (C,)
-        Scale of each channel in pixels.
-    sides : tuple of two floats
-        Side in pixels of the windows of channels up to :data:`FAR`, and above.
-    step : int
+    ``sides`` in pixels are those of the windows of channels of wavelengths (C,) up to :data:`FAR`, and above.
     """
     side = sides_of(wavelengths, sides)
     ends = np.cumsum([0] + [grid.n_cells for grid in grids]).tolist()

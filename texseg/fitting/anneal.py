@@ -87,12 +87,7 @@ class State(NamedTuple):
 
 
 class Level(NamedTuple):
-    """One level of a coarse-to-fine run ([1]_ section 5.4).
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-    """
+    """One level of a coarse-to-fine run ([1] section 5.4)."""
 
     counts: CountMatrix
     """(N, M), summed over the sites of every row."""
@@ -121,20 +116,7 @@ def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[f
 def critical_beta(
     model: Any, n: CountMatrix, rng: np.random.RandomState, row_weights: Floats | None = None
 ) -> float:
-    """Inverse temperature of the first phase transition: below it there is only one profile.
-
-    Parameters
-    ----------
-    model : clustering model with ``initial`` and ``instabilities``
-    n : count matrix of shape (N, M)
-    rng : RandomState
-    row_weights : array of shape (N,), optional
-
-    Returns
-    -------
-    float
-        Infinite when all rows are alike.
-    """
+    """Inverse temperature of the first phase transition: below it there is only one profile; may be inf."""
     everything = np.ones((n.shape[0], 1), dtype=np.float32)
     return float(model.instabilities(n, model.initial(n, 1, rng), everything, rng, row_weights).beta[0])
 
@@ -291,28 +273,6 @@ def grow(
     each number, as long as a split gains more than some merge loses, both are made. Fast and reliable with
     hard assignments (the model's posterior ``ArgMax()``).
 
-    Parameters
-    ----------
-    model : clustering model with ``instabilities`` and ``cluster_energies``
-    n : count matrix of shape (N, M)
-    n_clusters : int
-    rng : RandomState
-    beta : float, default=1.0
-        Inverse temperature; has no effect on hard assignments.
-    n_extra : int, default=3
-    row_weights : array of shape (N,), optional
-        Number of sites each row stands for; rows of weight 0 have no data.
-    max_moves : int, default=5
-        Most split-and-merge moves at each number of clusters.
-    settle_steps : int, default=6
-        Most EM steps after each change.
-
-    Yields
-    ------
-    State
-        One for every visit; of two with the same number of clusters, the better has the lower
-        ``free_energy``. ``step`` counts the visits.
-
     Examples
     --------
     >>> from texseg.models.histograms import HistogramClustering
@@ -350,22 +310,6 @@ def merge_down(
     settle_steps: int = 6,
 ) -> Any:
     """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left.
-
-    Parameters
-    ----------
-    model : clustering model with ``cluster_energies``
-    n : count matrix of shape (N, M)
-    params : parameters of more than ``n_clusters`` clusters
-        Such as those of several runs: where one has missed a cluster, another may have it.
-    n_clusters : int
-    beta : float, default=1.0
-    row_weights : array of shape (N,), optional
-    settle_steps : int, default=6
-        Most EM steps after each change.
-
-    Returns
-    -------
-    parameters
 
     Examples
     --------

@@ -87,17 +87,7 @@ class Posterior(Protocol):
 
 
 def soft_max(logits: Floats) -> tuple[Floats, Floats]:
-    """Normalised exponentials of each row, and the logarithm of each row's sum.
-
-    Parameters
-    ----------
-    logits : float array of shape (N, ..., K)
-        May hold ``-inf``, but no row of ``-inf`` only. Not modified.
-
-    Returns
-    -------
-    probabilities : array of the same shape, sums to one over K
-    log_sums : array of shape (N, ...)
+    """Normalised exponentials (N, ..., K) of each row, and the logarithm (N, ...) of each row's sum.
 
     Examples
     --------
@@ -111,15 +101,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
 
 
 def soft_max_over(logits: Floats) -> Floats:
-    """Normalise exponentials over the second-last axis, in place: the layout in which sites are contiguous.
-
-    Parameters
-    ----------
-    logits : float array of shape (..., K, N)
-
-    Returns
-    -------
-    the same array, with columns that sum to one over K
+    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous.
 
     Examples
     --------
@@ -142,17 +124,9 @@ def _normalise_exponentials(logits: Floats, axis: int) -> tuple[Floats, Floats]:
 
 
 def arg_max_over(values: Floats) -> NDArray[np.int32]:
-    """Index of the largest value along the first axis; ties go to the first.
+    """Index, int32, of the largest value (K, ...) along the first axis; ties go to the first.
 
     Like NumPy's ``argmax``, which would first copy the values into another layout.
-
-    Parameters
-    ----------
-    values : float array of shape (K, ...)
-
-    Returns
-    -------
-    int32 array of the shape of the other axes
 
     Examples
     --------
@@ -168,11 +142,7 @@ def arg_max_over(values: Floats) -> NDArray[np.int32]:
 
 
 class SoftMax:
-    """Posterior probabilities of a mixture with mixing proportions ([1]_ Eq. 29 and 60).
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """Posterior probabilities of a mixture with mixing proportions ([1] Eq. 29 and 60).
 
     Examples
     --------
@@ -203,11 +173,7 @@ class SoftMax:
 
 
 class ArgMax:
-    """Hard assignments to the cluster with the largest score ([1]_ Eq. 23); ties go to the first.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    """Hard assignments to the cluster with the largest score ([1] Eq. 23); ties go to the first.
 
     Examples
     --------
@@ -320,19 +286,8 @@ class PottsField:
     by the tangent, so F falls by at least ``1/2 |dQ|^2 + strength / 2 <dQ, G dQ>``; and the eigenvalues of
     ``G`` lie above -0.001, so no strength below 1000 needs damping.
 
-    Parameters
-    ----------
-    shape : (H, W), or a sequence of (H, W) for several images one after the other
-        The grids; the rows of the scores are their sites in row-major order.
-    strength : float, default=10
-        Nats that a site gains when its whole neighbourhood agrees.
-    sigma : float, default=1.5
-        Standard deviation of the neighbourhood, in sites.
-    n_sweeps : int, default=3
-        Sweeps per call.
-    presence : array of shape (N,), optional
-        How much each site counts as a neighbour, 0 to 1; by default ``row_weights`` relative to the largest
-        of them. Sites without data do not influence their neighbours.
+    ``shape`` is (H, W), or one for each of several images; ``sigma`` counts sites. ``presence`` (N,) says how
+    much each site counts as a neighbour, 0 to 1; by default ``row_weights`` relative to the largest of them.
 
     Examples
     --------

@@ -255,16 +255,7 @@ def resolution(energies: Floats) -> float:
 
 
 class Growing:
-    """Growth while annealing: clusters beyond their phase transition are split, and exchanges lower F.
-
-    Parameters
-    ----------
-    n_clusters : int
-        Largest number of clusters.
-    exchanging : bool
-        Whether one cluster may be split and two others merged.
-    rng : numpy.random.RandomState
-    """
+    """Growth while annealing: clusters beyond their phase transition are split, and exchanges lower F."""
 
     def __init__(self, n_clusters: int, exchanging: bool, rng: np.random.RandomState) -> None:
         self.n_clusters = n_clusters
@@ -314,21 +305,7 @@ class Growing:
 
 
 def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.RandomState) -> list[Any]:
-    """Neighbours of a solution: one cluster split, two others merged.
-
-    Parameters
-    ----------
-    problem : Problem
-        A clustering model on a count matrix, at the temperature at which splits and merges are judged.
-    params : parameters of K clusters
-    n_moves : int
-        Most neighbours, beginning with the one that lowers F most; fewer than three clusters have none.
-    rng : numpy.random.RandomState
-
-    Returns
-    -------
-    list of parameters
-    """
+    """Up to ``n_moves`` neighbours of a solution, best first: one cluster split, two others merged."""
     result = problem.step(params, None)
     now, halves = refine_halves(problem, unsplit(problem, result.posteriors, result.stats), rng)
     losses = merge_losses(problem, now)

@@ -35,6 +35,7 @@ from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
 from texseg.parameters import MOST_SEGMENTS
+from texseg.threads import one_blas_thread
 
 __all__ = [
     "PIN",
@@ -130,7 +131,8 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
             columns = np.flatnonzero(np.isin(cells.groups, channels))
             own = roots[np.ix_(present, columns)] - mean[columns]
             n = len(columns)
-            _, leading = eigh(own.T @ own, subset_by_index=[max(0, n - _AXES), n - 1])
+            with one_blas_thread():  # that of SciPy, which has just been loaded
+                _, leading = eigh(own.T @ own, subset_by_index=[max(0, n - _AXES), n - 1])
             block = np.zeros((roots.shape[1], leading.shape[1]), np.float32)
             block[columns] = leading
             blocks.append(block)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix
@@ -147,7 +147,7 @@ def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any])
     return out
 
 
-def entry_rows(block: sp.csr_array) -> NDArray[np.intp]:
+def entry_rows(block: scipy.sparse.csr_array) -> NDArray[np.intp]:
     """Row of every stored entry of a CSR block."""
     return np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
 
@@ -168,7 +168,7 @@ def sum_at(values: Floats, index: NDArray[Any], size: int) -> Floats:
            [5.]])
     """
     ones = np.ones(len(index), values.dtype)
-    gather = sp.csc_array((ones, index, np.arange(len(index) + 1)), (size, len(index)))
+    gather = scipy.sparse.csc_array((ones, index, np.arange(len(index) + 1)), (size, len(index)))
     return gather @ values
 
 

@@ -195,26 +195,9 @@ def learn_borders(
 ) -> BorderClassifier | None:
     """Learn the textures' borders from composites made of the insides of segments.
 
-    Parameters
-    ----------
-    images : sequence of Planes
-    labels : sequence of int32 arrays of shape (H, W)
-        0 .. K - 1, everywhere.
-    bins : sequence of uint8 arrays of shape (C, H, W)
-        Of the images.
-    features : Features
-    log_profiles : float32 array of shape (K, C, n_bins)
-    cell : int
-        Pixels; all lengths are proportional to it.
-    piece : int
-        Cells; side of the pieces of composites.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    BorderClassifier, or None
-        It knows the textures with enough pixels inside; None if there are fewer than two of them, or a
-        composite shows too little of one.
+    Labels (H, W) run from 0, everywhere; lengths are proportional to ``cell`` (pixels), and pieces are
+    ``piece`` cells wide. None if fewer than two textures have enough pixels inside, or a composite shows too
+    little of one; textures without enough pixels are not known to the classifier.
     """
     inner = [trusted(one, cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.sum([label_sizes(one, len(log_profiles)) for one in inner], axis=0)

@@ -84,22 +84,10 @@ def compose(
     side: float,
     rng: np.random.Generator,
 ) -> Composite:
-    """Put pieces of the insides of segments together in a random layout.
+    """Put pieces of the insides of segments, about ``side`` pixels wide, together in a random layout.
 
-    Parameters
-    ----------
-    images : sequence of Planes
-    usable : sequence of int32 arrays of shape (H, W)
-        Labels from 0 to ``n_labels`` - 1, each somewhere; -1 where no piece may be taken (:func:`trusted`).
-    n_labels : int
-    side : float
-        Mean side of a piece in pixels.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Composite
-        As high as the highest image and as wide as the widest, but at most 300 pixels: this is enough.
+    ``usable`` labels (H, W) are -1 where no piece may be taken (:func:`trusted`), and hold each label. The
+    composite is as high as the highest image and as wide as the widest, at most 300 pixels: this is enough.
 
     Examples
     --------

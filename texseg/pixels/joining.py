@@ -63,21 +63,9 @@ def parts_of_block(
 def joined_labels(
     blocks: Mapping[tuple[int, int], BlockParts], area: float, min_size: float
 ) -> dict[tuple[int, int], NDArray[np.int32]]:
-    """Give the final labels of the parts of all blocks.
+    """Give the final labels of the parts of all blocks, by their places in the grid of blocks.
 
-    Parameters
-    ----------
-    blocks : mapping of (row, column) in the grid of blocks to BlockParts
-        Missing blocks hold no data.
-    area : float
-        Pixels; smaller parts are specks, see :func:`texseg.pixels.label.dissolve_specks`.
-    min_size : float
-        Pixels, see :func:`texseg.pixels.label.merge_small`.
-
-    Returns
-    -------
-    dict of (row, column) to int32 arrays
-        Label from 0 of each part of each block.
+    Missing blocks hold no data; ``area`` is that of `dissolve_specks`, ``min_size`` of `merge_small`.
 
     Examples
     --------

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from skimage.measure import label as connected_components
 
 from texseg.counts.grid import CellGrid
 from texseg.fitting.assignment import SETTLING_SWEEPS, mean_field
@@ -47,24 +46,9 @@ def pixel_posteriors(
     """Mean field of a Potts model over the pixels near borders, starting from the cells' posteriors.
 
     Pixels three or more cells away from any border between cells keep their cell's posterior: a small window
-    separates two textures at their border, but inside a texture it may be misled.
-
-    Parameters
-    ----------
-    local : float32 array of shape (K, n)
-        Log-likelihoods of the n pixels near borders.
-    cell_posteriors : float32 array of shape (cells, K)
-    grid : CellGrid
-    band : int array of shape (n,)
-        These pixels, flat indices in ascending order; see :func:`near_border`.
-    strength : float, default=10
-        Nats that a unanimous neighbourhood adds: a Gaussian with a standard deviation of half a cell.
-    mask : bool array of shape (H, W), optional
-
-    Returns
-    -------
-    PixelPlanes
-        Float32; sums to one over K.
+    separates two textures at their border, but inside a texture it may be misled. ``local`` (K, n) are the
+    log-likelihoods of the ``band`` of pixels near borders (sorted flat indices); a unanimous neighbourhood, a
+    Gaussian with a standard deviation of half a cell, adds ``strength`` nats.
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
     near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
@@ -133,16 +117,8 @@ def dissolve_specks(
     """Give parts too small to show their texture to the neighbour that explains them best, in place.
 
     A knot in a cloth briefly looks like another texture. A small part is dissolved only if its label has a
-    larger part elsewhere: a texture that occurs only in small parts keeps them.
-
-    Parameters
-    ----------
-    posteriors : PixelPlanes
-        At a pixel that changes its label, the values of the old and the new label are exchanged.
-    scores : PixelPlanes
-    area : float
-        Pixels; smaller parts are specks.
-    mask : bool array of shape (H, W), optional
+    larger part elsewhere: a texture that occurs only in small parts keeps them. Where a pixel changes its
+    label, the posteriors of both labels are exchanged; parts below ``area`` pixels are specks.
 
     Examples
     --------
@@ -181,19 +157,8 @@ def merge_small(
     """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
 
     The smallest part is merged first (of equals, the one with the first pixel), together with all its
-    neighbours of the new label, until no part that has a neighbour is small.
-
-    Parameters
-    ----------
-    labels : int32 array of shape (H, W)
-        -1 where there is no data; such pixels are neither merged nor merged into.
-    scores : float32 array of shape (K, H, W), or PixelPlanes
-    min_size : number, or array of shape (K,)
-        Pixels, for all labels or for each. Parts without any neighbour keep their label.
-
-    Returns
-    -------
-    int32 array of shape (H, W)
+    neighbours of the new label, until no part that has a neighbour is small. Labels (H, W) are -1 without
+    data; ``min_size`` is one for all labels or (K,).
     """
     limits = np.broadcast_to(min_size, len(scores))
     if limits.max() <= 1:
@@ -215,10 +180,21 @@ class Parts(NamedTuple):
 
 def connected_parts(labels: NDArray[np.int32]) -> Parts:
     """Find the parts of labels (H, W), -1 without data; pixels are connected along their edges."""
-    places, n_parts = connected_components(labels + 1, connectivity=1, background=0, return_num=True)
-    own = np.full(n_parts + 1, -1, np.int32)
-    own[places] = labels
-    return Parts(places, np.bincount(places.ravel(), minlength=n_parts + 1), own)
+    places, names, n_parts = np.zeros(labels.shape, np.int32), [-1], 1
+    for label in range(int(labels.max(initial=-1)) + 1):
+        here = labels == label
+        n_here, found = cv2.connectedComponents(here.view(np.uint8), connectivity=4, ltype=cv2.CV_32S)
+        np.add(found, n_parts - 1, out=places, where=here)
+        n_parts += n_here - 1
+        names += [label] * (n_here - 1)
+    first = np.zeros(n_parts, np.int32)
+    first[places.ravel()[::-1]] = np.arange(labels.size, dtype=np.int32)[::-1]  # the last one written stays
+    first[0] = -1
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(n_parts)
+    ranked = rank[places]
+    return Parts(ranked, np.bincount(ranked.ravel(), minlength=n_parts), np.array(names, np.int32)[order])
 
 
 def _merged_labels(
