@@ -8,6 +8,7 @@ Every file is read in a process of its own. Last come files made to cost much me
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import os
@@ -21,6 +22,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Table, machine
 from texseg import TextureSegmenter, read_image
-from texseg.io.archive import ModelFileError, save_model
+from texseg.modelfile import ModelFileError, load_model, save_model
 
 SECONDS = 20
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,57 +76,57 @@ def archive(members: Members | list[tuple[str, bytes]], compression: int = zipfi
     return file.getvalue()
 
 
-def altered(sound: bytes, rng: np.random.Generator, *, signed: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield kind and content without end; `signed` ones have values altered and a checksum that fits."""
-    with zipfile.ZipFile(io.BytesIO(sound)) as source:
-        members = {name: source.read(name) for name in source.namelist()}
-    tables = [name for name in members if name.endswith(".npy")]
-    header = json.loads(members["header.json"])
+def altered(sound: bytes, rng: np.random.Generator) -> Iterator[tuple[str, bytes]]:
+    """Yield kind and content of files whose bytes were altered, without end."""
+    header = 8 + int.from_bytes(sound[:8], "little")
     while True:
-        name, other = rng.choice(tables, 2, replace=False).tolist()
-        table = np.load(io.BytesIO(members[name]))
-        ways = [way for way in TABLES if table.dtype.kind == "f" and table.size and table.ndim]
-        for way in rng.choice(ways, 2, replace=False) if ways else ():
-            try:
-                yield f"table: {way}", archive(members | {name: npy(TABLES[way](table, rng))})
-            except ValueError:
-                continue  # the table has no such change
-        key, value = str(rng.choice(list(header["values"]))), VALUES[rng.integers(len(VALUES))]
-        values = header["values"] | {key: value}
-        if isinstance(header["values"][key], dict) and rng.random() < 0.7:
-            inner = str(rng.choice(list(header["values"][key])))
-            values = header["values"] | {key: header["values"][key] | {inner: value}}
-        yield "value", archive(members | {"header.json": json.dumps(header | {"values": values}).encode()})
-        yield "table exchanged", archive(members | {name: members[other], other: members[name]})
-        if signed:
-            continue
-        yield "member left out", archive({n: m for n, m in members.items() if n != name})
-        yield "member repeated", archive([*members.items(), (name, members[name])])
-        yield "member cut", archive(members | {name: members[name][: rng.integers(len(members[name]))]})
         content = bytearray(sound)
         content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         yield "bit", bytes(content)
+        content = bytearray(sound)
+        content[rng.integers(header)] = int(rng.integers(32, 127))
+        yield "letter of the header", bytes(content)
+        place = header + 4 * int(rng.integers((len(sound) - header) // 4))
+        yield "number of a table", sound[:place] + rng.bytes(4) + sound[place + 4 :]
         yield "cut", sound[: rng.integers(len(sound))]
         first, last = sorted(rng.integers(len(sound), size=2).tolist())
         yield "part repeated", sound[:last] + sound[first:]
 
 
-def write_signed(content: bytes, path: Path) -> None:
-    """Write an altered file as the library would."""
-    with zipfile.ZipFile(io.BytesIO(content)) as source:
-        values = json.loads(source.read("header.json"))["values"]
-        for name in source.namelist():
-            if name.endswith(".npy"):
-                values[name.removesuffix(".npy")] = np.load(io.BytesIO(source.read(name)), allow_pickle=False)
-    save_model(path, values)
+def other_values(values: dict[str, Any], rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield kind and values of models that the library would write and sign, without end."""
+    tables = [name for name, value in values.items() if isinstance(value, np.ndarray)]
+    small = [name for name in values if name not in tables]
+    while True:
+        name, other = rng.choice(tables, 2, replace=False).tolist()
+        table = values[name]
+        ways = [way for way in TABLES if table.dtype.kind == "f" and table.size and table.ndim]
+        for way in rng.choice(ways, 2, replace=False) if ways else ():
+            try:
+                yield f"table: {way}", values | {name: TABLES[way](table, rng)}
+            except ValueError:
+                continue  # the table has no such change
+        key, value = str(rng.choice(small)), VALUES[rng.integers(len(VALUES))]
+        if isinstance(values[key], dict) and rng.random() < 0.7:
+            value = values[key] | {str(rng.choice(list(values[key]))): value}
+        yield "value", values | {key: value}
+        yield "table exchanged", values | {name: values[other], other: table}
+        yield "value left out", {n: v for n, v in values.items() if n not in (name, key)}
 
 
-def costly(sound: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield files that announce or unpack to far more than they are."""
-    with zipfile.ZipFile(io.BytesIO(sound)) as source:
+def signed(metadata: str, entries: dict[str, Any], tables: bytes = b"") -> bytes:
+    """Make a file of one's own with the digest that fits."""
+    zeros = "0" * 64
+    header = {"__metadata__": {"texseg": metadata.replace("{", '{"sha256": "' + zeros + '", ', 1)}}
+    text = json.dumps(header | entries).encode()
+    content = len(text).to_bytes(8, "little") + text + tables
+    return content.replace(zeros.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
+
+
+def costly(old: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield files that announce or unpack to far more than they are: of version 0.2, and new ones."""
+    with zipfile.ZipFile(io.BytesIO(old)) as source:
         members = {name: source.read(name) for name in source.namelist()}
-    name = next(name for name in members if name.endswith(".npy"))
-    header = json.loads(members["header.json"])
     yield "60 MB of zeros deflated", archive(members | {"zeros.npy": npy(np.zeros(60_000_000, np.uint8))})
     yield "400 MB of zeros deflated", archive(members | {"zeros.npy": bytes(400_000_000)})
     for what, compression in (("deflated", zipfile.ZIP_DEFLATED), ("in bzip2", zipfile.ZIP_BZIP2)):
@@ -133,36 +135,25 @@ def costly(sound: bytes) -> Iterator[tuple[str, bytes]]:
         lying[place + 24 : place + 28] = struct.pack("<I", 100)
         yield f"400 MB {what} announced as 100 bytes", bytes(lying)
     yield "5,000 members", archive(members | {f"m{i}.npy": npy(np.zeros(1)) for i in range(5000)})
-    for shape in (
-        "(2**62, 8)",
-        "(4611686018427387904, 8)",
-        "(-1,)",
-        "(18446744073709551617,)",
-        "(0, 10**30)",
-    ):
+    for shape in ("(2**62, 8)", "(4611686018427387904, 8)", "(-1,)", "(0, 10**30)"):
         text = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }"
         text = text.ljust(118 + 64 * (len(text) > 117)) + "\n"
         content = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + bytes(64)
-        yield f"table of shape {shape}", archive(members | {name: content})
-    deep = "(" * 60_000
-    content = b"\x93NUMPY\1\0" + struct.pack("<H", len(deep)) + deep.encode()
-    yield "table whose header is nested", archive(members | {name: content})
-    content = b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b"{"
-    yield "table whose header is of 4 GB", archive(members | {name: content})
-    for what, text in (
-        ("nested lists", "[" * 500_000),
-        ("nested values", '{"a":' * 150_000),
-        ("a number of 900,000 digits", '{"format": ' + "9" * 900_000 + "}"),
-        ("400,000 numbers", json.dumps(header | {"values": {"profiles": list(range(140_000))}})),
-        ("UTF-16", json.dumps(header).encode("utf-16")),
-        ("version 2e308", json.dumps(header | {"version": 1}).replace('"version": 1', '"version": 2e308')),
-        ("version as text", json.dumps(header | {"version": "2"})),
-        ("no values", json.dumps(header | {"values": None})),
+        yield f"table of shape {shape}", archive(members | {"profiles.npy": content})
+    about = '{"format": "texseg model", "version": 3, "values": '
+    for shape in ([2**62, 8], [2**62], [-1], [0, 10**30], [3]):
+        entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 64]}
+        yield f"signed, a table of shape {shape}", signed(about + "{}}", {"x": entry}, bytes(64))
+    for what, values in (
+        ("nested lists", "[" * 400_000),
+        ("nested values", '{"a":' * 100_000),
+        ("a number of 900,000 digits", "9" * 900_000 + "}"),
+        ("100,000 numbers", json.dumps({"profiles": list(range(100_000))}) + "}"),
+        ("no values", "null}"),
     ):
-        yield (
-            f"header: {what}",
-            archive(members | {"header.json": text if isinstance(text, bytes) else text.encode()}),
-        )
+        yield f"signed, {what}", signed(about + values, {})
+    yield "signed, version 2e308", signed('{"format": "texseg model", "version": 2e308, "values": {}}', {})
+    yield "signed, version as text", signed('{"format": "texseg model", "version": "3", "values": {}}', {})
 
 
 def outcome(path: Path, image: np.ndarray, expected: np.ndarray | None) -> tuple[str, float, float]:
@@ -206,7 +197,7 @@ def resident_peak() -> int:
 
 
 def sound_files(folder: Path, image: np.ndarray) -> dict[str, Path]:
-    """Write a model of each kind, and take those of older versions."""
+    """Write a model of each kind."""
     files = {name: folder / f"{name}.texseg" for name in ("default", "plain", "merged", "strokes")}
     model = TextureSegmenter(4, n_starts=4).fit(image)
     model.save(files["default"])
@@ -217,7 +208,7 @@ def sound_files(folder: Path, image: np.ndarray) -> dict[str, Path]:
         rows, columns = np.nonzero(model.labels_ == label)
         seeds[rows[::9], columns[::9]] = label
     TextureSegmenter(4).fit(image, seeds=seeds).save(files["strokes"])
-    return files | {path.stem: path for path in sorted(OLD_FILES.glob("model_*.texseg"))}
+    return files
 
 
 def main() -> None:
@@ -241,15 +232,14 @@ def main() -> None:
             for name, path in sound_files(folder, image).items():
                 expected = TextureSegmenter.load(path).predict(image)
                 words = Counter()
-                kinds = altered(path.read_bytes(), rng, signed=renewed)
+                kinds: Iterator[tuple[str, Any]]
+                kinds = other_values(load_model(path), rng) if renewed else altered(path.read_bytes(), rng)
                 for _ in range(options.number):
-                    kind, content = next(kinds)
-                    bad.write_bytes(content)
-                    if renewed:
-                        try:
-                            write_signed(content, bad)
-                        except (ValueError, TypeError):
-                            continue  # no plain data: never written
+                    kind, changed = next(kinds)
+                    try:
+                        save_model(bad, changed) if renewed else bad.write_bytes(changed)
+                    except (ValueError, TypeError):
+                        continue  # no plain data: never written
                     word, _, _ = outcome(bad, image, expected)
                     words[word if word in ("refused", "same") else f"{kind} -> {word}"] += 1
                 others = {word: n for word, n in words.items() if word not in ("refused", "same")}
@@ -258,7 +248,7 @@ def main() -> None:
         table = Table((("what", -44), ("outcome", -22), ("s", 6), ("MB", 6)))
         sound = folder / "default.texseg"
         expected = TextureSegmenter.load(sound).predict(image)
-        for what, content in costly(sound.read_bytes()):
+        for what, content in costly((OLD_FILES / "model_0_2_0_default.texseg").read_bytes()):
             bad.write_bytes(content)
             word, seconds, megabytes = outcome(bad, image, expected)
             table.row(what, word, f"{seconds:.2f}", f"{megabytes:.0f}")

@@ -168,7 +168,7 @@ def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, na
         ("confusion", np.eye(3), r"confusion must be numbers of shape \(2, 2\), got .* \(3, 3\)"),
         ("border_log_profiles", np.full((1, 14, 40), -np.log(40)), "border_.* must be numbers of shape"),
         ("border_form_centres", np.zeros(7), "border_form_centres must be numbers of shape"),
-        ("limits", np.array(["a", "b"]), r"limits must be numbers of shape \(2,\), got <U1"),
+        ("limits", ["a", "b"], r"limits must be numbers of shape \(2,\), got <U1"),
         ("patch_weight", "much", "patch_weight must be numbers"),
         ("n_orientations", "four", r"n_orientations must be numbers of shape \(\), got <U4"),
         ("parameters", {"colour": 3}, "parameters must be those of a segmenter, got colour"),

@@ -1,11 +1,18 @@
-"""Model files: what they hold, and checks that it makes sense.
+"""Model files: safetensors with a digest of all bytes, what they hold, and checks that it makes sense.
 
-The archive itself, and how damage to it is detected, is in :mod:`texseg.io.archive`.
+The values that are no tables stand as JSON under ``texseg`` in the metadata; nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
+import re
 from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +23,13 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
-from texseg.io.archive import ModelFileError, load_model, save_model
+from texseg.io.atomic import atomic_write
+from texseg.io.errors import MalformedFileError
+from texseg.io.files import open_regular
 from texseg.method.merged import MergedTextures
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import Textures
-from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, Settings
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 
 __all__ = [
@@ -33,9 +42,6 @@ __all__ = [
     "to_plain_data",
 ]
 
-_WINDOWS = "windows"  # kind of the models of the plain preset in version 0.1
-_SINCE = {"log_offset": 0.0}  # values missing from older files, with their meaning there
-_DESCRIPTIONS = ("detail", "form", "frequencies")  # a preset of version 0.1 learned densities of all three
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
 _LARGEST_PATCH = 64.0  # a levelled plane has a standard deviation of at most 1
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
@@ -45,6 +51,164 @@ _ROUNDING = 1e-3
 _LARGEST_IMAGE = 2**53  # pixels
 _WIDEST = 64.0  # cells, of a window
 _SMALLEST_SHARE = 1e-9  # of a texture in its segment
+
+
+FORMAT = "texseg model"
+VERSION = 3
+"""1 had no checksum; 2 was a ZIP archive, of texseg 0.2."""
+_LARGEST_MODEL = 2**26  # bytes; 255 textures with 256 bins a channel are a third of it
+_LARGEST_HEADER = 2**20  # bytes; 255 names and their colours are a fiftieth of it
+_NO_DIGEST = "0" * 64
+_DIGEST = re.compile(rb"[0-9a-f]{64}")  # the first in a file: of all its bytes, with zeros in this place
+
+
+class ModelFileError(OSError):
+    """A model file that is missing, broken, foreign, or written by a newer version."""
+
+
+def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+    """Write a flat mapping as a model file; an interrupted call leaves no partial file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; an existing file is replaced.
+    values : mapping of str to value
+        Arrays of numbers or booleans, and anything JSON can hold (numbers, strings, None, lists and
+        dictionaries of these).
+
+    Raises
+    ------
+    TypeError
+        A value is neither an array of numbers nor known to JSON.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rock.texseg"
+    >>> save_model(path, {"names": ["quartz", "mica"], "profiles": np.eye(2)})
+    >>> load_model(path)["names"]
+    ['quartz', 'mica']
+    """
+    from safetensors.numpy import save  # only files need it
+
+    arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
+    for key, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"model value {key!r} is an array of {array.dtype}; use numbers, or a list")
+    small = {key: _plain(key, value) for key, value in values.items() if key not in arrays}
+    header = {"sha256": _NO_DIGEST, "format": FORMAT, "version": VERSION, "values": small}
+    tensors = {
+        key: np.array(array, array.dtype.newbyteorder("="), order="C") for key, array in arrays.items()
+    }
+    content = save(tensors, {"texseg": json.dumps(header)})
+    digest = hashlib.sha256(content).hexdigest().encode()
+    atomic_write(Path(path), content.replace(_NO_DIGEST.encode(), digest, 1))
+
+
+def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a model file that `save_model` wrote.
+
+    Returns
+    -------
+    dict
+        The saved values; tuples have become lists.
+
+    Raises
+    ------
+    ModelFileError
+        The file is missing, broken, not a model file, changed after it was written, or written by a newer
+        version of the library.
+    """
+    name = Path(path).name
+    try:
+        content = _content_of(path)
+        return _values_of_0_2(content) if content.startswith(b"PK") else _values_of(content)
+    except ModelFileError as error:
+        raise ModelFileError(f"{name}: {error}") from error
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{name}: no such model file") from error
+    except OSError as error:
+        raise ModelFileError(f"{name}: {error.strerror or error}") from error
+    except Exception as error:  # what was made to look like a model fails in many ways
+        raise ModelFileError(f"{name}: model file is corrupt ({error})") from error
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError as error:
+        raise TypeError(f"model value {key!r} of type {type(value).__name__} is not plain data") from error
+
+
+def _content_of(path: str | os.PathLike[str]) -> bytes:
+    if Path(path).is_dir():
+        raise ModelFileError("is a folder, not a model file")
+    try:
+        with open_regular(path, _LARGEST_MODEL) as file:
+            return file.read()
+    except MalformedFileError as error:
+        raise ModelFileError(str(error)) from error
+
+
+def _values_of(content: bytes) -> dict[str, Any]:
+    from safetensors.numpy import load
+
+    length = min(int.from_bytes(content[:8], "little"), _LARGEST_HEADER)
+    found = _DIGEST.search(content, 8, 8 + length)
+    if found is None or b"texseg model" not in content[8 : 8 + length]:
+        raise ModelFileError("not a texseg model file, or a truncated one")
+    zeroed = content[: found.start()] + _NO_DIGEST.encode() + content[found.end() :]
+    if hashlib.sha256(zeroed).hexdigest().encode() != found[0]:
+        raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["texseg"])
+    if header["version"] > VERSION:
+        raise ModelFileError(
+            f"written by a newer texseg (model version {header['version']}, this one reads up to {VERSION}); "
+            "update texseg"
+        )
+    return {**header["values"], **load(content)}
+
+
+def _values_of_0_2(content: bytes) -> dict[str, Any]:
+    """Read the ZIP archive that texseg 0.2 wrote; the next version will not."""
+    import zipfile
+
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > _LARGEST_MODEL or len(members) > 256:
+            raise ModelFileError(f"would unpack to more than {_LARGEST_MODEL >> 20} MiB; refused")
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise ModelFileError("model file is corrupt (not compressed as model files are)")
+        unpacked = {}
+        for member in members:
+            with archive.open(member) as file:  # no more than it announces
+                unpacked[member.filename] = file.read(member.file_size + 1)
+    header = json.loads(unpacked.pop("header.json", b"{}"))
+    if header.get("format") != FORMAT:
+        raise ModelFileError("not a texseg model file")
+    if header["version"] != 2:
+        raise ModelFileError(f"model version {header['version']} has no checksum; fit and save it again")
+    small, arrays = header["values"], {n.removesuffix(".npy"): _array(c) for n, c in unpacked.items()}
+    digest = hashlib.sha256(json.dumps(small, sort_keys=True).encode())
+    for key in sorted(arrays):
+        digest.update(json.dumps([key, arrays[key].dtype.str, arrays[key].shape]).encode())
+        digest.update(arrays[key].tobytes())
+    if header["sha256"] != digest.hexdigest():
+        raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
+    return {**small, **arrays}
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """Read an array, whose announced size must be that of its data."""
+    file = BytesIO(content)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError("an array is not of the size it announces")
+    return np.load(BytesIO(content), allow_pickle=False)
 
 
 def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
@@ -106,19 +270,14 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     ValueError
         A value is not allowed, or does not fit the others.
     """
-    values = {**_SINCE, **values}
-    if values["kind"] not in (Textures.kind, _WINDOWS):
-        raise ValueError(f"kind must be {Textures.kind} or {_WINDOWS}, got {values['kind']!r}")
+    if values["kind"] != Textures.kind:
+        raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
     features = _features(values)
     C, n_bins = len(features.names), features.n_bins
     K = len(values["profiles"])
     profiles = _shares("profiles", values, (K, C * n_bins), n_bins)
     if not 1 <= K <= MOST_SEGMENTS:
         raise ValueError(f"profiles must be those of 1 to {MOST_SEGMENTS} textures, got {K}")
-    if values["kind"] == _WINDOWS:
-        proportions = _check("proportions", values["proportions"], _Numbers((K,), 0, 1, np.float32))
-        _check_sums("proportions", proportions)
-        values |= _lacking_in_windows(proportions @ profiles, K)
     confusion = _check("confusion", values["confusion"], _Numbers((K, K), 0, 1 + _ROUNDING, np.float32))
     _check_sums("confusion", confusion)
     windows = _check("windows", values["windows"], _Numbers((2,), 1, 2**15))
@@ -145,19 +304,6 @@ def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextur
         raise ValueError(f"classes must be numbered without gaps, got {classes.tolist()}")
     shares = _check("class_shares", values["class_shares"], _Numbers((P,), _SMALLEST_SHARE, _LARGEST_IMAGE))
     return MergedTextures(textures, classes, shares)
-
-
-def _lacking_in_windows(background: NDArray[np.floating], n_textures: int) -> dict[str, Any]:
-    """Give the values that models of the plain preset lacked in version 0.1."""
-    defaults = Settings()
-    return {
-        "background": background,
-        "cell": defaults.cell,
-        "potts": list(defaults.potts),
-        "windows": list(defaults.windows),
-        "limits": np.full(n_textures, np.inf),
-        "confusion": np.eye(n_textures),
-    }
 
 
 def class_names_in(values: Mapping[str, Any]) -> list[str]:
@@ -193,12 +339,7 @@ def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
     if unknown := parameters.keys() - PARAMETERS.keys():
         raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
-    if parameters.get("preset") == "accurate":  # of version 0.1; it learned more about borders
-        parameters = {**parameters, "preset": "default"}
-    checked = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
-    if values["kind"] == _WINDOWS:
-        checked["smoothness"] = 0.0  # these models ignored it
-    return checked
+    return {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
 
 
 def _potts(value: Any) -> PottsSettings:
@@ -299,7 +440,7 @@ def _features(values: Mapping[str, Any]) -> Features:
     v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}
     names = _names("channel_names", values["channel_names"])
     C, n_bands = len(names), len(v["low"])
-    has_filters = values.get("has_filters", True)  # missing from files of version 0.1 and before
+    has_filters = values["has_filters"]
     if not isinstance(has_filters, bool):
         raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
     n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters else 0
@@ -397,11 +538,8 @@ def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
 def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> BorderClassifier | None:
     if "border_densities" not in values:
         return None
-    names = _names("border_densities", values["border_densities"])
-    if not set(names) <= set(_DESCRIPTIONS):
-        raise ValueError(f"border_densities must be of {', '.join(_DESCRIPTIONS)}, got {', '.join(names)}")
-    if list(names) != ["form"]:
-        return None
+    if values["border_densities"] != ["form"]:
+        raise ValueError(f"border_densities must be form, got {values['border_densities']!r}")
     C, n_bins = len(features.names), features.n_bins
     log_profiles = _check(
         "border_log_profiles",
