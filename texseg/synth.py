@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-__all__ = ["Mosaic", "equalize_ranks", "mosaic"]
+from texseg.io.display import LUMA
 
-LUMA = np.array([0.2125, 0.7154, 0.0721])
-"""Weights of red, green and blue in the grey value, those of `skimage.color.rgb2gray`."""
+__all__ = ["Mosaic", "equalize_ranks", "mosaic"]
 
 SMALLEST_SHARE = 0.35
 """No texture covers less than this fraction of its fair share of the area, 1 / K."""

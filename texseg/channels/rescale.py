@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, robust_range
 from texseg.channels.responses import Intensity
+from texseg.io.display import LUMA
 
 __all__ = ["mismatch", "rescaled", "to_grey"]
 
@@ -17,7 +18,6 @@ _FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 6
 _NEAR_FACTOR = 0.3  # tolerance of its natural logarithm: similar scenes fill their range only roughly alike
 _OTHER_UNIT = 8.0  # ratio of the ranges beyond which scenes alone cannot explain it
 _MOST_OUTSIDE = 0.5
-_LUMA = (0.2125, 0.7154, 0.0721)  # weights of red, green, blue, as in scikit-image
 _ROOM = 0.25  # margin beyond the learned range, in ranges
 
 
@@ -76,7 +76,7 @@ def to_grey(planes: Planes) -> Planes:
     """Luminance of an image with three bands, in their unit; other images unchanged."""
     if len(planes.bands) != 3:
         return planes
-    return planes._replace(bands=[np.tensordot(_LUMA, np.stack(planes.bands), axes=1)])
+    return planes._replace(bands=[np.tensordot(LUMA, np.stack(planes.bands), axes=1)])
 
 
 def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[np.bool_] | None]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
 from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds, free_memory
+from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.header import Header
 from texseg.io.read import MAX_PIXELS, read_header
@@ -40,7 +41,6 @@ _IMAGE_SUFFIXES = frozenset(
 _OWN_OUTPUT = re.compile(
     rf"_({'|'.join(OUTPUT_KINDS)})\.(png|tiff?|npy|csv|geojson|html|json)$", re.IGNORECASE
 )
-_LUMA = np.array([0.2125, 0.7154, 0.0721], np.float32)  # of red, green, blue, as in ITU-R BT.709
 _SYSTEM_FILES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 
 
@@ -259,7 +259,7 @@ def turned_grey(pixels: NDArray[Any]) -> NDArray[np.float32]:
     """Lightness (H, W) of colours (H, W, 3)."""
     if pixels.shape[-1] != 3:
         raise ValueError(f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels")
-    return np.tensordot(pixels.astype(np.float32), _LUMA, 1)
+    return np.tensordot(pixels.astype(np.float32), LUMA.astype(np.float32), 1)
 
 
 def reading_of(options: dict[str, Any]) -> ReadOptions:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["display_range", "displayable", "to_rgb"]
+__all__ = ["LUMA", "display_range", "displayable", "to_rgb"]
+
+LUMA = np.array([0.2125, 0.7154, 0.0721])
+"""Weights of red, green and blue in a grey value, those of `skimage.color.rgb2gray` (ITU-R BT.709)."""
 
 _STRETCH_PERCENTILES = (0.5, 99.5)
 _STRETCH_SAMPLE = 1_000_000
