@@ -20,12 +20,12 @@ ROOT = Path(texseg.__file__).parent
 ORDER = """
     __main__ cli napari
     report plot
-    estimator segmenter editing blocks modelfile
+    estimator segmenter edits blocks modelfile
     method
     parameters pixels
     m3 models fitting counts
     channels
-    edits metrics synth io overlay regions forecast progress threads
+    metrics synth io overlay regions forecast progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

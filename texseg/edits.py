@@ -1,4 +1,4 @@
-"""What a user wants changed about a segmentation: segments to merge, and names for them.
+"""Merging, splitting and naming the segments of a segmenter, without a new fit.
 
 All numbers are those of the labels before the edits. Merged segments keep the smallest number among them, and
 higher numbers go down.
@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Edits", "check_labels", "checked_edits", "checked_groups", "parse_merges", "read_edits"]
+from texseg.io.errors import MalformedFileError
+from texseg.io.files import open_regular
+from texseg.method.hierarchy import cell_shares
+from texseg.method.merged import MergedTextures, halved, merged, separated
+from texseg.parameters import shown
+
+__all__ = ["Editable", "Edits", "Labels", "Values", "checked_edits", "parse_merges", "read_edits"]
+
+Labels = NDArray[np.int32] | Any
+"""Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
+
+Values = NDArray[np.float32] | Any
+"""The same, of probabilities."""
+
+_SMALLEST_PART = 0.05  # of the segment being split; smaller parts are specks, not textures of their own
+_LARGEST_FILE = 2**20  # bytes
+_UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode: control characters, lone surrogates, ends of lines
 
 
 class Edits(NamedTuple):
@@ -43,7 +60,7 @@ class Edits(NamedTuple):
         label_of = np.arange(n_segments)
         used: set[int] = set()
         for group in self.merge:
-            check_labels(group, n_segments)
+            _check_labels(group, n_segments)
             if used & set(group) or len(set(group)) < len(group):
                 raise ValueError(f"a label can be merged once, got {_words(self.merge)}")
             used |= set(group)
@@ -63,7 +80,7 @@ class Edits(NamedTuple):
         for label, name in reversed(list(enumerate(old))):
             names[classes[label]] = name or names[classes[label]]
         for label, name in self.names:
-            check_labels((label,), len(old))
+            _check_labels((label,), len(old))
             names[classes[label - 1]] = name.strip()
         given = [name for name in names if name]
         if len(set(given)) < len(given):
@@ -88,35 +105,43 @@ def checked_edits(values: Any) -> Edits:
         return values
     if not isinstance(values, Mapping) or not set(values) <= {"merge", "names"}:
         form = '{"merge": [[2, 5]], "names": {"2": "gland"}}'
-        raise ValueError(f"edits must be of the form {form}, got {values}")
-    merge, names = values.get("merge", []), values.get("names", {})
-    groups = checked_groups(merge)
+        raise ValueError(f"edits must be of the form {form}, got {shown(values)}")
+    groups, names = _checked_groups(values.get("merge", [])), values.get("names", {})
     if not isinstance(names, Mapping):
-        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {names}')
-    pairs = []
-    for label, name in names.items():
-        if not str(label).isdecimal() or not isinstance(name, str):
-            raise ValueError(f'names must be of the form {{"2": "gland"}}, got {dict(names)}')
-        pairs.append((int(label), name))
-    return Edits(groups, tuple(pairs))
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown(names)}')
+    return Edits(groups, tuple(_checked_name(*pair) for pair in names.items()))
 
 
-def checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:
-    """Check groups of labels to merge, such as ``[(2, 5)]``; anything else is a ValueError."""
-    wrong = ValueError(f"merge must hold groups of two labels or more, such as [(2, 5)], got {merge!r}")
-    if isinstance(merge, (str, Mapping)) or not isinstance(merge, Iterable):
-        raise wrong
-    groups = []
-    for group in merge:
-        if isinstance(group, (str, Mapping)) or not isinstance(group, Iterable):
-            raise wrong
-        labels = tuple(group)
-        if len(labels) < 2 or not all(
-            isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in labels
-        ):
-            raise wrong
-        groups.append(tuple(int(label) for label in labels))
-    return tuple(groups)
+def _checked_name(label: Any, name: Any) -> tuple[int, str]:
+    text = str(label) if isinstance(label, (str, int, np.integer)) else ""
+    if not text.isdecimal() or len(text) > 9 or not isinstance(name, str):
+        raise ValueError(f'names must be of the form {{"2": "gland"}}, got {shown({label: name})}')
+    if any(unicodedata.category(letter) in _UNNAMEABLE for letter in name):
+        raise ValueError(f"names must be without control characters and lone surrogates, got {name!a}")
+    return int(text), name
+
+
+def _checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:
+    groups = [_members(group) for group in _members(merge) or [()]]
+    if not all(len(group) > 1 and all(map(_is_whole, group)) for group in groups) and not _is_empty(merge):
+        form = "groups of two labels or more, such as [(2, 5)]"
+        raise ValueError(f"merge must hold {form}, got {shown(merge)}")
+    return tuple(tuple(map(int, group)) for group in groups if group)
+
+
+def _members(value: Any) -> tuple[Any, ...]:
+    """Members of a list, tuple, set or array; nothing for anything else."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(value) if isinstance(value, (list, tuple, set, range)) else ()
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set)) and not value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def read_edits(path: str | os.PathLike[str]) -> Edits:
@@ -129,11 +154,14 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
     """
     name = Path(path).name
     try:
-        return checked_edits(json.loads(Path(path).read_text("utf-8")))
+        with open_regular(path, _LARGEST_FILE) as file:
+            return checked_edits(json.loads(file.read().decode("utf-8")))
     except UnicodeDecodeError:
-        raise OSError(f"{name}: no file of edits: it holds no text") from None
-    except ValueError as error:  # of JSON, or ours
-        raise OSError(f"{name}: no file of edits: {error}") from None
+        raise OSError(f"{name}: not a file of edits: it is not text") from None
+    except RecursionError:
+        raise OSError(f"{name}: not a file of edits: brackets are nested too deeply") from None
+    except (MalformedFileError, ValueError) as error:  # of JSON, or ours
+        raise OSError(f"{name}: not a file of edits: {error}") from None
 
 
 def parse_merges(texts: Iterable[str]) -> Edits:
@@ -152,22 +180,219 @@ def parse_merges(texts: Iterable[str]) -> Edits:
     merge, names = [], []
     for text in texts:
         numbers, _, name = text.partition("=")
-        labels = tuple(int(number) for number in numbers.split("+") if number.strip().isdecimal())
+        words = [word for word in numbers.split("+") if word.strip().isdecimal() and len(word) < 10]
+        labels = tuple(map(int, words))
         if len(labels) != numbers.count("+") + 1 or (len(labels) < 2 and not name.strip()):
             raise ValueError(f"{text!r} is not of the form 2+5=gland, 2+5 or 3=stroma")
         if len(labels) > 1:
             merge.append(labels)
         if name.strip():
-            names.append((labels[0], name.strip()))
+            names.append(_checked_name(labels[0], name.strip()))
     return Edits(tuple(merge), tuple(names))
 
 
-def check_labels(labels: Sequence[int], n_segments: int) -> None:
-    """Refuse labels that a segmentation does not have."""
+def _check_labels(labels: Iterable[Any], n_segments: int) -> None:
     for label in labels:
-        if not 1 <= label <= n_segments:
-            raise ValueError(f"label {label} is not one of the segments, which are 1 to {n_segments}")
+        if not _is_whole(label) or not 1 <= label <= n_segments:
+            raise ValueError(f"label {shown(label)} is not one of the segments, which are 1 to {n_segments}")
 
 
 def _words(groups: Sequence[Sequence[int]]) -> str:
     return ", ".join("+".join(map(str, group)) for group in groups)
+
+
+class Editable:
+    """Merging, splitting and naming the segments of a fitted or loaded segmenter, without a new fit."""
+
+    textures_: Any
+    labels_: Labels
+    hierarchy_: Any
+    names_: tuple[str, ...]
+    ground_: Any
+    _division: Any
+    _parts: Sequence[NDArray[np.int32]] = ()
+    _describe: Any
+
+    def _check_is_fitted(self) -> None:
+        if not hasattr(self, "textures_"):
+            from sklearn.exceptions import NotFittedError  # a second to import, which nobody else waits for
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit, or load a model")
+
+    def merge(self, groups: Iterable[Sequence[int]]) -> Self:
+        """Merge each group of labels into one segment.
+
+        It keeps the smallest of their numbers, and higher numbers go down to close the gaps. No border moves.
+        Images predicted later are labelled in the same way, and a merged segment's probability is the sum of
+        those of its parts, also in ``confidence_``.
+
+        Parameters
+        ----------
+        groups : sequence of sequences of int
+            For example ``[(2, 5)]``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A label is not one of the model's, or is in two groups.
+
+        Examples
+        --------
+        >>> from texseg import TextureSegmenter
+        >>> rows, columns = np.mgrid[:64, :96]
+        >>> image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
+        >>> TextureSegmenter(n_segments=2).fit(image).merge([(1, 2)]).n_segments_
+        1
+        """
+        return self.edit(Edits(_checked_groups(groups)))
+
+    def rename(self, names: Mapping[int, str]) -> Self:
+        """Name segments, for example ``{2: "gland"}``; an empty string removes a name.
+
+        Raises
+        ------
+        ValueError
+            A label is not one of the model's, or a name is given twice.
+        """
+        return self.edit({"names": names})
+
+    def edit(self, edits: Edits | Mapping[str, Any] | str | os.PathLike[str]) -> Self:
+        """Merge and name segments according to the edits made in a report, or a file of edits.
+
+        Parameters
+        ----------
+        edits : mapping, or path of a JSON file
+            ``{"merge": [[2, 5]], "names": {"2": "gland"}}``; all numbers are those before the edit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            The edits have another form, or do not fit the model.
+        OSError
+            The file cannot be read, or holds no edits.
+        """
+        self._check_is_fitted()
+        checked = read_edits(edits) if isinstance(edits, (str, os.PathLike)) else checked_edits(edits)
+        K = len(self.names_)
+        classes, names = checked.classes(K), checked.names_of(self.names_)
+        if checked.merge:
+            first = self._first_texture
+            if first and np.count_nonzero(classes == 0) > 1:
+                raise ValueError("segment 1 is flat ground, which cannot be merged with a texture")
+            images = self._images()
+            sizes = np.sum([np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images], axis=0)
+            sizes = sizes if images else np.ones(K)
+            self._take_over(merged(self.textures_, classes[first:] - first, sizes[first:]))
+        self.names_ = names
+        return self
+
+    def split(self, segment: int) -> Self:
+        """Divide a segment: undo its merges, or split it in two where the hierarchy first divides it.
+
+        The larger part (of a merge, the first) keeps the number; new parts get the last numbers. Other
+        segments stay as they are.
+
+        Parameters
+        ----------
+        segment : int
+            Its label.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            There is no such segment, the hierarchy does not divide it, it is a class of strokes, or the
+            model was loaded from a file and the segment is not a merged one.
+        """
+        self._check_is_fitted()
+        K, first = len(self.names_), self._first_texture
+        _check_labels((segment,), K)
+        if segment <= first:
+            raise ValueError("segment 1 is flat ground, which cannot be split")
+        textures, parts, number = self.textures_, None, segment - 1 - first
+        if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == number) > 1:
+            textures = separated(textures, number)
+        elif getattr(textures, "parts", textures).strokes is not None:
+            raise ValueError(
+                f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
+            )
+        else:
+            halves = self._halves(segment)
+            textures = halved(textures, number, *self._profiles_of(halves))
+            last = len(textures.classes) + first
+            pairs = zip(halves, self._part_images(), strict=True)
+            parts = [np.where(half == 2, last, image).astype(np.int32) for half, image in pairs]
+        self._take_over(textures, parts)
+        self.names_ = (*self.names_, *[""] * (len(textures.profiles) + first - K))
+        return self
+
+    @property
+    def _first_texture(self) -> int:
+        """Label of the first texture, counted from 0; 1 if flat ground comes before it."""
+        return int(self.ground_ is not None)
+
+    def _images(self) -> list[NDArray[np.int32]]:
+        """Labels of the fitted images; empty for a loaded model."""
+        labels = getattr(self, "labels_", [])
+        return list(labels) if isinstance(labels, list) else [labels]
+
+    def _part_images(self) -> Sequence[NDArray[np.int32]]:
+        """Labels of these images before segments were merged, from 1."""
+        return self._parts if isinstance(self.textures_, MergedTextures) else self._images()
+
+    def _halves(self, segment: int) -> list[NDArray[np.int32]]:
+        """Images of 1 (the larger part) and 2 where the hierarchy first divides a segment; 0 elsewhere."""
+        if getattr(self, "_division", None) is None:
+            raise ValueError(
+                f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
+            )
+        hierarchy, images = self.hierarchy_, self._images()
+        if hierarchy.is_list and not isinstance(self.labels_, list):
+            raise ValueError(
+                f"segment {segment} cannot be split in an image that was too large to be fitted as a whole; "
+                "fit a part of it, split there, and predict the whole"
+            )
+        for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
+            level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
+            inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]
+            sizes = np.sum([np.bincount(image.ravel(), minlength=k + 1)[1:] for image in inside], axis=0)
+            two = np.argsort(sizes, kind="stable")[:-3:-1]
+            if sizes[two[1]] >= max(1, _SMALLEST_PART * sizes.sum()):
+                return [np.where(i == two[1] + 1, 2, np.minimum(i, 1)).astype(np.int32) for i in inside]
+        raise ValueError(f"segment {segment} cannot be split: no two textures can be distinguished in it")
+
+    def _profiles_of(
+        self, halves: list[NDArray[np.int32]]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Profiles (2, M) and areas (2,) of the parts 1 and 2."""
+        search = self._division.search
+        cells, cell = search.cells, search.settings.cell
+        pairs = zip(halves, cells.grids, strict=True)
+        shares = np.concatenate([cell_shares(half, 2, grid, cell) for half, grid in pairs])
+        return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
+
+    def _take_over(self, textures: MergedTextures, parts: Sequence[NDArray[np.int32]] | None = None) -> None:
+        """Set the public attributes to the edited textures and to the labels of the fitted images."""
+        parts = self._part_images() if parts is None else parts
+        first = self._first_texture
+        label_of = np.concatenate([[0], np.arange(first) + 1, textures.classes + first + 1]).astype(np.int32)
+        if parts:
+            images = [label_of[image] for image in parts]
+            self.labels_ = images if isinstance(self.labels_, list) else images[0]
+            self.__dict__.pop("_hierarchy", None)
+            self.__dict__.pop("_confidence", None)
+            if getattr(self, "_division", None) is not None:
+                self._division = self._division.unpainted()
+        self.textures_, self._parts = textures, parts
+        self._describe()

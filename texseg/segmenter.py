@@ -20,12 +20,12 @@ from texseg.channels.notes import multiplies, notes_on
 from texseg.channels.planes import Planes, non_finite
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.counts.random import random_state_of
-from texseg.editing import Editable, Labels, Values
+from texseg.edits import Editable, Labels, Values
 from texseg.forecast import expected_memory, free_memory
 from texseg.method.clusters import Record, Search
 from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
-from texseg.method.labelling import label_scene, probabilities
+from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
@@ -250,6 +250,13 @@ class Segmenter(Editable):
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
         n_classes = max(n_classes, self.n_segments_)
+        painted = np.unique(np.concatenate([np.unique(own) for own in strokes if own is not None]))
+        missing = np.setdiff1d(np.arange(self.n_segments_ + 1, n_classes + 1), painted)
+        if len(missing):
+            raise ValueError(
+                f"seeds must number new classes without gaps: class {missing[0]} is neither painted nor a "
+                f"segment, which are 1 to {self.n_segments_}"
+            )
         present: Any = self.labels_ if several else [self.labels_]
         division = repaint(
             division, strokes, n_classes, k_max=self.k_max, min_size=self.min_size, present=present
@@ -402,6 +409,27 @@ class Segmenter(Editable):
         model.ground_ = ground
         model._describe()
         return model
+
+    @property
+    def confidence_(self) -> Values:
+        """Calibrated probability (H, W) of every pixel's label; after an edit, found when it is asked for."""
+        if "_confidence" not in self.__dict__:
+            self._confidence = self._probabilities_of_labels()
+        sure = self._confidence
+        return sure if len(sure) > 1 or isinstance(self.labels_, list) else sure[0]
+
+    @computing
+    def _probabilities_of_labels(self) -> list[NDArray[np.floating]]:
+        if getattr(self, "_division", None) is None:
+            raise AttributeError(
+                "confidence_ needs the images that were fitted, which a model from a file or a pickle does "
+                "not hold; predict_with_confidence(image) gives that of an image"
+            )
+        scenes, labels = self._division.scenes, self._images()
+        if [image.shape for image in labels] != [scene.shape for scene in scenes]:  # crops of a large image
+            return [label_scene(scene, self.textures_, self._smoothness)[1] for scene in scenes]
+        pairs = zip(scenes, labels, strict=True)
+        return [confidence_of(scene, self.textures_, self._smoothness, image) for scene, image in pairs]
 
     @property
     def hierarchy_(self) -> Hierarchy:
@@ -599,7 +627,7 @@ class Segmenter(Editable):
 
     def _publish(self, fit: Division, is_list: bool) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
-        for old in ("selection_", "_hierarchy", "names_"):
+        for old in ("selection_", "_hierarchy", "names_", "_confidence"):
             self.__dict__.pop(old, None)
         self.textures_ = fit.textures
         self.history_ = fit.search.history
@@ -608,10 +636,11 @@ class Segmenter(Editable):
             self.selection_ = fit.selection
         labels, confidence = [list(each) for each in zip(*fit.labelled, strict=True)]
         self.labels_ = labels if is_list else labels[0]
-        self.confidence_ = confidence if is_list else confidence[0]
+        self._confidence = confidence
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
+        getattr(self, "confidence_", None)  # found now, where an edit left it open
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         left = ("_hierarchy", "_division")
         return {name: value for name, value in state.items() if name not in left}

@@ -147,7 +147,10 @@ def computing(method: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate
 
     @wraps(method)
     def run(self: _T, /, *arguments: _P.args, **named: _P.kwargs) -> _R:
-        with one_blas_thread(), crew_of(self.n_jobs):  # type: ignore[attr-defined]
+        import numpy as np  # which the command's help does without
+
+        usual = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+        with usual, one_blas_thread(), crew_of(self.n_jobs):  # type: ignore[attr-defined]
             return method(self, *arguments, **named)
 
     return run

@@ -1,6 +1,8 @@
 """Merging, splitting and naming without a new fit: labels, probabilities, hierarchy and files follow."""
 
 import json
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -166,6 +168,13 @@ def test_pixels_without_data_stay_so():
         (lambda m: m.merge((1, 2)), "merge must hold groups of two labels or more"),
         (lambda m: m.merge([(1, 2.5)]), "merge must hold groups of two labels or more"),
         (lambda m: m.merge("12"), "merge must hold groups of two labels or more"),
+        (lambda m: m.merge([("a", "b")]), "merge must hold groups of two labels or more"),
+        (lambda m: m.merge(7), "merge must hold groups of two labels or more"),
+        (lambda m: m.split("a"), "label 'a' is not one of the segments, which are 1 to 3"),
+        (lambda m: m.split([1]), r"label \[1\] is not one of the segments"),
+        (lambda m: m.rename({1: "\ud800"}), "names must be without control characters and lone surrogates"),
+        (lambda m: m.rename({1: "\x1b[31mred"}), "names must be without control characters"),
+        (lambda m: m.rename({"9" * 5000: "x"}), 'names must be of the form {"2": "gland"}'),
         (lambda m: m.split(0), "label 0 is not one of the segments"),
         (lambda m: m.split(1), "can be split where the model was fitted, not in one loaded from a file"),
         (lambda m: m.rename({9: "x"}), "label 9 is not one of the segments"),
@@ -186,12 +195,71 @@ def test_what_cannot_be_is_said_and_changes_nothing(path, edit, message):
 def test_one_texture_cannot_be_split():
     noise = np.random.default_rng(0).normal(size=(96, 96))
     model = TextureSegmenter(n_segments=1, k_max=1).fit(noise)
-    with pytest.raises(ValueError, match="segment 1 cannot be split: no two textures are told apart in it"):
+    with pytest.raises(ValueError, match="segment 1 cannot be split: no two textures can be distinguished"):
         model.split(1)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"no json", b"[1, 2]", b'{"merge": 3}'])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"no json", b"[1, 2]", b'{"merge": 3}', b"[" * 200_000])
 def test_a_file_that_holds_no_edits_is_refused(path, tmp_path, content):
     (tmp_path / "e.json").write_bytes(content)
-    with pytest.raises(OSError, match=r"e\.json: no file of edits"):
+    with pytest.raises(OSError, match=r"e\.json: not a file of edits"):
         TextureSegmenter.load(path).edit(tmp_path / "e.json")
+
+
+def test_a_pipe_is_not_waited_for(path, tmp_path):
+    os.mkfifo(tmp_path / "e.json")
+    with pytest.raises(OSError, match=r"e\.json: not a file of edits: this is a device or a pipe"):
+        TextureSegmenter.load(path).edit(tmp_path / "e.json")
+
+
+def of_labels(probabilities, labels):
+    return np.take_along_axis(probabilities, labels[..., None] - 1, axis=2)[..., 0]
+
+
+def test_confidence_is_that_of_the_labels_after_every_edit(tmp_path):
+    """`confidence_`, `predict_with_confidence` and `predict_proba` are one thing: fitted, edited, loaded."""
+    model = fitted()
+    before = model.confidence_
+    for edit in (None, lambda: model.merge([(1, 2)]), lambda: model.split(1), lambda: model.rename({1: "a"})):
+        if edit is not None:
+            edit()
+        np.testing.assert_allclose(
+            model.confidence_, of_labels(model.predict_proba(IMAGE), model.labels_), rtol=1e-5
+        )
+    np.testing.assert_allclose(model.confidence_, before, rtol=1e-5)  # a merge that was undone
+    assert (model.merge([(1, 2, 3)]).confidence_ > 0.9999).all()
+    model = fitted().merge([(2, 3)])
+    model.save(tmp_path / "m.texseg")
+    loaded = TextureSegmenter.load(tmp_path / "m.texseg")
+    labels, confidence = loaded.predict_with_confidence(IMAGE)
+    np.testing.assert_array_equal(labels, model.labels_)
+    np.testing.assert_allclose(confidence, model.confidence_, rtol=1e-5)
+    assert not hasattr(loaded, "confidence_")
+    seeds = np.zeros(IMAGE.shape, int)
+    seeds[10:14, 10:50], seeds[10:14, 140:180] = 1, 2
+    refitted = fitted().merge([(2, 3)]).refit(seeds)
+    assert (refitted.confidence_[seeds > 0] == 1).all() and refitted.confidence_.max() <= 1
+    halves = refitted.merge([(1, 2)])
+    assert (halves.confidence_ > 0.9999).all()
+
+
+def test_a_pickled_model_that_is_edited_says_that_it_has_no_images():
+    model = pickle.loads(pickle.dumps(fitted()))
+    assert model.confidence_.shape == IMAGE.shape
+    model.merge([(1, 2)])
+    with pytest.raises(AttributeError, match=r"confidence_ needs the images that were fitted"):
+        _ = model.confidence_
+
+
+def test_seeds_of_a_class_that_nothing_defines_are_refused_before_any_work():
+    model = fitted()
+    seeds = np.zeros(IMAGE.shape, int)
+    seeds[10:14, 10:50], seeds[10:14, 140:180] = 1, 9
+    with pytest.raises(ValueError, match="without gaps: class 4 is neither painted nor a segment"):
+        model.refit(seeds)
+
+
+def test_numpy_set_to_raise_errors_changes_nothing_inside():
+    with np.errstate(all="raise"):
+        model = fitted()
+    np.testing.assert_array_equal(model.labels_, fitted().labels_)
