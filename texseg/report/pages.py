@@ -31,6 +31,7 @@ from texseg.report.pictures import (
     CROP_SIDE,
     confidence_uri,
     crop_uri,
+    detailed_uri,
     labels_uri,
     picture_uri,
     reduced,
@@ -93,9 +94,9 @@ def write_report(
     ----------
     model : TextureSegmenter
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
-        What the model was fitted to, unless ``labels`` are given. Images larger than 1024 pixels are shown
-        reduced; the figures for the segmentation itself are then still those of the full size, those for
-        finer and coarser ones estimates from the pixels shown.
+        What the model was fitted to, unless ``labels`` are given. The labels of images larger than 1024
+        pixels are shown reduced; figures for the segmentation itself are then still those of the full size,
+        those for finer and coarser ones estimates from the pixels shown.
     path : str or path-like
     mask : array of shape (H, W), optional
         Non-zero where there is data.
@@ -196,7 +197,7 @@ def write_report(
         TITLE=escape(title),
         HEADING=_terms(heading),
         FACTS=_terms(facts),
-        IMAGE=picture_uri(reduced(picture, shown)),
+        IMAGE=detailed_uri(picture, shown),
         RATIO=f"{shown[1] / shown[0]:.6g}",
         STYLE=_part("report.css"),
         SCRIPT=_part("report.js"),
@@ -248,9 +249,7 @@ def _segmentation(
             "that the model was fitted to, or pass labels="
         )
     if own.max(initial=0) < 1 or own.max() > MOST_SEGMENTS:
-        raise ValueError(
-            f"a report shows labels from 1 to {MOST_SEGMENTS}, got at most {own.max(initial=0)}"
-        )
+        raise ValueError(f"a report shows labels from 1 to {MOST_SEGMENTS}, got at most {own.max(initial=0)}")
     return own, sure, hierarchy
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 __all__ = [
     "confidence_uri",
     "crop_uri",
+    "detailed_uri",
     "labels_uri",
     "picture_uri",
     "reduced",
@@ -23,6 +24,10 @@ __all__ = [
 
 _LONGEST_SIDE = 1024
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
+_DETAILED_SIDES, _LARGEST_DETAIL = (
+    (4096, 2048),
+    2_000_000,
+)  # pixels; bytes of the picture that can be zoomed into
 _JPEG_QUALITY = 85
 _CONFIDENCE_STEP = 4  # grey levels; gives two digits, and finer differences cost space
 CROP_SIDE = 64
@@ -74,6 +79,18 @@ def picture_uri(picture: NDArray[np.uint8]) -> str:
     if len(content) <= _LARGEST_PNG:
         return _uri("png", content)
     return _uri("jpeg", _encoded(image, "JPEG", quality=_JPEG_QUALITY))
+
+
+def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
+    """Picture (H, W, 3) with as much detail as its file may take, at least that of the size ``shape``."""
+    full = (picture.shape[0], picture.shape[1])
+    for side in _DETAILED_SIDES:
+        larger = shown_shape(full, side)
+        if larger > shape:
+            content = _encoded(Image.fromarray(reduced(picture, larger)), "JPEG", quality=_JPEG_QUALITY)
+            if len(content) <= _LARGEST_DETAIL:
+                return _uri("jpeg", content)
+    return picture_uri(reduced(picture, shape))
 
 
 def labels_uri(labels: NDArray[np.integer]) -> str:

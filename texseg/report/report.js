@@ -308,6 +308,7 @@ function showZoom() {
   if (shownLabels) showNumbers();
   showBar();
   at("sheet").classList.toggle("large", zoom.factor * at("stage").clientWidth / width > LARGE);
+  at("image").classList.toggle("large", zoom.factor * at("stage").clientWidth / at("image").naturalWidth > LARGE);
 }
 
 function zoomBy(ratio, x = .5, y = .5) {      // the point x, y of the stage stays where it is
@@ -467,7 +468,8 @@ function sampleSquare({ place: [row, column], crop }) {
     square = make("img", "", { src: crop });
   } else {
     square = make("canvas", "", { width: 2 * side, height: 2 * side });
-    const [x, y, w, h] = [left * width / W, top * height / H, (box[4] - left) * width / W, (box[3] - top) * height / H];
+    const { naturalWidth: across, naturalHeight: down } = at("image");
+    const [x, y, w, h] = [left * across / W, top * down / H, (box[4] - left) * across / W, (box[3] - top) * down / H];
     square.getContext("2d").drawImage(at("image"), x, y, w, h, 0, 0, 2 * side * w / Math.max(w, h), 2 * side * h / Math.max(w, h));
   }
   square.title = `${side} x ${side} pixels about x ${column}, y ${row}`;
@@ -646,8 +648,8 @@ async function start() {
   document.addEventListener("keydown", onKey);
   for (const input of document.querySelectorAll("input[name=view]")) input.addEventListener("change", () => setView(input.value));
   showOpacity();
-  showZoom();
   await at("image").decode();
+  showZoom();
   if (content.confidence) confidencePlane = await decode(content.confidence);
   await showLevel(state.level);
   document.documentElement.dataset.ready = "shown";
