@@ -27,7 +27,7 @@ from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
 from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block, sample_windows
-from texseg.io.windows import open_windows
+from texseg.io.source import open_source
 
 K = 5
 IMAGES = ["five_textures.png", "three_real_textures.png", "scattered_textures.png"]
@@ -98,7 +98,7 @@ def print_rate(side: int, n_blocks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "large.tif")
         write_large(path, side)
-        with open_windows(path) as source:
+        with open_source(path) as source:
             blocks = plan_blocks(source.shape, model.textures_)
             start, pixels = time.process_time(), 0
             for place in islice(blocks, n_blocks):

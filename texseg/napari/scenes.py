@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
-from texseg.io.windows import FileWindows, open_windows
+from texseg.io.source import Source, open_source
 
 __all__ = ["LARGEST_PICTURE", "FileLevels", "levels_of_labels", "read_scene"]
 
@@ -31,7 +31,7 @@ class FileLevels(NamedTuple):
 
 
 def read_scene(path: str | Path) -> FileLevels:
-    """Open an image file by windows, see :mod:`texseg.io.windows`; pixels are read when they are shown.
+    """Open an image file by windows, see :mod:`texseg.io.source`; pixels are read when they are shown.
 
     A file without a pyramid is read once, by windows, for a coarse level.
 
@@ -40,13 +40,15 @@ def read_scene(path: str | Path) -> FileLevels:
     ImageReadError, UnsuitableImageError
         The file is broken, cannot be read by windows, or has other bands than grey or three colours.
     """
-    finest = open_windows(Path(path))
+    finest = open_source(path)
+    if finest.only_whole:
+        raise UnsuitableImageError(f"{Path(path).name}: {finest.only_whole}")
     if finest.n_channels not in (1, 3):
         raise UnsuitableImageError(
             f"{Path(path).name}: {finest.n_channels} bands, of which napari shows one or three; "
             "keep some with `texseg segment --bands`"
         )
-    windows = [finest, *(open_windows(Path(path), level=k) for k in range(1, len(finest.levels)))]
+    windows = [finest, *(open_source(path, level=k) for k in range(1, len(finest.levels)))]
     corner = finest.read((slice(0, 1), slice(0, 1)))[1]
     masked = corner is not None or finest.nodata is not None
     pixels = [_lazy(level, 0) for level in windows]
@@ -67,7 +69,7 @@ def levels_of_labels(labels: NDArray[Any]) -> list[NDArray[Any]]:
     return levels
 
 
-def _lazy(windows: FileWindows, part: int) -> Any:
+def _lazy(windows: Source, part: int) -> Any:
     """Pixels (0) or mask (1) of a file as a dask array."""
     import dask.array as da
 
@@ -85,7 +87,7 @@ def _lazy(windows: FileWindows, part: int) -> Any:
     return da.map_blocks(read, chunks=chunks, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
 
 
-def _reduced(windows: FileWindows) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _reduced(windows: Source) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Every n-th pixel of every n-th row, and where it holds data."""
     H, W = windows.shape
     step = -(-max(H, W) // _OVERVIEW)
