@@ -120,29 +120,11 @@ def data_pixels(
     notes: list[str] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> NDArray[np.bool_] | None:
-    """Pixels that hold data in every band, or, if the value for "no data" is 0, in any band.
+    """Pixels (H, W) that hold data in every band, or, if the value for "no data" is 0, in any; None for all.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (H, W) or (H, W, C)
-    values : sequence of (float or None)
-        The value of each band, or one for all.
-    notes : list of str, optional
-        Of a whole image: gets a note about data missing from some bands only; and a band without any data
-        is refused.
-    numbers : sequence of int, optional
-        Numbers of the bands in their file; counted from 0 by default.
-
-    Returns
-    -------
-    ndarray of bool, shape (H, W), or None
-        None if all pixels hold data. Non-finite values count as no data only in images of several bands; in
-        an image of one band they are left to the caller.
-
-    Raises
-    ------
-    UnsuitableImageError
-        A band holds no data at all while others do.
+    `values` are those of each band, or one for all; `numbers` are those of the bands in their file. Values
+    that are not finite count only in images of several bands, else the caller decides. With `notes`, the
+    image is whole: these get one about data missing from some bands, and a band without any data is refused.
     """
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
     each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,49 +18,31 @@ from texseg.regions import PixelSize
 
 @dataclass(frozen=True)
 class Header:
-    """Size, type and metadata of an image file, read without decoding it.
-
-    Attributes
-    ----------
-    format : str
-        Format according to the content, whatever the file is called.
-    shape : tuple of int
-        Extent of each axis of the stored image, palette expanded and alpha left out.
-    axes : str
-        One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes),
-        ``1`` an axis of length one that is left aside, ``?`` if the file does not say.
-    dtype : numpy.dtype
-        Type of the pixel values.
-    has_alpha : bool
-        Whether the file holds an alpha channel in addition to those counted in `shape`.
-    orientation : int
-        EXIF orientation, 1 to 8; 1 is upright.
-    nodata : float or None
-        Value that the file declares to mean "no data".
-    geo : Georeference or None
-        Where the pixels lie on the earth.
-    notes : tuple of str
-        What a user should know about how the file is read.
-    band_nodata : tuple of (float or None)
-        Values that mean "no data" if they differ from band to band; otherwise empty.
-    mask_file : Path or None
-        Mask that lies beside the image, as GDAL writes it.
-    measured : PixelSize or None
-        Size of a pixel that the file states independently of the georeference.
-    """
+    """Size, type and metadata of an image file, read without decoding it."""
 
     format: str
+    """According to the content, whatever the file is called."""
     shape: tuple[int, ...]
+    """Extent of each axis of the stored image, palette expanded and alpha left out."""
     axes: str
+    """One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes), ``1`` an
+    axis of length one that is left aside, ``?`` if the file does not say."""
     dtype: np.dtype
     has_alpha: bool = False
+    """Whether there is an alpha channel in addition to those counted in `shape`."""
     orientation: int = 1
+    """EXIF orientation, 1 to 8; 1 is upright."""
     nodata: float | None = None
+    """Value that the file declares to mean "no data"."""
     geo: Georeference | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    """What a user should know about how the file is read."""
     band_nodata: tuple[float | None, ...] = ()
+    """Values that mean "no data" if they differ from band to band; otherwise empty."""
     mask_file: Path | None = None
+    """Mask beside the image, as GDAL writes it."""
     measured: PixelSize | None = None
+    """Size of a pixel that the file states independently of the georeference."""
 
     def extent(self, letter: str) -> int:
         """Product of the extents of the axes with this letter, 1 where there is none."""

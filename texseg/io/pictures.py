@@ -309,8 +309,9 @@ class Jpeg(Picture):
         n_channels = 1 if self.n_components == 1 else 3
         return self.describe((height, width), n_channels, exif=exif, notes=notes)
 
-    def check_complete(self) -> None:
+    def check(self) -> None:
         """Refuse many passes over a large picture, and one that lacks a component or a coefficient."""
+        super().check()
         if self._marker > _LAST_HUFFMAN:  # decoders take missing data for zeros, as the standard says
             raise MalformedFileError(
                 "JPEG with arithmetic coding is not read, since missing data would not be noticed; "
@@ -334,7 +335,6 @@ class Jpeg(Picture):
         """Decode strictly: every warning of the decoder is an error. CMYK becomes RGB."""
         import simplejpeg
 
-        self.check_complete()
         if self._precision != 8 or self._marker > _PROGRESSIVE:
             raise MalformedFileError(
                 f"JPEG of {self._precision} bits or without losses is not read, since missing data would not "
@@ -467,8 +467,9 @@ class Jpeg2000(Picture):
         dtype = f"{'int' if depth & 0x80 else 'uint'}{bits}"
         return self.describe((y1 - y0, x1 - x0), n_channels - has_alpha, dtype=dtype, has_alpha=has_alpha)
 
-    def check_cost(self) -> None:
+    def check(self) -> None:
         """Refuse tiles and precincts so small that their tables would fill the memory."""
+        super().check()
         x1, y1, x0, y0, tile_x, tile_y = struct.unpack_from(">IIIIII", self._codestream, 8)
         n_components = struct.unpack_from(">H", self._codestream, 40)[0]
         if not tile_x or not tile_y or not n_components:
@@ -501,7 +502,6 @@ class Jpeg2000(Picture):
         """Decode the image; the decoder refuses incomplete codestreams."""
         import imagecodecs
 
-        self.check_cost()
         return self.split(imagecodecs.jpeg2k_decode(self.data))
 
 

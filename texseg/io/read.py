@@ -94,27 +94,9 @@ def read_image(
         return source.image()
 
 
-def read_pages(
-    path: str | os.PathLike[str],
-    *,
-    channel_axis: int | None = None,
-    max_pixels: int | None = MAX_PIXELS,
-    ignore_alpha: bool = False,
-    nodata: float | None = None,
-    bands: Sequence[int] | None = None,
-) -> list[Image]:
-    """Read all pages of a file, in order; the parameters are those of `read_image`.
-
-    The limit `max_pixels` applies to all pages together.
-    """
-    with open_pages(
-        path,
-        channel_axis=channel_axis,
-        max_pixels=max_pixels,
-        ignore_alpha=ignore_alpha,
-        nodata=nodata,
-        bands=bands,
-    ) as sources:
+def read_pages(path: str | os.PathLike[str], **options: Any) -> list[Image]:
+    """Read all pages of a file, in order; the limit `max_pixels` applies to all of them together."""
+    with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
         return [source.image() for source in sources]
 
 

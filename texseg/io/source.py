@@ -84,34 +84,20 @@ class _Options(NamedTuple):
     """What the caller of a reader requests."""
 
     channel_axis: int | None = None
+    """For arrays of three axes that do not say where their channels are, and pages meant as channels."""
     nodata: float | None = None
     ignore_alpha: bool = False
     bands: tuple[int, ...] | None = None
     mask: Path | None = None
+    """An image of the same size, in which every value but zero, in any channel, means valid."""
     max_pixels: int | None = None
 
 
 class Source:
     """An image file that is open; made by :func:`open_source`. Several threads may read.
 
-    A context manager, which closes the file; else it is closed when nothing refers to it any more.
-
-    Attributes
-    ----------
-    header : Header
-        What the file and those beside it say.
-    shape : (int, int)
-        Rows and columns, upright.
-    n_channels : int
-    channel_axis : int or None
-        -1 for an image with channels.
-    dtype : numpy.dtype
-    nodata : float or None
-        Value that stands for "no data", if it is the same in all bands; already part of the masks.
-    geo : Georeference or None
-    pixel_size : PixelSize or None
-    levels : tuple of (int, int)
-        Shapes of the levels of a pyramid, the largest first.
+    A context manager, which closes the file; else it is closed when nothing refers to it any more. `shape` is
+    that of the upright image, `levels` are the shapes of a pyramid, and `nodata` is part of the masks.
     """
 
     def __init__(
@@ -264,47 +250,9 @@ class Source:
 
 
 def open_source(
-    path: str | os.PathLike[str],
-    *,
-    page: int | None = None,
-    level: int = 0,
-    channel_axis: int | None = None,
-    nodata: float | None = None,
-    ignore_alpha: bool = False,
-    bands: Sequence[int] | None = None,
-    mask: str | os.PathLike[str] | None = None,
-    max_pixels: int | None = None,
+    path: str | os.PathLike[str], *, page: int | None = None, level: int = 0, **options: Any
 ) -> Source:
-    """Open an image file, or the folder of a zarr array or OME-Zarr image.
-
-    Parameters
-    ----------
-    path : str or path-like
-    page : int, optional
-        Which page of a file with several; without it, such a file is refused.
-    level : int, default=0
-        Which level of a pyramid; 0 is the largest.
-    channel_axis : int, optional
-        For arrays of three axes that do not say where their channels are, and for pages meant as channels.
-    nodata : float, optional
-        Value that stands for "no data"; the default is what the file declares.
-    ignore_alpha : bool, default=False
-        Treat transparent pixels as valid.
-    bands : sequence of int, optional
-        The bands to keep, counted from 0; all by default.
-    mask : str or path-like, optional
-        An image of the same size, in which every value but zero, in any channel, means valid.
-    max_pixels : int or None, optional
-        Largest image that is opened; None for no limit.
-
-    Raises
-    ------
-    ImageReadError
-        The file is missing or broken.
-    ImageTooLargeError
-        It is larger than `max_pixels`.
-    ValueError
-        The file does not hold such an image, page, level or band.
+    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are those of `_options`.
 
     Examples
     --------
@@ -315,34 +263,22 @@ def open_source(
     ...     image.shape, image.read((slice(1, 2), slice(1, 3)))[0].tolist()
     ((3, 4), [[5.0, 6.0]])
     """
-    options = _options(channel_axis, nodata, ignore_alpha, bands, mask, max_pixels)
-    return _open(Path(path), _whole_number("page", page), _whole_number("level", level) or 0, options)
+    wanted = _options(**options)
+    return _open(Path(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
 
 
 @contextmanager
-def open_pages(
-    path: str | os.PathLike[str],
-    *,
-    channel_axis: int | None = None,
-    nodata: float | None = None,
-    ignore_alpha: bool = False,
-    bands: Sequence[int] | None = None,
-    mask: str | os.PathLike[str] | None = None,
-    max_pixels: int | None = None,
-) -> Iterator[list[Source]]:
-    """Open all pages of a file, each a source; the parameters are those of :func:`open_source`.
-
-    The limit `max_pixels` applies to all pages together.
-    """
-    options = _options(channel_axis, nodata, ignore_alpha, bands, mask, max_pixels)
+def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
+    """Open all pages of a file, each a source; the limit `max_pixels` applies to all of them together."""
+    wanted = _options(**options)
     with ExitStack() as files:
         with failures_named(Path(path)):
             stored, header = _stored_and_header(Path(path), files)
-            header = _with_settled_axes(header, 0, channel_axis)
-            _check(header, header.n_pages, options)
+            header = _with_settled_axes(header, 0, wanted.channel_axis)
+            _check(header, header.n_pages, wanted)
             stored.check()
         yield [
-            files.enter_context(Source(Path(path), stored, header, page, 0, options))
+            files.enter_context(Source(Path(path), stored, header, page, 0, wanted))
             for page in range(header.n_pages)
         ]
 
@@ -366,12 +302,13 @@ def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
 
 
 def _options(
-    channel_axis: int | None,
-    nodata: float | None,
-    ignore_alpha: bool,
-    bands: Sequence[int] | None,
-    mask: str | os.PathLike[str] | None,
-    max_pixels: int | None,
+    *,
+    channel_axis: int | None = None,
+    nodata: float | None = None,
+    ignore_alpha: bool = False,
+    bands: Sequence[int] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+    max_pixels: int | None = None,
 ) -> _Options:
     """Check the parameters before any file is opened, so that the file is not blamed for them."""
     if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
@@ -380,14 +317,8 @@ def _options(
         if isinstance(bands, (str, bytes)) or not np.iterable(bands):
             raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
         bands = tuple(_whole_number("bands", band) or 0 for band in bands)
-    return _Options(
-        _whole_number("channel_axis", channel_axis),
-        nodata,
-        bool(ignore_alpha),
-        bands,
-        None if mask is None else Path(mask),
-        _whole_number("max_pixels", max_pixels),
-    )
+    axis, limit = _whole_number("channel_axis", channel_axis), _whole_number("max_pixels", max_pixels)
+    return _Options(axis, nodata, bool(ignore_alpha), bands, None if mask is None else Path(mask), limit)
 
 
 def _whole_number(name: str, value: Any) -> int | None:

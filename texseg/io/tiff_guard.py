@@ -10,16 +10,16 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.pictures import Jpeg, Jpeg2000, Webp
+from texseg.io.pictures import Jpeg, Jpeg2000, Png, Webp
 
 _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # that OME metadata announce; tifffile makes room for each
 _FEW_TAGS, _TAG_BYTES = 2**17, 512  # of OME, a second; more take so much of the disk
+_LERC = "LERC"
 _COUNTS = ("PlaneCount", "NumPlanes", "End")
 _MOST_ENTRIES = 4096  # tifffile's own limit
 _TYPE_BYTES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), start=1)) | {16: 8, 17: 8, 18: 8}
@@ -107,12 +107,17 @@ def check_compression(key: Any) -> None:
 
 def check_embedded(key: Any, data: bytes) -> None:
     """Refuse a strip or tile that is a picture larger than it should be, or costly."""
-    size_of = _EMBEDDED.get(int(key.compression))
-    if size_of is None:
+    kind = _EMBEDDED.get(int(key.compression))
+    if kind is None:
         return
     height, width = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
     height = min(height, key.imagelength) if not key.is_tiled else height
-    found = size_of(data)
+    if kind is _LERC:
+        found = _size_of_lerc(data)
+    else:
+        picture = kind(data)
+        picture.check()
+        found = picture.header.height, picture.header.width
     if found[0] > _rounded(height) or found[1] > _rounded(width):
         raise MalformedFileError(
             f"a strip or tile of {width} x {height} pixels holds a picture of {found[1]} x {found[0]}, "
@@ -123,28 +128,6 @@ def check_embedded(key: Any, data: bytes) -> None:
 def _rounded(side: int) -> int:
     """Side of the blocks of a JPEG that cover so many pixels, chroma at a quarter of the rows."""
     return -(-side // 32) * 32
-
-
-def _size_of_jpeg(data: bytes) -> tuple[int, int]:
-    picture = Jpeg(data)
-    picture.check_complete()
-    return picture.header.height, picture.header.width
-
-
-def _size_of_png(data: bytes) -> tuple[int, int]:
-    width, height = struct.unpack_from(">II", data, 16)
-    return height, width
-
-
-def _size_of_webp(data: bytes) -> tuple[int, int]:
-    header = Webp(data).header
-    return header.height, header.width
-
-
-def _size_of_jpeg2000(data: bytes) -> tuple[int, int]:
-    picture = Jpeg2000(data)
-    picture.check_cost()
-    return picture.header.height, picture.header.width
 
 
 def _size_of_lerc(data: bytes) -> tuple[int, int]:
@@ -158,10 +141,10 @@ def _size_of_lerc(data: bytes) -> tuple[int, int]:
 
 
 _PLAIN = frozenset((1, 2, 3, 4, 5, 8, 32771, 32773, 32809, 32895, 32908, 32909, 32946, 34925, 34926, 50000))
-_EMBEDDED: dict[int, Callable[[bytes], tuple[int, int]]] = {
-    **dict.fromkeys((6, 7, 33007, 34892), _size_of_jpeg),
-    **dict.fromkeys((33003, 33004, 33005, 34712), _size_of_jpeg2000),
-    34887: _size_of_lerc,
-    34933: _size_of_png,
-    50001: _size_of_webp,
+_EMBEDDED: dict[int, Any] = {
+    **dict.fromkeys((6, 7, 33007, 34892), Jpeg),
+    **dict.fromkeys((33003, 33004, 33005, 34712), Jpeg2000),
+    34887: _LERC,
+    34933: Png,
+    50001: Webp,
 }
