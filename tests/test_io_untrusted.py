@@ -17,8 +17,8 @@ from scipy.io import netcdf_file
 
 from texseg.io.errors import ImageReadError
 from texseg.io.read import read_header, read_image, read_label_picture, read_labels, read_mask, read_pages
+from texseg.io.seeds import read_seed_file
 from texseg.io.source import open_source
-from texseg.io.strokes import read_strokes
 
 PIXELS = io_scenes.scene()[0]
 GREY = np.random.default_rng(0).integers(1, 255, (130, 170)).astype(np.uint16)
@@ -252,7 +252,7 @@ class TestPipesAndDevices:
         "read",
         [
             read_image, read_pages, read_header, read_mask, read_labels, read_label_picture, open_source,
-            lambda path: read_strokes(path, PIXELS.shape), lambda path: open_source(path, level=1),
+            lambda path: read_seed_file(path, PIXELS.shape), lambda path: open_source(path, level=1),
         ],
     )  # fmt: skip
     def test_no_reader_waits_for_them(self, tmp_path, read):

@@ -42,7 +42,7 @@ from texseg.cli.record import PartsFolder, made_from, parts_of, recorded_result
 from texseg.edits import Edits
 from texseg.forecast import expected_memory, free_memory
 from texseg.io.errors import ImageTooLargeError
-from texseg.io.strokes import read_strokes
+from texseg.io.seeds import read_seed_file
 from texseg.progress import Progress
 from texseg.regions import SegmentRow
 from texseg.threads import crew_size
@@ -363,7 +363,7 @@ def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> NDArray[np.
     if reading.seeds is None:
         return None
     file = seeds_for(path, reading.seeds)
-    strokes = read_strokes(file, scene.shape, scene.source.geo)
+    strokes = read_seed_file(file, scene.shape, scene.source.geo)
     refuse_photograph(strokes, file)
     return strokes
 

@@ -59,15 +59,14 @@ class Picture(Stored):
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.header = self.read_header()
+        self.header = self._read_header()
         if self.is_dense:
             self.check()
 
-    def read_header(self) -> Header:
-        """Parse what decides on the size and the type."""
+    def _read_header(self) -> Header:
         raise NotImplementedError
 
-    def describe(
+    def _describe(
         self,
         size: tuple[int, int],
         n_channels: int,
@@ -102,7 +101,7 @@ class Picture(Stored):
                 f"file is truncated or corrupt: {n_bytes} bytes cannot hold {width} x {height} pixels"
             )
 
-    def split(self, pixels: NDArray) -> Decoded:
+    def _split(self, pixels: NDArray) -> Decoded:
         """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
         header = self.header
         if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
@@ -111,7 +110,7 @@ class Picture(Stored):
         return Decoded(pixels)
 
 
-def check_strict(format: str) -> None:
+def _check_strict(format: str) -> None:
     """Refuse to let Pillow decode while the process tells it to accept truncated files."""
     from PIL import ImageFile
 
@@ -134,8 +133,7 @@ class Png(Picture):
 
     format = "PNG"
 
-    def read_header(self) -> Header:
-        """Read the chunks that say how to read the pixels."""
+    def _read_header(self) -> Header:
         self._chunks: dict[bytes, bytes] = {}
         kept, position, kind, broken = [self.data[:8]], 8, b"", ""
         n_left = 4096 + len(self.data) // 512  # so many, or of some size
@@ -171,7 +169,7 @@ class Png(Picture):
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
         notes = ["frames of 16 bits are read as 8 bits"] * (depth == 16 and n_frames > 1)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
-        return self.describe(
+        return self._describe(
             (height, width),
             n_channels,
             n_frames=n_frames,
@@ -192,7 +190,7 @@ class Png(Picture):
     def _opened(self) -> Any:
         from PIL.PngImagePlugin import PngImageFile
 
-        check_strict("PNG")
+        _check_strict("PNG")
         if self._broken:
             raise MalformedFileError(self._broken)
         return PngImageFile(BytesIO(self.data))
@@ -204,14 +202,14 @@ class Png(Picture):
                 image.seek(page)
             image.load()
             if self._is_wide and (self._mode != "L" or self._has_key):
-                return self.split(self._wide())
+                return self._split(self._wide())
             if self._mode == "L" and self._has_key and not page and self.header.n_pages == 1:
                 return self._with_transparent_grey(np.asarray(image if self._is_wide else image.convert("L")))
             if self._is_wide:
                 return Decoded(np.asarray(image))
             mode = "RGBA" if self.header.has_alpha else "L" if self.header.n_channels == 1 else "RGB"
             pixels = np.asarray(image.convert(mode))
-        return self.split(
+        return self._split(
             pixels[..., [0, 3]] if self.header.has_alpha and self.header.n_channels == 1 else pixels
         )
 
@@ -283,8 +281,7 @@ class Jpeg(Picture):
                 position = len(self.data) if following is None else following.start()
         raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
 
-    def read_header(self) -> Header:
-        """Find frame, scans and metadata without decoding."""
+    def _read_header(self) -> Header:
         self._end = 0
         self._scans: list[bytes] = []
         frames, exif, self._has_adobe = [], None, False
@@ -307,7 +304,7 @@ class Jpeg(Picture):
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
         notes = () if self._end else ("the end mark of the JPEG file is missing",)
         n_channels = 1 if self.n_components == 1 else 3
-        return self.describe((height, width), n_channels, exif=exif, notes=notes)
+        return self._describe((height, width), n_channels, exif=exif, notes=notes)
 
     def check(self) -> None:
         """Refuse many passes over a large picture, and one that lacks a component or a coefficient."""
@@ -370,8 +367,7 @@ class Webp(Picture):
 
     format, is_dense = "WebP", True  # a few bytes may stand for pixels without end
 
-    def read_header(self) -> Header:
-        """Read the size from whichever header the file has, and count the frames."""
+    def _read_header(self) -> Header:
         data, position = self.data, 12
         end = 8 + int.from_bytes(data[4:8], "little")
         first, frames, exif = data[12:30], [], None
@@ -400,8 +396,8 @@ class Webp(Picture):
             raise MalformedFileError("WebP header makes no sense, file is corrupt")
         n_frames = max(1, len(frames))
         if n_frames > 1:
-            check_screen("WebP", width, height, max(frames))
-        return self.describe((height, width), 3, n_frames=n_frames, has_alpha=has_alpha, exif=exif)
+            _check_screen("WebP", width, height, max(frames))
+        return self._describe((height, width), 3, n_frames=n_frames, has_alpha=has_alpha, exif=exif)
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame."""
@@ -410,7 +406,7 @@ class Webp(Picture):
         if self.header.n_pages == 1:
             import imagecodecs
 
-            return self.split(imagecodecs.webp_decode(self.data))
+            return self._split(imagecodecs.webp_decode(self.data))
         from PIL.WebPImagePlugin import WebPImageFile
 
         drawn = (page + 1) * self.header.height * self.header.width
@@ -420,10 +416,10 @@ class Webp(Picture):
             )
         with WebPImageFile(BytesIO(self.data)) as image:
             image.seek(page)
-            return self.split(np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB")))
+            return self._split(np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB")))
 
 
-def check_screen(format: str, width: int, height: int, largest: int) -> None:
+def _check_screen(format: str, width: int, height: int, largest: int) -> None:
     """Refuse an animation whose frames are tiny beside the screen on which each of them is drawn."""
     if width * height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
         raise MalformedFileError(
@@ -442,8 +438,7 @@ class Jpeg2000(Picture):
 
     format = "JPEG 2000"
 
-    def read_header(self) -> Header:
-        """Read the size from the codestream, colours and opacity from the boxes before it."""
+    def _read_header(self) -> Header:
         data = self.data
         start = data.find(_CODESTREAM)
         if start < 0 or len(data) < start + 43:
@@ -465,7 +460,7 @@ class Jpeg2000(Picture):
         has_alpha = dict(kinds).get(n_channels - 1) in (1, 2)  # opacity, premultiplied opacity
         bits = next((b for b in (8, 16, 32) if (depth & 0x7F) < b), 64)
         dtype = f"{'int' if depth & 0x80 else 'uint'}{bits}"
-        return self.describe((y1 - y0, x1 - x0), n_channels - has_alpha, dtype=dtype, has_alpha=has_alpha)
+        return self._describe((y1 - y0, x1 - x0), n_channels - has_alpha, dtype=dtype, has_alpha=has_alpha)
 
     def check(self) -> None:
         """Refuse tiles and precincts so small that their tables would fill the memory."""
@@ -502,7 +497,7 @@ class Jpeg2000(Picture):
         """Decode the image; the decoder refuses incomplete codestreams."""
         import imagecodecs
 
-        return self.split(imagecodecs.jpeg2k_decode(self.data))
+        return self._split(imagecodecs.jpeg2k_decode(self.data))
 
 
 class Bmp(Picture):
@@ -510,23 +505,21 @@ class Bmp(Picture):
 
     format = "BMP"
 
-    def open_image(self) -> Any:
-        """Open the image by Pillow's plugin."""
+    def _open_image(self) -> Any:
         from PIL.BmpImagePlugin import BmpImageFile
 
         return BmpImageFile(BytesIO(self.data))
 
-    def read_header(self) -> Header:
-        """Let Pillow read it."""
-        check_strict(self.format)
-        n_frames, largest, notes = self.frames()
-        self._image = image = self.open_image()
+    def _read_header(self) -> Header:
+        _check_strict(self.format)
+        n_frames, largest, notes = self._count_frames()
+        self._image = image = self._open_image()
         if n_frames:
-            check_screen(self.format, image.width, image.height, largest)
+            _check_screen(self.format, image.width, image.height, largest)
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
         colours = image.mode if image.mode in ("L", "1") else "RGB"
         self._mode = colours + "A" * has_alpha
-        return self.describe(
+        return self._describe(
             image.size[::-1],
             3 if colours == "RGB" else 1,
             n_frames=max(1, n_frames),
@@ -535,8 +528,7 @@ class Bmp(Picture):
             notes=notes,
         )
 
-    def frames(self) -> tuple[int, int, tuple[str, ...]]:
-        """Count frames, pixels of the largest of them, and what is to be said."""
+    def _count_frames(self) -> tuple[int, int, tuple[str, ...]]:
         return 0, 0, ()
 
     def decode(self, axes: str, page: int) -> Decoded:
@@ -545,7 +537,7 @@ class Bmp(Picture):
             self._image.seek(page)
         if self._image.size != (self.header.width, self.header.height):  # a frame larger than the screen
             raise MalformedFileError("a frame is larger than the image, file is corrupt")
-        return self.split(np.asarray(self._image.convert(self._mode)))
+        return self._split(np.asarray(self._image.convert(self._mode)))
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-frame palette image."""
@@ -557,14 +549,12 @@ class Gif(Bmp):
 
     format = "GIF"
 
-    def open_image(self) -> Any:
-        """Open the image by Pillow's plugin."""
+    def _open_image(self) -> Any:
         from PIL.GifImagePlugin import GifImageFile
 
         return GifImageFile(BytesIO(self.data))
 
-    def frames(self) -> tuple[int, int, tuple[str, ...]]:
-        """Skip from block to block."""
+    def _count_frames(self) -> tuple[int, int, tuple[str, ...]]:
         data = self.data
         position = 13 + _table_bytes(data[10:11])
         n_frames = largest = n_empty = 0

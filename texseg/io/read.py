@@ -32,7 +32,7 @@ def read_image(
     nodata: float | None = None,
     bands: Sequence[int] | None = None,
 ) -> Image:
-    """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI or NumPy ``.npy`` file.
+    """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI, NumPy ``.npy`` or zarr file.
 
     The format is recognised from the content, whatever the file is called. World files, GDAL's ``.aux.xml``
     and ``.msk`` beside the image are read with it. A pixel holds no data if any of its bands holds the value

@@ -183,7 +183,7 @@ def checked_seeds(
 
 def refuse_grey_values(seeds: Sequence[NDArray[np.int32] | None]) -> None:
     """Refuse the grey values of a paint program, such as 85, 170, 255: classes between them cost much."""
-    from texseg.io.strokes import count_up
+    from texseg.io.seeds import count_up
 
     classes = _classes_in(seeds)
     if not count_up(classes):

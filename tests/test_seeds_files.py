@@ -13,7 +13,7 @@ import texseg
 from texseg.cli import main
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.read import read_labels
-from texseg.io.strokes import read_strokes
+from texseg.io.seeds import read_seed_file
 
 SHAPE = (40, 60)
 GEO = georeference_of(Affine(2.0, 0.0, 1000.0, 0.0, -2.0, 5000.0), "EPSG:32633")
@@ -69,7 +69,7 @@ def files(mosaic, tmp_path_factory):
 def test_polygons_cover_the_pixels_inside_and_spare_holes(drawn):
     outer = [[10, 5], [30, 5], [30, 15], [10, 15], [10, 5]]
     hole = [[12, 7], [14, 7], [14, 9], [12, 9], [12, 7]]
-    strokes = read_strokes(drawn(({"class": 2}, "Polygon", [outer, hole])), SHAPE)
+    strokes = read_seed_file(drawn(({"class": 2}, "Polygon", [outer, hole])), SHAPE)
     expected = np.zeros(SHAPE, int)
     expected[5:15, 10:30] = 2
     expected[7:9, 12:14] = 0
@@ -81,7 +81,7 @@ def test_lines_and_points_are_three_pixels_wide(drawn):
         ({"class": 1}, "LineString", [[5.5, 20.5], [25.5, 20.5]]),
         ({"label": 3}, "MultiPoint", [[40.5, 10.5], [50.5, 30.5]]),
     )
-    strokes = read_strokes(drawn(*features), SHAPE)
+    strokes = read_seed_file(drawn(*features), SHAPE)
     assert (strokes[19:22, 5:26] == 1).all()
     assert (strokes == 1).sum() <= 3 * 23
     assert {strokes[10, 40], strokes[30, 50]} == {3}
@@ -90,7 +90,7 @@ def test_lines_and_points_are_three_pixels_wide(drawn):
 
 def test_coordinates_are_those_of_the_image(drawn):
     ring = [[1020, 4990], [1060, 4990], [1060, 4970], [1020, 4970], [1020, 4990]]
-    strokes = read_strokes(drawn(({"class": 1}, "Polygon", [ring])), SHAPE, GEO)
+    strokes = read_seed_file(drawn(({"class": 1}, "Polygon", [ring])), SHAPE, GEO)
     expected = np.zeros(SHAPE, int)
     expected[5:15, 10:30] = 1
     assert np.array_equal(strokes, expected)
@@ -109,24 +109,24 @@ def test_coordinates_are_those_of_the_image(drawn):
 )
 def test_what_is_no_stroke_is_refused_with_a_sentence(drawn, feature, message):
     with pytest.raises(ValueError, match=message):
-        read_strokes(drawn(feature), SHAPE)
+        read_seed_file(drawn(feature), SHAPE)
 
 
 def test_other_files_are_refused_with_a_sentence(tmp_path):
     broken = tmp_path / "a.geojson"
     broken.write_text("{")
     with pytest.raises(OSError, match=r"a\.geojson: no GeoJSON"):
-        read_strokes(broken, SHAPE)
+        read_seed_file(broken, SHAPE)
     broken.write_text("[]")
     with pytest.raises(ValueError, match="must be a GeoJSON FeatureCollection"):
-        read_strokes(broken, SHAPE)
+        read_seed_file(broken, SHAPE)
     with pytest.raises(OSError, match=r"none\.geojson: no such file"):
-        read_strokes(tmp_path / "none.geojson", SHAPE)
+        read_seed_file(tmp_path / "none.geojson", SHAPE)
     Image.fromarray(np.ones(SHAPE, np.uint8)).save(tmp_path / "full.png")
     with pytest.raises(ValueError, match="no stroke: all pixels are 1"):
-        read_strokes(tmp_path / "full.png", SHAPE)
+        read_seed_file(tmp_path / "full.png", SHAPE)
     with pytest.raises(ValueError, match="the strokes are 60 x 40 pixels, the image 50 x 50"):
-        read_strokes(tmp_path / "full.png", (50, 50))
+        read_seed_file(tmp_path / "full.png", (50, 50))
 
 
 # ---- pictures ----------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def saved(path, table, painted=PAINTED):
 
 def test_label_images_are_taken_as_they_are(tmp_path):
     for numbers in ([0, 1, 2, 3], [0, 2, 3, 9]):
-        strokes = read_strokes(saved(tmp_path / "a.png", numbers), SHAPE)
+        strokes = read_seed_file(saved(tmp_path / "a.png", numbers), SHAPE)
         assert np.array_equal(strokes, np.array(numbers)[PAINTED])
 
 
@@ -165,7 +165,7 @@ def test_label_images_are_taken_as_they_are(tmp_path):
 def test_grey_values_and_colours_are_numbered_in_their_order(tmp_path, table, ground):
     path = saved(tmp_path / "a.png", table)
     with pytest.warns(UserWarning, match=rf"^a\.png: unpainted is {ground}, class 1 is .*, class 3 is [^,]*"):
-        assert np.array_equal(read_strokes(path, SHAPE), PAINTED)
+        assert np.array_equal(read_seed_file(path, SHAPE), PAINTED)
 
 
 def test_soft_edges_count_as_unpainted(tmp_path):
@@ -175,7 +175,7 @@ def test_soft_edges_count_as_unpainted(tmp_path):
     soft = Image.fromarray(np.array([(0, 0, 0), *COLOURS], np.uint8)[big])
     soft.resize((150, 100), Image.Resampling.BICUBIC).save(path)
     with pytest.warns(UserWarning, match="% of the painted pixels have .* other colours, as at the edges"):
-        strokes = read_strokes(path, (100, 150))
+        strokes = read_seed_file(path, (100, 150))
     hard = Image.fromarray(PAINTED.astype(np.uint8)).resize((150, 100), Image.Resampling.NEAREST)
     expected = np.asarray(hard)
     assert set(np.unique(strokes)) == {0, 1, 2, 3}
@@ -187,11 +187,11 @@ def test_pictures_without_ground_or_with_too_many_colours_are_refused(tmp_path):
     noise = np.random.default_rng(0).integers(0, 255, (*SHAPE, 3))
     Image.fromarray(noise.astype(np.uint8)).save(tmp_path / "a.png")
     with pytest.raises(ValueError, match="strokes need a ground that is not painted"):
-        read_strokes(tmp_path / "a.png", SHAPE)
+        read_seed_file(tmp_path / "a.png", SHAPE)
     noise[10:] = 0
     Image.fromarray(noise.astype(np.uint8)).save(tmp_path / "b.png")
     with pytest.raises(ValueError, match="b.png: 600 different colours are too many for strokes"):
-        read_strokes(tmp_path / "b.png", SHAPE)
+        read_seed_file(tmp_path / "b.png", SHAPE)
 
 
 def test_jpeg_is_refused_since_it_changes_colours(tmp_path):
@@ -199,7 +199,7 @@ def test_jpeg_is_refused_since_it_changes_colours(tmp_path):
     picture[5:15, 5:15] = (255, 0, 0)
     Image.fromarray(picture).save(tmp_path / "a.jpg", quality=90)
     with pytest.raises(ValueError, match="a.jpg: JPEG changes the colours of strokes"):
-        read_strokes(tmp_path / "a.jpg", SHAPE)
+        read_seed_file(tmp_path / "a.jpg", SHAPE)
 
 
 # ---- the command -------------------------------------------------------------------------------------------

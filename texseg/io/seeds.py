@@ -1,4 +1,4 @@
-"""Strokes from a file: a label image, or GeoJSON drawn in a viewer or a geographic information system."""
+"""Seeds from a file: a label image, or GeoJSON drawn in a viewer or a geographic information system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from texseg.io.geo import Georeference
 from texseg.io.read import LabelPicture, read_header, read_label_picture
 from texseg.io.source import failures_named
 
-__all__ = ["count_up", "read_strokes"]
+__all__ = ["count_up", "read_seed_file"]
 
 _MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
@@ -33,30 +33,18 @@ _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "Mu
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
-def read_strokes(
+def read_seed_file(
     path: str | os.PathLike[str], shape: tuple[int, int], geo: Georeference | None = None
 ) -> NDArray[np.int32]:
-    """Read strokes (H, W): 0, or c where a pixel is of class c.
+    """Read seeds (H, W): 0, or c where a pixel is of class c.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A picture of the image's size: a label image, 0 where nothing is painted, or strokes in other grey
-        values or colours on an unpainted ground, which is transparent or has one colour that covers most of
-        it. Values and colours are numbered from 1 in their order, and a warning says what was taken as
-        what; those that are nowhere two pixels wide, as at the edges of soft brushes, count as unpainted.
-        Or GeoJSON (``.geojson``, ``.json``) of points, lines (drawn 3 pixels wide) and polygons with the
-        number of their class in the property ``class`` or ``label``, in the coordinates of the image where
-        it has a georeference, else in pixels (column, row) from its upper left corner.
-    shape : (H, W)
-        Shape of the image.
-    geo : Georeference, optional
-        Georeference of the image.
-
-    Raises
-    ------
-    OSError, ValueError
-        The file cannot be read, or holds no strokes on this image; the message names it.
+    A picture of the image's size is a label image, 0 where nothing is painted, or holds other grey values or
+    colours on an unpainted ground, which is transparent or has one colour that covers most of it. Values and
+    colours are numbered from 1 in their order, and a warning says what was taken as what; those that are
+    nowhere two pixels wide, as at the edges of soft brushes, count as unpainted. GeoJSON (``.geojson``,
+    ``.json``) holds points, lines (drawn 3 pixels wide) and polygons with the number of their class in the
+    property ``class`` or ``label``, in the coordinates of the image where it has a georeference, else in
+    pixels (column, row) from its upper left corner. Errors name the file.
     """
     name = Path(path).name
     if Path(path).suffix.lower() in (".geojson", ".json"):
@@ -104,22 +92,24 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
             f"{name}: no stroke: all pixels are {_called(picture, int(labels.flat[0]))}"
         )
     present = np.unique(painted)
-    wide = np.intersect1d(present, _two_wide(np.where(ground, -1, places)))
-    kept = wide if len(wide) else present
+    broad = np.intersect1d(present, _two_wide(np.where(ground, -1, places)))
+    kept = broad if len(broad) else present
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         raise UnsuitableImageError(
             f"{name}: {len(present)} different colours are too many for strokes; use a hard brush without "
             "anti-aliasing, one colour a class, and a format without losses such as PNG"
         )
-    said = [f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)]
+    meanings = [
+        f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)
+    ]
     blurred = 1 - np.isin(painted, kept).mean()
     if blurred:
-        said.append(
+        meanings.append(
             f"{100 * blurred:.2g} % of the painted pixels have {len(present) - len(kept)} other colours, "
             "as at the edges of soft brushes, and count as unpainted"
         )
     unpainted = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
-    warnings.warn(f"{name}: unpainted is {unpainted}, {', '.join(said)}", stacklevel=3)
+    warnings.warn(f"{name}: unpainted is {unpainted}, {', '.join(meanings)}", stacklevel=3)
     number_of = np.zeros(len(values), np.int32)
     number_of[kept] = np.arange(1, len(kept) + 1)
     return np.where(ground, 0, number_of[places]).astype(np.int32)
