@@ -112,10 +112,10 @@ def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) 
     for _ in range(HALVES_STEPS if now.fresh.any() else 1):
         kept, left = _split_stats(problem, now, halves)
         contrast = model.contrast(n, model.m_step(kept, groups_of(n)), model.m_step(left, groups_of(n)), rows)
-        for k, share in enumerate((kept.sizes / np.maximum(now.stats.sizes, 1e-30)).clip(0, 1)):
-            pair = np.stack([contrast[:, k], np.zeros_like(contrast[:, k])], axis=1)
-            weights = np.array([share, 1 - share])
-            halves[:, k] = model.posterior(pair, problem.beta, weights, None, rows).posteriors[:, 0]
+        share = (kept.sizes / np.maximum(now.stats.sizes, 1e-30)).clip(0, 1)
+        pairs = np.stack([contrast, np.zeros_like(contrast)], axis=-1)  # every cluster as a run of its own
+        weights = np.stack([share, 1 - share], axis=-1)
+        halves = model.posterior(pairs, problem.beta, weights, None, rows).posteriors[..., 0]
     kept, left = _split_stats(problem, now, halves)
     stay = now.Q * halves
     gains = now.energies - problem.energies(kept, stay) - problem.energies(left, now.Q - stay)
@@ -212,25 +212,21 @@ def merge_pairs(problem: Problem, now: Partition, pairs: list[tuple[int, int]]) 
     return unsplit(problem, now.Q @ together, stats)
 
 
-def best_move(gains: Floats, losses: Floats) -> tuple[float, int, int, int]:
-    """Find the split of k and the merge of i < j (neither being k) that together lower F most."""
-    best = (-np.inf, -1, -1, -1)
-    for k in np.argsort(-gains):
-        others = losses.copy()
-        others[k] = others[:, k] = np.inf
-        i, j = divmod(int(others.argmin()), len(others))
-        net = gains[k] - others[i, j]
-        if net > best[0]:
-            best = (float(net), int(k), i, j)
-    return best
+def net_gains(gains: Floats, losses: Floats) -> Floats:
+    """How much F falls (K, K, K) if cluster k is split and i < j are merged; -inf for k among them."""
+    net = gains[:, None, None] - losses
+    clusters = np.arange(len(gains))
+    net[clusters, clusters], net[clusters, :, clusters] = -np.inf, -np.inf
+    return net
 
 
 def exchange(problem: Problem, now: Partition, halves: Halves) -> tuple[Partition, Transition] | None:
     """Split one cluster and merge two others, if that lowers F; the result still has to settle."""
     if len(halves.gains) < 3:
         return None
-    net, k, i, j = best_move(halves.gains, merge_losses(problem, now))
-    if net <= resolution(now.energies):
+    net = net_gains(halves.gains, merge_losses(problem, now))
+    k, i, j = (int(at) for at in np.unravel_index(net.argmax(), net.shape))
+    if net[k, i, j] <= resolution(now.energies):
         return None
     changed = assess(problem, *merge(split(now, k, halves), i, j))
     return changed, Transition(problem.beta, k, j)
@@ -308,11 +304,7 @@ def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.Random
     """Up to ``n_moves`` neighbours of a solution, best first: one cluster split, two others merged."""
     result = problem.step(params, None)
     now, halves = refine_halves(problem, unsplit(problem, result.posteriors, result.stats), rng)
-    losses = merge_losses(problem, now)
-    K = len(losses)
-    net = halves.gains[:, None, None] - losses
-    clusters = np.arange(K)
-    net[clusters, clusters], net[clusters, :, clusters] = -np.inf, -np.inf
+    net = net_gains(halves.gains, merge_losses(problem, now))
     best = np.argsort(-net, axis=None)[: min(n_moves, int(np.isfinite(net).sum()))]
     neighbours = []
     for k, i, j in zip(*np.unravel_index(best, net.shape), strict=True):

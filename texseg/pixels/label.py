@@ -108,7 +108,7 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
     square = np.ones((3, 3), np.uint8)
     border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
-    return cv2.dilate(border, square, iterations=2).astype(bool).ravel()
+    return cv2.dilate(border, square, iterations=1).astype(bool).ravel()
 
 
 def dissolve_specks(
