@@ -119,6 +119,21 @@ class TestPicturesInsideTiff:
             file.truncate(25_000_000)
         read_cheaply(path)
 
+    def test_tiles_of_a_few_pixels_that_all_lie_in_one_place(self, tmp_path):
+        side, n_tiles = 12_000, 750 * 750
+        tags = [
+            (256, 4, 1, side), (257, 4, 1, side), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
+            (277, 3, 1, 1), (322, 3, 1, 16), (323, 3, 1, 16),
+            (324, 4, n_tiles, 200), (325, 4, n_tiles, 200 + 4 * n_tiles),
+        ]  # fmt: skip
+        content = b"II*\0" + struct.pack("<IH", 8, len(tags))
+        content += b"".join(struct.pack("<HHII", *tag) for tag in tags) + bytes(4)
+        content = (
+            content.ljust(200, b"\0") + struct.pack("<I", 200) * n_tiles + struct.pack("<I", 256) * n_tiles
+        )
+        (tmp_path / "tiles.tif").write_bytes(content)
+        refuse(tmp_path / "tiles.tif", "TIFF of 562500 strips or tiles, more than a picture of its size has")
+
 
 class TestJpeg:
     def test_many_scans(self, tmp_path):

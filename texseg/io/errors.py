@@ -13,7 +13,7 @@ class UnsuitableImageError(ValueError):
     """A valid file that does not hold a single real image: wrong shape or type, or several pages."""
 
 
-class MalformedFileError(Exception):
+class MalformedFileError(OSError):
     """The reason, in words, why a file cannot be read; the reader adds the name of the file."""
 
 

@@ -28,6 +28,8 @@ _ALPHA_SAMPLES = (1, 2)  # values of ExtraSamples: associated and unassociated a
 _REDUCED_IMAGE, _MASK_IMAGE = 1, 4  # bits of NewSubfileType
 _MOST_AXES = 32
 _LARGEST_SEGMENT = 2**28
+_FEW_SEGMENTS, _SEGMENT_PIXELS = 2**16, 1024  # beyond so many, they hold so many pixels on average
+_AT_ONCE = 4096  # strips or tiles that wait to be decoded
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # errors and notes report what matters
 
 
@@ -273,6 +275,10 @@ class TiffSource(Stored):
             values = np.memmap(self._stream, dtype, "r", plane.dataoffsets[0], shape)
             return lambda window: Decoded(_squeezed(values[:, window[0], window[1]]))
         rows, columns, down, across = _segment_grid(key)
+        if down * across > _FEW_SEGMENTS + key.imagelength * key.imagewidth // _SEGMENT_PIXELS:
+            raise MalformedFileError(
+                f"TIFF of {down * across} strips or tiles, more than a picture of its size has"
+            )
         numbers = np.arange(n_planes * down * across).reshape(n_planes, down, across)
         there = np.all(~missing.reshape(numbers.shape), axis=0).reshape(down, across)
         extra = {"jpegtables": plane.jpegtables, "jpegheader": key.jpegheader}
@@ -298,9 +304,10 @@ class TiffSource(Stored):
                 ]
 
             inside = numbers[:, y[0] // rows : y[-1] // rows + 1, x[0] // columns : x[-1] // columns + 1]
+            wanted = inside[~missing[inside]].tolist()
             with ThreadPoolExecutor(max(1, key.maxworkers)) as workers:
-                for _ in workers.map(paste, inside[~missing[inside]].tolist()):
-                    pass
+                for first in range(0, len(wanted), _AT_ONCE):
+                    list(workers.map(paste, wanted[first : first + _AT_ONCE]))
             valid = None if there.all() else there[np.ix_(y // rows, x // columns)]
             return Decoded(_squeezed(found), None, valid)
 
