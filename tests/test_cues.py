@@ -53,10 +53,10 @@ def test_they_are_ordered_from_dark_to_bright(by_values):
 def test_the_command_says_so(by_values, tmp_path):
     io_scenes.write(tmp_path / "grains.png", by_values[1])
     arguments = ["segment", str(tmp_path / "grains.png"), "-k", "3", "-o", str(tmp_path)]
-    assert "divided by values at the scale of pixels" in CliRunner().invoke(main, arguments).output
+    assert "segmented by brightness or colour" in CliRunner().invoke(main, arguments).output
     asked = CliRunner().invoke(main, [*arguments, "--cue", "texture"])
     assert asked.exit_code == 0
-    assert "divided by values" not in asked.output
+    assert "brightness or colour" not in asked.output
 
 
 def test_textures_stay_textures(mosaic):

@@ -38,7 +38,7 @@ from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedu
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over
 from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.steps import Problem
-from texseg.method.number import MergeTree, confusion_of_clusters, dissolved, log_odds, merge_tree
+from texseg.method.number import MergeTree, confusion_of_clusters, dissolved, merge_tree, probability_of
 from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -116,13 +116,19 @@ class Search:
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
         """Profiles (k, M) of a number that is given: level ``k`` of a tree of a few more clusters.
 
-        Of the trees of all runs it is the one in which ``k`` is likeliest to be the number of textures.
+        Of the levels of the trees of all runs, the one with the largest expected gain is taken: its gain, if
+        its segments are textures, times the probability that as many are.
         """
         if k == 1:
-            return self._settled(np.zeros(len(self.cells.sizes), np.intp), 1).profiles
+            return self._settled([np.zeros(len(self.cells.sizes), np.intp)], 1)[0].profiles
         fits = self.candidates(self.starts(max(k + _MORE, _FEWEST)))
         tell("clusters")
-        return self.level(max((self._merged(fit, k) for fit in fits), key=lambda tree: log_odds(tree, k)), k)
+        trees = [self._merged(fit, k) for fit in fits]
+        k = min(k, max(tree.n_clusters for tree in trees))
+        trees = [tree for tree in trees if tree.n_clusters >= k]
+        levels = self._settled([tree.groups(k)[tree.labels] for tree in trees], k)
+        expected = [level.gain * probability_of(k, tree) for level, tree in zip(levels, trees, strict=True)]
+        return levels[int(np.argmax(expected))].profiles
 
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
@@ -131,23 +137,17 @@ class Search:
             self._trees[most] = self._merged(max(fits, key=_gain), 2)
         return self._trees[most]
 
-    def of_values(self, values: Floats, k: int) -> Floats:
-        """Profiles (k, M) of clusters of plain values alone: k-means of their means in windows.
+    def of_values(self, values: Floats, k: int) -> NDArray[np.intp]:
+        """Labels (N,) of ``k`` clusters of plain values alone: k-means of their means in windows.
 
-        Histograms know nothing of which values are close, so that cells across the borders of small parts,
-        whose values lie between those of both, would be clusters of their own.
-
-        Parameters
-        ----------
-        values : array of shape (M,)
-            What the bins stand for.
+        Histograms do not know which values are close, so that cells across the borders of small parts, whose
+        values lie between those of both, would be clusters. ``values`` (M,) are what the bins stand for.
         """
         n = self.cells
         meant = np.where(n.groups[:, None] == np.arange(n.n_channels), (values / n.weights)[:, None], 0)
         sums = n.window_mean(n @ meant.astype(np.float32), self.window)
         sizes = n.window_mean(n.sizes[:, None], self.window)
-        labels = k_means(sums / np.maximum(sizes, 1e-6), n.sizes > 0, k, self.rng)
-        return n.profiles((labels[:, None] == np.arange(k)).astype(np.float32))
+        return k_means(sums / np.maximum(sizes, 1e-6), n.sizes > 0, k, self.rng)
 
     def _merged(self, fit: Candidate, least: int) -> MergeTree:
         """Merge the clusters of a fit; ``least`` are kept even if they have no interior."""
@@ -157,7 +157,7 @@ class Search:
     def level(self, tree: MergeTree, k: int) -> Floats:
         """Profiles (k, M), fitted to the cells from ``k`` segments of a tree, or as many as it has."""
         k = min(k, tree.n_clusters)
-        return self._settled(tree.groups(k)[tree.labels], k).profiles
+        return self._settled([tree.groups(k)[tree.labels]], k)[0].profiles
 
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
@@ -215,12 +215,10 @@ class Search:
             )
         ]
 
-    def _settled(self, labels: NDArray[np.intp], n_clusters: int) -> Candidate:
-        """Fit clusters, starting from labels (N,) of the cells, 0 .. K - 1."""
-        members = labels[:, None] == np.arange(n_clusters)
-        profiles = self.cells.profiles(members.astype(np.float32))
-        (fitted,) = self.on_cells(profiles[None], self.settings.potts.n_rounds)
-        return fitted
+    def _settled(self, partitions: Sequence[NDArray[np.intp]], k: int) -> list[Candidate]:
+        """Fit clusters, starting from labels (N,) of the cells, 0 .. k - 1, of each partition."""
+        members = np.stack([labels[:, None] == np.arange(k) for labels in partitions], axis=1)
+        return self.on_cells(self.cells.profiles(members.astype(np.float32)), self.settings.potts.n_rounds)
 
     def textures(self, profiles: Floats, features: Features) -> Textures:
         """Turn profiles (K, M) into textures that can label images."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.method.textures import Scene
 
-__all__ = ["Told", "could_speak_for_values", "speaks_for_values", "told_by"]
+__all__ = ["Told", "speaks_for_values", "told_by"]
 
 _LEAST = 0.03  # learned from 18 fields; .025 to .033 do as well where each field is left out of learning
 _STRIDE = 2  # pixels; information is measured on every second row and column
@@ -44,7 +44,9 @@ def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], feat
     tables = np.zeros((len(features.names), K * features.n_bins))
     corners: list[NDArray[np.int64]] = []
     for image, scene in zip(labels, scenes, strict=True):
-        image = image.astype(np.int64) if scene.ground is None else np.where(scene.ground, 0, image)
+        image = image.astype(np.int64)
+        for left_out in (scene.ground, None if scene.mask is None else ~scene.mask):
+            image = image if left_out is None else np.where(left_out, 0, image)
         thin = image[::_STRIDE, ::_STRIDE]
         held = thin > 0
         first = features.n_bins * thin[held]
@@ -70,12 +72,6 @@ def speaks_for_values(texture: Told, values: Told) -> bool:
     (True, False)
     """
     return values.information * texture.raggedness > _LEAST * texture.information
-
-
-def could_speak_for_values(texture: Told, n_segments: int, features: Features) -> bool:
-    """Whether any map with so many segments could be preferred: none tells more than its own entropy."""
-    most = float(features.weights.sum()) * np.log(n_segments)
-    return speaks_for_values(texture, Told(most, 0.0))
 
 
 def _information(table: NDArray[np.floating]) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import could_speak_for_values, speaks_for_values, told_by
+from texseg.method.cues import speaks_for_values, told_by
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
@@ -22,6 +22,7 @@ from texseg.parameters import Settings
 from texseg.threads import side_by_side
 
 __all__ = ["Divider", "Division", "n_textures", "repaint"]
+
 
 class Division(NamedTuple):
     """Scenes, divided."""
@@ -61,8 +62,7 @@ class Divider:
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what explains more; see `texseg.method.cues`.
 
-        ``n_classes`` says that there are strokes. They are also learned on values if the image would be
-        divided by values without them.
+        ``n_classes`` says that there are seeds, from which both learn.
         """
         search = self._search(scenes, features)
         selection, painted = None, None
@@ -76,9 +76,12 @@ class Divider:
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
-        if not self._may_be_values(by_texture):
+        possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
+        by_values = None
+        if possible and self.settings.cue != "texture":
+            by_values = self._by_values(by_texture, n_classes)
+        if by_values is None:
             return by_texture
-        by_values = self._by_values(by_texture, n_classes)
         return by_values if self.settings.cue == "values" else _telling(by_texture, by_values)
 
     def _finished(
@@ -143,23 +146,11 @@ class Divider:
         members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
         return windows.profiles(members)
 
-    def _may_be_values(self, by_texture: Division) -> bool:
-        """Whether to try plain values; with strokes, if the image without them would be divided by values."""
-        s = self.settings
-        if s.cue != "auto":
-            return s.cue == "values"
-        possible = self.model == "acm" and s.smoothness > 0 and s.value_weight > 0
-        if not possible or by_texture.painted is None:
-            features = by_texture.textures.features
-            told = told_by([labels for labels, _ in by_texture.labelled], by_texture.scenes, features)
-            return possible and could_speak_for_values(told, len(by_texture.textures.profiles), features)
-        textures, scenes = by_texture.textures, [replace(scene, seeds=None) for scene in by_texture.scenes]
-        rng, K = np.random.RandomState(0), len(textures.profiles)
-        free = replace(self, n_segments=K, rng=rng, tell=lambda *_: self.tell("pixels", 1, 1))
-        return free.divide(scenes, textures.features).rival is not None
+    def _by_values(self, by_texture: Division, n_classes: int | None) -> Division | None:
+        """Divide scenes into as many segments by plain values, at the scale of pixels.
 
-    def _by_values(self, by_texture: Division, n_classes: int | None) -> Division:
-        """Divide scenes into the same number of segments by plain values at the scale of pixels."""
+        None where even the clusters of values, before they are smoothed, tell too little.
+        """
         search, features = by_texture.search, by_texture.textures.features
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
@@ -172,11 +163,18 @@ class Divider:
         beta = settings.potts.beta
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
+        clusters = search.of_values(features.value_bins, K)
+        ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+        rough = [g.to_pixels(part) for g, part in zip(grids, np.split(clusters + 1, ends), strict=True)]
+        maps = [[labels for labels, _ in by_texture.labelled], rough]
+        if self.settings.cue == "auto" and not _are_values_better(by_texture, maps):
+            return None
         if n_classes is not None:
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
-        textures = _by_energy(search.textures(search.of_values(features.value_bins, K), features))
+        profiles = cells.profiles((clusters[:, None] == np.arange(K)).astype(np.float32))
+        textures = _by_energy(search.textures(profiles, features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
         selection = by_texture.selection and by_texture.selection._replace(by_values=True)
         return Division(textures, search, scenes, labelled, selection)
@@ -254,12 +252,14 @@ def _beside_ground(selection: Selection) -> Selection:
 
 def _telling(by_texture: Division, by_values: Division) -> Division:
     """Give the division whose labels explain more of the images."""
-    scenes, features = by_texture.scenes, by_texture.textures.features
     maps = [[labels for labels, _ in each.labelled] for each in (by_texture, by_values)]
-    told = side_by_side(lambda labels: told_by(labels, scenes, features), maps)
-    if speaks_for_values(*told):
-        return by_values._replace(rival=by_texture)
-    return by_texture
+    return by_values._replace(rival=by_texture) if _are_values_better(by_texture, maps) else by_texture
+
+
+def _are_values_better(by_texture: Division, maps: Sequence[Sequence[NDArray]]) -> bool:
+    """Compare the labels of the scenes by texture and by values."""
+    scenes, features = by_texture.scenes, by_texture.textures.features
+    return speaks_for_values(*side_by_side(lambda labels: told_by(labels, scenes, features), maps))
 
 
 def _labels_of(

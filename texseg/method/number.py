@@ -42,8 +42,8 @@ __all__ = [
     "confusion_of_clusters",
     "dissolved",
     "grouped",
-    "log_odds",
     "merge_tree",
+    "probability_of",
 ]
 
 DOUBT = 1.1
@@ -237,12 +237,9 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     )
 
 
-def log_odds(tree: MergeTree, k: int) -> float:
-    """Log-odds that k is the number of textures, given that it is one of the levels of the tree."""
-    if k > tree.n_clusters:
-        return -np.inf
-    logits = _logits(tree, shipped_table())
-    return float(logits[k - 1] - np.logaddexp.reduce(np.delete(logits, k - 1)))
+def probability_of(k: int, tree: MergeTree) -> float:
+    """Probability that k is the number of textures, given that it is one of the levels of the tree."""
+    return float(softmax(_logits(tree, shipped_table()))[k - 1])
 
 
 def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
