@@ -43,11 +43,6 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
     Its products are small here: more threads would spend several times the processor time waiting for each
     other. The limit applies to the whole process, so calls from several threads share it: the first to enter
     sets it, and the last to leave restores the previous one. Enter again where a library has been imported.
-
-    Examples
-    --------
-    >>> with one_blas_thread():
-    ...     pass
     """
 
     def __enter__(self) -> Self:
@@ -83,13 +78,7 @@ def _setter(library: Any) -> Callable[[int], Any]:
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Give the number of threads for ``n_jobs``; None and -1 stand for all processors of this process.
-
-    Examples
-    --------
-    >>> n_threads(3)
-    3
-    """
+    """Give the number of threads for ``n_jobs``; None and -1 stand for all processors of this process."""
     if n_jobs is not None and n_jobs != -1:
         if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
             raise ValueError(f"n_jobs must be a whole number of at least 1, or -1 for all, got {n_jobs!r}")
@@ -110,14 +99,7 @@ _crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
 
 @contextmanager
 def crew_of(n_jobs: int | None) -> Iterator[None]:
-    """Let :func:`side_by_side` use ``n_jobs`` threads, including this one; inside another crew, use that one.
-
-    Examples
-    --------
-    >>> with crew_of(2):
-    ...     side_by_side(abs, [-3, 2])
-    [3, 2]
-    """
+    """Let `side_by_side` use ``n_jobs`` threads, with this one; inside another crew, those of that one."""
     size = n_threads(n_jobs) - 1
     if size < 1 or _crew.get() is not None:
         yield
@@ -131,13 +113,7 @@ def crew_of(n_jobs: int | None) -> Iterator[None]:
 
 
 def crew_size() -> int:
-    """Give the number of threads available here, including this one.
-
-    Examples
-    --------
-    >>> crew_size()
-    1
-    """
+    """Give the number of threads available here, including this one."""
     crew = _crew.get()
     return 1 if crew is None else 1 + crew.size
 
@@ -164,11 +140,6 @@ def side_by_side(
     The calling thread works, too, and never waits for work that has not begun, so a function may itself call
     `side_by_side`. Without a crew (:func:`crew_of`) the calling thread does everything. It calls ``tell``,
     before each of its items, with the number of items done and the number of all.
-
-    Examples
-    --------
-    >>> side_by_side(len, ["a", "bcd"])
-    [1, 3]
     """
     given, crew = list(items), _crew.get()
     results: list[Any] = [None] * len(given)
@@ -209,13 +180,7 @@ def _taken(todo: deque[int]) -> int | None:
 
 
 def map_in_order(function: Callable[[_T], _R], items: Iterable[_T], n_jobs: int) -> Iterator[_R]:
-    """Yield ``function`` of each item, in order, with ``n_jobs`` threads and at most as many waiting results.
-
-    Examples
-    --------
-    >>> list(map_in_order(abs, range(-3, 1), 2))
-    [3, 2, 1, 0]
-    """
+    """Yield ``function`` of each item, in order, by ``n_jobs`` threads; at most as many results wait."""
     if n_jobs == 1:
         yield from map(function, items)
         return

@@ -162,18 +162,7 @@ def octaves_of(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
-    """Bins of another image, using features learned before, uint8 (C, H, W).
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> ramp = np.tile(np.arange(100.0), (20, 1))
-    >>> features, _ = learn_features([split_planes(ramp)], bank=GaborBank([4.0], 1), sigma=8.0, n_bins=10)
-    >>> features.names
-    ('4 px, 0 deg', 'value')
-    >>> encode(split_planes(ramp[:, 40:] + 10), features)[1, 0, ::10]
-    array([5, 6, 7, 8, 9, 9], dtype=uint8)
-    """
+    """Bins of another image, using features learned before, uint8 (C, H, W)."""
     return bins_of(features.recipes(planes), features)
 
 

@@ -36,16 +36,6 @@ def split_planes(
     Pixels that are masked, not finite, or have the value ``nodata`` in any band (0: in every band) hold no
     data; holes are filled with the texture mirrored at their edge, so that filters near them see no step. An
     image whose bands are all equal becomes one band.
-
-    Examples
-    --------
-    >>> planes = split_planes(np.array([[1.0, 2.0, np.nan], [4.0, 5.0, 6.0]]))
-    >>> planes.mask
-    array([[ True,  True, False],
-           [ True,  True,  True]])
-    >>> planes.bands[0]
-    array([[1., 2., 1.],
-           [4., 5., 6.]])
     """
     bands = _bands(image, channel_axis)
     bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
@@ -95,13 +85,7 @@ def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
 
 
 def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) -> int:
-    """Count the pixels with a NaN or an infinity in any band, only within ``mask`` if it is given.
-
-    Examples
-    --------
-    >>> non_finite(np.array([[0.0, np.nan, np.inf]]))
-    2
-    """
+    """Count the pixels with a NaN or an infinity in any band, only within ``mask`` if it is given."""
     array = np.asarray(image)
     if array.dtype.kind != "f":
         return 0

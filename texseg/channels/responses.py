@@ -77,13 +77,6 @@ def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = Fa
 
     In the logarithm of the values, factors become summands, which are removed with the illumination. A
     twentieth of the median is added first, so that zeros and small whole numbers do not fill the range.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> intensity = learn_intensity([split_planes(np.arange(64.0).reshape(8, 8))], sigma=4.0)
-    >>> intensity.low, intensity.high
-    (array([0.]), array([63.]))
     """
     masks = [planes.mask for planes in images]
     bands = list(zip(*(planes.bands for planes in images), strict=True))
@@ -182,14 +175,6 @@ def flatten_illumination(
 
     ``y = (x - mean) / (local standard deviation + contrast)``: slowly changing light disappears, and the
     image's own ``contrast`` in the denominator keeps the noise of a flat region from becoming a texture.
-
-    Examples
-    --------
-    >>> texture = 1 + np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) / 5
-    >>> lit = texture * np.linspace(1, 9, 256, dtype=np.float32)
-    >>> flat = flatten_illumination(lit, sigma=8.0, contrast=0.01)
-    >>> [f"{plane[:, 192:].std() / plane[:, :64].std():.1f}" for plane in (lit, flat)]
-    ['2.4', '1.0']
     """
     detail = lightness - _local_mean(lightness, sigma)
     spread = _local_mean(detail * detail, sigma)
@@ -211,14 +196,6 @@ def recipes(
     Of a colour image, L, a, b (or up to six principal components of the bands) have a total weight of 8, each
     other channel 1; filters on chroma made results worse. ``value_weight`` is a factor; of logarithms, only a
     quarter counts.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> planes = split_planes(np.eye(32))
-    >>> channels = recipes(planes, learn_intensity([planes], 8.0), GaborBank([4.0], 2), 8.0)
-    >>> [channel.name for channel in channels], channels[2].values().shape
-    (['4 px, 0 deg', '4 px, 90 deg', 'value'], (32, 32))
     """
     lightness, values = _unit_values(planes.bands, intensity)
     made = []

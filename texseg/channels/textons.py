@@ -40,15 +40,7 @@ def learn_codebook(
     side: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Find ``n_textons`` typical patches (n_textons, side * side) of planes (H, W) by k-means.
-
-    Examples
-    --------
-    >>> plane = np.tile(np.float32([0, 1]), (8, 4))
-    >>> np.sort(learn_codebook([plane], [None], 2, 1, np.random.default_rng(2)), axis=0)
-    array([[0.],
-           [1.]], dtype=float32)
-    """
+    """Find ``n_textons`` typical patches (n_textons, side * side) of planes (H, W) by k-means."""
     share = max(1, _SAMPLES // len(planes))
     samples = []
     for plane, mask in zip(planes, masks, strict=True):
@@ -94,15 +86,7 @@ def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDA
 
 
 def nearest_textons(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Index of the texton nearest to every pixel's patch, uint8 (H, W); the border is mirrored.
-
-    Examples
-    --------
-    >>> plane = np.zeros((4, 6), np.float32)
-    >>> plane[:, 3:] = 1
-    >>> nearest_textons(plane, np.array([[0] * 9, [1] * 9], np.float32))[0]
-    array([0, 0, 0, 1, 1, 1], dtype=uint8)
-    """
+    """Index of the texton nearest to every pixel's patch, uint8 (H, W); the border is mirrored."""
     H, W = plane.shape
     side = int(round(np.sqrt(codebook.shape[1])))
     padded = np.pad(_steps(plane), side // 2, mode="symmetric")

@@ -66,13 +66,7 @@ class CellGrid(NamedTuple):
 
 
 def cell_grid(image_shape: tuple[int, int], cell: int, mask: NDArray[np.bool_] | None = None) -> CellGrid:
-    """Lay square cells of side ``cell`` pixels over an image, and count the valid pixels of each.
-
-    Examples
-    --------
-    >>> cell_grid((4, 6), 4).sizes
-    array([1. , 0.5], dtype=float32)
-    """
+    """Lay square cells of side ``cell`` pixels over an image, and count the valid pixels of each."""
     H, W = image_shape
     shape = (-(-H // cell), -(-W // cell))
     padded = np.zeros((shape[0] * cell, shape[1] * cell), bool)
@@ -93,13 +87,6 @@ def cell_counts(
 
     A full cell's sums to ``weights`` in every channel. They can be packed as bytes if weights are 1 and cells
     have at most 255 pixels.
-
-    Examples
-    --------
-    >>> bins = np.array([[[0, 0, 1], [0, 1, 1]]], dtype=np.uint8)
-    >>> cell_counts(bins, cell_grid((2, 3), 2), n_bins=2, weights=np.ones(1))
-    array([[0.75, 0.25],
-           [0.  , 0.5 ]], dtype=float32)
     """
     H, W = grid.image_shape
     (h, w), C = grid.shape, len(bins)
@@ -130,15 +117,6 @@ def window_means(
 
     Sides are in pixels, and cells at the ends of a window may count in part. Returns the means
     (windows, C * n_bins), rows and columns of windows, and the valid share (windows,) of the smallest ones.
-
-    Examples
-    --------
-    >>> counts = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
-    >>> means, shape, _ = window_means(counts, cell_grid((8, 24), 8), sides=[24])
-    >>> means.round(2), shape
-    (array([[1.  , 0.  ],
-           [0.67, 0.33],
-           [0.5 , 0.5 ]], dtype=float32), (1, 3))
     """
     h, w = grid.shape
     table = counts.reshape(h, w, len(sides), counts.shape[1] // len(sides))
@@ -183,12 +161,6 @@ def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
 
     Sides halve from level to level. Levels with cells of 8 pixels and more are stored; finer ones stay
     implicit: their products prolong, multiply with the pixels' counts, and restrict.
-
-    Examples
-    --------
-    >>> n = WindowedCounts(np.zeros((1, 32, 48), np.uint8), window=5)
-    >>> [level.shape for level in pyramid(n, 16)]
-    [(2, 3), (4, 6), (8, 12), (16, 24), (32, 48)]
     """
     if coarsest < 1 or coarsest & (coarsest - 1):
         raise ValueError(f"coarsest must be a power of two, got {coarsest}")

@@ -256,14 +256,7 @@ class WindowedCounts(CountOperator):
 
 
 class ChannelCounts(CountOperator):
-    """A stored table of counts (N, M), together with the channel of every column (M,).
-
-    Examples
-    --------
-    >>> n = ChannelCounts(np.array([[1.0, 2.0, 4.0]]), np.array([0, 0, 1]))
-    >>> n @ np.ones(3)
-    array([7.])
-    """
+    """A stored table of counts (N, M), together with the channel of every column (M,)."""
 
     def __init__(self, table: NDArray[Any], groups: NDArray[np.intp]) -> None:
         self.table = table
@@ -357,46 +350,22 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
 
 
 def is_implicit(n: CountMatrix) -> bool:
-    """Whether ``n`` is an operator of this package, not an array or sparse matrix.
-
-    Examples
-    --------
-    >>> is_implicit(np.eye(2)), is_implicit(WindowedCounts(np.zeros((1, 4, 5), np.uint8)))
-    (False, True)
-    """
+    """Whether ``n`` is an operator of this package, not an array or sparse matrix."""
     return isinstance(n, CountOperator)
 
 
 def row_totals(n: CountMatrix) -> NDArray[np.float64]:
-    """Occurrences of every row, shape (N,).
-
-    Examples
-    --------
-    >>> row_totals(np.array([[1, 2], [0, 3]]))
-    array([3., 3.])
-    """
+    """Occurrences of every row, shape (N,)."""
     return np.asarray(n @ np.ones(n.shape[1]), dtype=np.float64)
 
 
 def column_totals(n: CountMatrix) -> NDArray[np.float64]:
-    """Occurrences of every column, shape (M,).
-
-    Examples
-    --------
-    >>> column_totals(np.array([[1, 2], [0, 3]]))
-    array([1., 5.])
-    """
+    """Occurrences of every column, shape (M,)."""
     return np.asarray(n.T @ np.ones(n.shape[0]), dtype=np.float64)
 
 
 def groups_of(n: CountMatrix) -> NDArray[np.intp]:
-    """Which channel each column belongs to, shape (M,); all zero for plain matrices.
-
-    Examples
-    --------
-    >>> groups_of(WindowedCounts(np.zeros((2, 4, 5), np.uint8), n_bins=3))
-    array([0, 0, 0, 1, 1, 1])
-    """
+    """Which channel each column belongs to, shape (M,); all zero for plain matrices."""
     groups = getattr(n, "groups", None)
     return np.zeros(n.shape[1], np.intp) if groups is None else groups
 

@@ -12,14 +12,7 @@ __all__ = ["PackedCounts", "stacked"]
 
 
 class PackedCounts:
-    """A float32 array stored as multiples of ``unit``, up to 255; indexing returns ordinary floats.
-
-    Examples
-    --------
-    >>> counts = PackedCounts(np.array([[0, 64], [32, 32]], np.uint8), np.float32(1 / 64))
-    >>> counts.shape, counts[1:]
-    ((2, 2), array([[0.5, 0.5]], dtype=float32))
-    """
+    """A float32 array stored as multiples of ``unit``, up to 255; indexing returns ordinary floats."""
 
     dtype = np.dtype(np.float32)
 

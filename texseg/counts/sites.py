@@ -53,16 +53,7 @@ def mix_background(profiles: Floats, background: Floats, share: float = BACKGROU
 
 @dataclass(frozen=True, eq=False)
 class Sites(CountOperator):
-    """Histograms of the sites of some grids, as a count matrix with columns multiplied by channel weights.
-
-    Examples
-    --------
-    >>> table = np.array([[1, 0], [0.5, 0.5]], np.float32)
-    >>> sites = Sites(table, np.ones(2), np.full(2, 3.0), ((1, 2),), np.array([0.75, 0.25]))
-    >>> sites @ np.eye(2)
-    array([[3. , 0. ],
-           [1.5, 1.5]])
-    """
+    """Histograms of the sites of some grids, as a count matrix with columns multiplied by channel weights."""
 
     counts: Any
     """(N, M), an array or PackedCounts; every channel of a site sums to the site's size."""

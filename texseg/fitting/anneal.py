@@ -98,13 +98,7 @@ class Level(NamedTuple):
 
 
 def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[float]:
-    """Inverse temperatures from ``start`` to ``stop``; each temperature is ``factor`` times the one before.
-
-    Examples
-    --------
-    >>> geometric_schedule(0.5, 1.0, 0.5)
-    [0.5, 1.0]
-    """
+    """Inverse temperatures from ``start`` to ``stop``; each temperature is ``factor`` times the last one."""
     if not 0 < factor < 1:
         raise ValueError(f"the cooling factor must lie between 0 and 1, got {factor!r}")
     if start <= 0 or stop <= 0:
@@ -272,15 +266,6 @@ def grow(
     merges the pair that loses least until one is left. So every number below the largest is visited twice. At
     each number, as long as a split gains more than some merge loses, both are made. Fast and reliable with
     hard assignments (the model's posterior ``ArgMax()``).
-
-    Examples
-    --------
-    >>> from texseg.models.histograms import HistogramClustering
-    >>> from texseg.fitting.assignment import ArgMax
-    >>> n = np.repeat([[9.0, 1.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 9.0]], 20, axis=0)
-    >>> run = grow(HistogramClustering(ArgMax()), n, 3, n_extra=0, rng=np.random.RandomState(0))
-    >>> [(len(s.params.weights), round(s.free_energy)) for s in run]
-    [(1, 725), (2, 543), (3, 396), (2, 543), (1, 725)]
     """
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)

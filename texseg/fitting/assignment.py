@@ -25,7 +25,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import cv2
@@ -37,7 +38,6 @@ from texseg.threads import side_by_side
 __all__ = [
     "ArgMax",
     "Assignment",
-    "Neighbourhood",
     "Posterior",
     "PottsField",
     "SETTLING_SWEEPS",
@@ -87,14 +87,7 @@ class Posterior(Protocol):
 
 
 def soft_max(logits: Floats) -> tuple[Floats, Floats]:
-    """Normalised exponentials (N, ..., K) of each row, and the logarithm (N, ...) of each row's sum.
-
-    Examples
-    --------
-    >>> p, log_sum = soft_max(np.log([[1.0, 3.0]]))
-    >>> p, float(np.exp(log_sum[0]).round(6))
-    (array([[0.25, 0.75]]), 4.0)
-    """
+    """Normalised exponentials (N, ..., K) of each row, and the logarithm (N, ...) of each row's sum."""
     p = np.array(logits)
     top, total = _normalise_exponentials(p, axis=-1)
     return p, np.squeeze(top + np.log(total), axis=-1)
@@ -142,14 +135,7 @@ def arg_max_over(values: Floats) -> NDArray[np.int32]:
 
 
 class SoftMax:
-    """Posterior probabilities of a mixture with mixing proportions ([1] Eq. 29 and 60).
-
-    Examples
-    --------
-    >>> Q, F = SoftMax()(np.log([[0.2, 0.6]]), beta=1.0, weights=np.array([0.5, 0.5]))
-    >>> Q, bool(np.isclose(F, -np.log(0.4)))
-    (array([[0.25, 0.75]]), True)
-    """
+    """Posterior probabilities of a mixture with mixing proportions ([1] Eq. 29 and 60)."""
 
     def __call__(
         self,
@@ -173,13 +159,7 @@ class SoftMax:
 
 
 class ArgMax:
-    """Hard assignments to the cluster with the largest score ([1] Eq. 23); ties go to the first.
-
-    Examples
-    --------
-    >>> ArgMax()(np.array([[-3.0, -2.0]]), beta=1.0, weights=np.array([0.9, 0.1])).posteriors
-    array([[0., 1.]])
-    """
+    """Hard assignments to the cluster with the largest score ([1] Eq. 23); ties go to the first."""
 
     def __call__(
         self,
@@ -201,65 +181,19 @@ class ArgMax:
         return np.zeros(posteriors.shape[1])
 
 
-class Neighbourhood(NamedTuple):
-    """How the neighbours of every site on some grids influence it, for :func:`mean_field`."""
-
-    grids: Sequence[tuple[int, int]]
-    """Rows and columns of each image's sites; the images follow one another."""
-    sigma: float
-    """Standard deviation of the Gaussian, in sites."""
-    strength: float
-    """Nats that a unanimous neighbourhood adds."""
-    presence: Floats | None = None
-    """(N,), how much each site counts, 0 to 1."""
-
-    def field(self, planes: Floats) -> Floats:
-        """``strength * G Q`` of planes (..., N), with zeros outside the grids."""
-        stack = planes.reshape(-1, planes.shape[-1])
-        out = np.empty_like(stack)
-        step = max(1, _NUMBERS_AT_ONCE // stack.shape[1])
-        side_by_side(
-            lambda at: self._blur(stack[at : at + step], out[at : at + step]), range(0, len(stack), step)
-        )
-        return out.reshape(planes.shape)
-
-    def _blur(self, stack: Floats, out: Floats) -> None:
-        """Write the field of some planes (n, N) into ``out``."""
-        gap = int(4 * self.sigma) + 1  # the reach of the filter
-        start = 0
-        for h, w in self.grids:
-            place = slice(start, start + h * w)
-            # one tall image for a single call, with the planes too far apart to influence each other
-            tall = np.zeros((len(stack), h + gap, w), stack.dtype)
-            tall[:, :h] = stack[:, place].reshape(-1, h, w)
-            if self.presence is not None:
-                tall[:, :h] *= self.presence[place].reshape(h, w)
-            blurred = cv2.GaussianBlur(
-                tall.reshape(-1, w), (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT
-            )
-            out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
-            start = place.stop
-        out *= self.strength
-
-
-class Around(Protocol):
-    """What `mean_field` needs to know about the neighbours of every site."""
-
-    def field(self, planes: Floats) -> Floats:
-        """Give what the neighbours' posteriors (..., K, N) add to the tempered scores, a new array."""
-
-
-def mean_field(local: Floats, around: Around, planes: Floats | None = None, n_sweeps: int = 1) -> Floats:
+def mean_field(
+    local: Floats, field: Callable[[Floats], Floats], planes: Floats | None = None, n_sweeps: int = 1
+) -> Floats:
     """Sweep ``Q <- softmax(local + field of Q)`` over all sites, cells or pixels, until labels rest.
 
-    ``local`` and ``planes``, the initial posteriors, are (..., K, N), for one run or several; without
-    ``planes``, sweeps start from ``softmax(local)``.
+    ``local``, the tempered scores, and ``planes``, the initial posteriors, are (..., K, N), for one run or
+    several; without ``planes``, sweeps start from ``softmax(local)``. ``field`` gives a new array.
     """
     if planes is None:
         planes = _soft_max_in_strips(local.copy())
     labels = None
     for sweep in range(n_sweeps):
-        planes = around.field(planes)
+        planes = field(planes)
         planes += local
         _soft_max_in_strips(planes)
         if n_sweeps >= SETTLING_SWEEPS and sweep < n_sweeps - 1:
@@ -288,17 +222,6 @@ class PottsField:
 
     ``shape`` is (H, W), or one for each of several images; ``sigma`` counts sites. ``presence`` (N,) says how
     much each site counts as a neighbour, 0 to 1; by default ``row_weights`` relative to the largest of them.
-
-    Examples
-    --------
-    One site of a uniform region that prefers the other cluster is overruled:
-
-    >>> scores = np.zeros((25, 2))
-    >>> scores[:, 0] = 1.0
-    >>> scores[12] = [0.0, 1.0]
-    >>> Q, F = PottsField((5, 5), strength=10.0)(scores, beta=1.0, weights=np.ones(2))
-    >>> int(Q.argmax(axis=1).max())
-    0
     """
 
     def __init__(
@@ -334,12 +257,10 @@ class PottsField:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
         if len(scores) != sum(h * w for h, w in self.grids):
             raise ValueError(f"PottsField on grids {self.grids} got scores of {len(scores)} sites")
-        neighbourhood = self._neighbourhood(row_weights, scores.dtype)
+        pull = partial(self._field, presence=self._presence(row_weights, scores.dtype))
         local = scores.dtype.type(beta) * _planes(scores)
-        planes = mean_field(
-            local, neighbourhood, None if previous is None else _planes(previous), self.n_sweeps
-        )
-        field = neighbourhood.field(planes)
+        planes = mean_field(local, pull, None if previous is None else _planes(previous), self.n_sweeps)
+        field = pull(planes)
 
         def energy(run: tuple[int, ...]) -> Floats:
             Q = planes[run]
@@ -355,14 +276,42 @@ class PottsField:
 
     def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""
-        planes = self._neighbourhood(row_weights, posteriors.dtype).field(_planes(posteriors))
+        planes = self._field(_planes(posteriors), self._presence(row_weights, posteriors.dtype))
         return np.moveaxis(planes, -1, 0)
 
-    def _neighbourhood(self, row_weights: Floats | None, dtype: np.dtype) -> Neighbourhood:
-        presence = self.presence
-        if presence is None and row_weights is not None:
-            presence = (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
-        return Neighbourhood(self.grids, self.sigma, self.strength, presence)
+    def _presence(self, row_weights: Floats | None, dtype: np.dtype) -> Floats | None:
+        if self.presence is not None or row_weights is None:
+            return self.presence
+        return (row_weights / max(float(np.max(row_weights)), _TINY)).astype(dtype)
+
+    def _field(self, planes: Floats, presence: Floats | None) -> Floats:
+        """``strength * G Q`` of planes (..., N), with zeros outside the grids."""
+        stack = planes.reshape(-1, planes.shape[-1])
+        out = np.empty_like(stack)
+        step = max(1, _NUMBERS_AT_ONCE // stack.shape[1])
+        side_by_side(
+            lambda at: self._blur(stack[at : at + step], presence, out[at : at + step]),
+            range(0, len(stack), step),
+        )
+        return out.reshape(planes.shape)
+
+    def _blur(self, stack: Floats, presence: Floats | None, out: Floats) -> None:
+        """Write the field of some planes (n, N) into ``out``."""
+        gap = int(4 * self.sigma) + 1  # the reach of the filter
+        start = 0
+        for h, w in self.grids:
+            place = slice(start, start + h * w)
+            # one tall image for a single call, with the planes too far apart to influence each other
+            tall = np.zeros((len(stack), h + gap, w), stack.dtype)
+            tall[:, :h] = stack[:, place].reshape(-1, h, w)
+            if presence is not None:
+                tall[:, :h] *= presence[place].reshape(h, w)
+            blurred = cv2.GaussianBlur(
+                tall.reshape(-1, w), (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT
+            )
+            out[:, place] = blurred.reshape(tall.shape)[:, :h].reshape(len(stack), -1)
+            start = place.stop
+        out *= self.strength
 
     def cluster_terms(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``sum_i c_i [Q log Q - 1/2 Q field]`` of every cluster, shape (K,)."""

@@ -34,13 +34,7 @@ class Composite(NamedTuple):
 
 
 def border_distance(labels: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Distance of every pixel from the nearest one that touches another label; float32 (H, W), pixels.
-
-    Examples
-    --------
-    >>> border_distance(np.array([[0, 0, 0, 1, 1]])).tolist()
-    [[2.0, 1.0, 0.0, 0.0, 1.0]]
-    """
+    """Distance of every pixel from the nearest one that touches another label; float32 (H, W), pixels."""
     inner = np.ones(labels.shape, np.uint8)
     across, down = labels[:, 1:] != labels[:, :-1], labels[1:] != labels[:-1]
     for side in (inner[:, 1:], inner[:, :-1]):
@@ -55,13 +49,7 @@ def border_distance(labels: NDArray[np.integer]) -> NDArray[np.float32]:
 def trusted(
     labels: NDArray[np.int32], margin: float, mask: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int32]:
-    """Labels, replaced by -1 within ``margin`` pixels of a border and where the mask has no data.
-
-    Examples
-    --------
-    >>> trusted(np.array([[0, 0, 0, 1, 1]], np.int32), margin=0).tolist()
-    [[0, 0, -1, -1, 1]]
-    """
+    """Labels, replaced by -1 within ``margin`` pixels of a border and where the mask has no data."""
     far = border_distance(labels) > margin
     return np.where(far if mask is None else far & mask, labels, np.int32(-1))
 
@@ -88,15 +76,6 @@ def compose(
 
     ``usable`` labels (H, W) are -1 where no piece may be taken (:func:`trusted`), and hold each label. The
     composite is as high as the highest image and as wide as the widest, at most 300 pixels: this is enough.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> truth = (np.arange(64) >= 32).astype(np.int32)[None, :].repeat(48, axis=0)
-    >>> image = split_planes(10 * truth)
-    >>> made = compose([image], [trusted(truth, margin=2)], 2, side=16, rng=np.random.default_rng(0))
-    >>> made.labels.shape, np.array_equal(made.planes.bands[0][made.filled], 10 * made.labels[made.filled])
-    ((48, 64), True)
     """
     height, width = np.minimum(np.max([one.shape for one in usable], axis=0), _LARGEST).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)

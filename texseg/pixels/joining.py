@@ -66,18 +66,6 @@ def joined_labels(
     """Give the final labels of the parts of all blocks, by their places in the grid of blocks.
 
     Missing blocks hold no data; ``area`` is that of `dissolve_specks`, ``min_size`` of `merge_small`.
-
-    Examples
-    --------
-    >>> left = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], np.int32)
-    >>> right = np.array([[0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], np.int32)
-    >>> small = np.array([7]), np.array([0])  # pixels of small parts
-    >>> scores = [np.zeros((2, 1), np.float32)] * 2
-    >>> from texseg.pixels.label import connected_parts
-    >>> halves = {(0, 0): parts_of_block(connected_parts(left), scores[0], small[0], (0, 0), 8)}
-    >>> halves[0, 1] = parts_of_block(connected_parts(right), scores[1], small[1], (0, 4), 8)
-    >>> [names.tolist() for names in joined_labels(halves, area=2, min_size=0).values()]
-    [[0, 1], [0, 1]]
     """
     places = list(blocks)
     sizes = [len(blocks[place].labels) for place in places]

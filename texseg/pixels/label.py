@@ -8,6 +8,7 @@ weight here.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cv2
@@ -53,54 +54,45 @@ def pixel_posteriors(
     cells = np.ascontiguousarray(cell_posteriors.T)
     near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
     if len(band):
-        around = _PixelsAround(cells, grid, band, strength, mask)
-        near = mean_field(local, around, near, SETTLING_SWEEPS)
+        near = mean_field(local, _pull(cells, grid, band, strength, mask), near, SETTLING_SWEEPS)
     return PixelPlanes(grid, cells, band, near)
 
 
-class _PixelsAround:
-    """How the neighbours of the pixels of a band influence them; all other pixels stay as they are."""
+def _pull(
+    cells: Floats, grid: CellGrid, band: NDArray[np.intp], strength: float, mask: NDArray[np.bool_] | None
+) -> Callable[[Floats], Floats]:
+    """Make the function that gives what all pixels add to planes (K, n) of the band, for `mean_field`."""
+    H, W = grid.image_shape
+    small = -(-W // _REDUCTION), -(-H // _REDUCTION)
+    presence = None if mask is None else mask.ravel()[band]
 
-    def __init__(
-        self,
-        cells: Floats,
-        grid: CellGrid,
-        band: NDArray[np.intp],
-        strength: float,
-        mask: NDArray[np.bool_] | None,
-    ) -> None:
-        self.shape, self.band, self.strength = grid.image_shape, band, np.float32(strength)
-        self.sigma = grid.cell / 2 / _REDUCTION
-        self.presence = None if mask is None else mask.ravel()[band]
+    def elsewhere(values: Floats) -> Any:
+        """Reduce the plane of one label without the band: all other pixels stay as they are."""
+        plane = np.array(grid.to_pixels(values), order="C")
+        plane.ravel()[band] = 0
+        if mask is not None:
+            plane *= mask
+        return cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
 
-        def constant(values: Floats) -> Floats:
-            plane = np.array(grid.to_pixels(values), order="C")
-            plane.ravel()[band] = 0
-            if mask is not None:
-                plane *= mask
-            return self._reduced(plane)
+    constant = side_by_side(elsewhere, cells)
 
-        self.constant = side_by_side(constant, cells)
-
-    def _reduced(self, plane: Floats) -> Any:
-        H, W = self.shape
-        return cv2.resize(plane, (-(-W // _REDUCTION), -(-H // _REDUCTION)), interpolation=cv2.INTER_AREA)
-
-    def field(self, planes: Floats) -> Floats:
-        """Give what the neighbourhood adds to planes (K, n) of the band, for `mean_field`."""
+    def field(planes: Floats) -> Floats:
         out = np.empty_like(planes)
 
         def of_label(k: int) -> None:
-            plane = np.zeros(self.shape, planes.dtype)
-            plane.ravel()[self.band] = planes[k] if self.presence is None else planes[k] * self.presence
-            around = self._reduced(plane)
-            around += self.constant[k]
-            around = cv2.GaussianBlur(around, (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT)
-            there = cv2.resize(around, self.shape[::-1], interpolation=cv2.INTER_LINEAR)
-            np.multiply(there.ravel()[self.band], self.strength, out=out[k])
+            plane = np.zeros((H, W), planes.dtype)
+            plane.ravel()[band] = planes[k] if presence is None else planes[k] * presence
+            around = cv2.resize(plane, small, interpolation=cv2.INTER_AREA) + constant[k]
+            around = cv2.GaussianBlur(
+                around, (0, 0), grid.cell / 2 / _REDUCTION, borderType=cv2.BORDER_CONSTANT
+            )
+            there = cv2.resize(around, (W, H), interpolation=cv2.INTER_LINEAR)
+            np.multiply(there.ravel()[band], np.float32(strength), out=out[k])
 
         side_by_side(of_label, range(len(planes)))
         return out
+
+    return field
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
@@ -119,16 +111,6 @@ def dissolve_specks(
     A knot in a cloth briefly looks like another texture. A small part is dissolved only if its label has a
     larger part elsewhere: a texture that occurs only in small parts keeps them. Where a pixel changes its
     label, the posteriors of both labels are exchanged; parts below ``area`` pixels are specks.
-
-    Examples
-    --------
-    >>> posteriors = np.zeros((2, 20, 20), np.float32)
-    >>> posteriors[0, :, :12] = posteriors[1, :, 12:] = 1
-    >>> posteriors[:, 4:6, 4:6] = [[[0]], [[1]]]
-    >>> planes = PixelPlanes.full(posteriors)
-    >>> dissolve_specks(planes, PixelPlanes.full(posteriors.copy()), area=9)
-    >>> planes.whole()[0, 4:6, 4:6].tolist()
-    [[1.0, 1.0], [1.0, 1.0]]
     """
     labels = posteriors.labels()
     if mask is not None:

@@ -25,14 +25,6 @@ class PixelPlanes:
 
     Far from borders, values are computed per cell, and whole planes would repeat them for every pixel.
     Iterating yields whole planes, one at a time.
-
-    Examples
-    --------
-    >>> grid = cell_grid((2, 4), 2)
-    >>> planes = PixelPlanes(grid, np.array([[1.0, 2.0]]), np.array([3]), np.array([[9.0]]))
-    >>> next(iter(planes))
-    array([[1., 1., 2., 9.],
-           [1., 1., 2., 2.]])
     """
 
     grid: CellGrid
