@@ -42,7 +42,8 @@ MODULES = [
         f"{room}.{path.stem}"
         for room in ("channels", "counts", "fitting", "method", "pixels")
         for path in sorted(Path(texseg.__file__).with_name(room).glob("[a-z]*.py"))
-        if path.stem not in {"intake", "rescale", "hierarchy", "painted"}  # files, other scenes, later edits
+        if path.stem
+        not in {"intake", "rescale", "hierarchy", "painted", "scenes", "labelling"}  # no constants
     ),
 ]
 """All that lies between an image and its labels."""

@@ -50,7 +50,7 @@ def test_every_constant_that_labels_depend_on_is_listed_with_its_kind(monkeypatc
     assert len(listed) == len(set(listed))
     settings = PRESETS["default"]
     found = {("parameters", name) for name in vars(settings) if not is_chosen_by_the_caller(name)} - {
-        ("parameters", name) for name in ("potts", "learned_borders", "cue")
+        ("parameters", name) for name in ("potts", "learned_borders", "cue", "keeps_cell")
     }
     found |= {("parameters", f"potts.{name}") for name in settings.potts._fields}
     for place in constants.MODULES:

@@ -160,7 +160,7 @@ def test_the_number_of_threads_is_checked_and_used(monkeypatch):
     with pytest.raises(ValueError, match="n_jobs must be a whole number of at least 1, or -1 for all, got 0"):
         TextureSegmenter(2, n_jobs=0).fit(mosaic(64, 64))
     seen = set()
-    monkeypatch.setattr("texseg.segmenter.learn_features", lambda *a, **b: seen.add(crew_size()) or 1 / 0)
+    monkeypatch.setattr("texseg.method.scenes.learn_features", lambda *a, **b: seen.add(crew_size()) or 1 / 0)
     for n in (1, 3):
         with pytest.raises(ZeroDivisionError):
             TextureSegmenter(2, n_jobs=n).fit(mosaic(64, 64))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, split_planes
 from texseg.counts.sites import WINDOW_STEP
+from texseg.forecast import expected_memory, free_memory
 from texseg.method.labelling import (
     BlockReading,
     Names,
@@ -47,6 +48,7 @@ __all__ = [
     "Request",
     "Windows",
     "crops_of",
+    "goes_by_blocks",
     "is_lazy",
     "label_array",
     "label_blocks",
@@ -314,6 +316,16 @@ def is_lazy(image: Any) -> bool:
         return True
     collection = getattr(image, "__dask_graph__", None)
     return collection is not None and collection() is not None
+
+
+def goes_by_blocks(image: Any, channel_axis: int | None, n_segments: int | None, preset: str) -> bool:
+    """Tell whether an image is lazy, or seen as a whole would take more than half of what is free."""
+    if is_lazy(image):
+        return True
+    if not isinstance(image, np.ndarray) or image.ndim != (2 if channel_axis is None else 3):
+        return False
+    bands = 1 if channel_axis is None else image.shape[channel_axis % 3]
+    return expected_memory(image.size // max(bands, 1), bands, n_segments, preset) > free_memory() // 2
 
 
 def _lazy_labels(

@@ -503,6 +503,8 @@ class Settings(_Resolved):
     windows: tuple[float, float] = (48.0, 80.0)
     """Sides of the windows used for the starts: for channels with wavelengths up to 8 pixels, and above."""
     potts: PottsSettings = PottsSettings()
+    keeps_cell: bool = False
+    """Whether `cell` was given, and does not follow the size of the image."""
 
     def changed(self, **values: Any) -> Self:
         """Take other values, of any parameter."""
@@ -526,7 +528,8 @@ class Settings(_Resolved):
         """Adapt cells and windows, but not filters, to an image's longer side, within limits."""
         scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
         small, large = self.windows
-        return self.changed(cell=max(2, round(self.cell * scale)), windows=(small * scale, large * scale))
+        cell = self.cell if self.keeps_cell else max(2, round(self.cell * scale))
+        return self.changed(cell=cell, windows=(small * scale, large * scale))
 
 
 PRESETS: dict[str, Settings] = {
@@ -548,7 +551,7 @@ def checked(values: Mapping[str, Any]) -> Settings:
     """
     given = {name: PARAMETERS[name].checked(value) for name, value in values.items()}
     kept = {name: v for name, v in given.items() if v is not None or PARAMETERS[name].presets is None}
-    s = PRESETS[kept.get("preset", "default")].changed(**kept)
+    s = PRESETS[kept.get("preset", "default")].changed(**kept, keeps_cell=kept.get("cell") is not None)
     if s.n_segments is None and s.k_min > s.k_max:
         raise ValueError(f"k_min must be at most k_max ({s.k_max}), got {s.k_min}; raise k_max")
     if s.cue == "values" and s.model != "acm":

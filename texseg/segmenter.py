@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -11,23 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import texseg
-from texseg.blocks import Request, crops_of, is_lazy, label_array
-from texseg.channels.encode import encode, learn_features
-from texseg.channels.gabor import GaborBank
-from texseg.channels.ground import find_ground, profile_of_ground, without_ground
-from texseg.channels.intake import FourthBandWarning, take_in
-from texseg.channels.notes import multiplies, notes_on
-from texseg.channels.planes import Planes, non_finite
-from texseg.channels.rescale import mismatch, rescaled, to_grey
+from texseg.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_array
 from texseg.counts.random import random_state_of
 from texseg.edits import Editable, Labels, Values
-from texseg.forecast import expected_memory, free_memory
+from texseg.forecast import costs_of
 from texseg.method.clusters import Record, Search
 from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
-from texseg.method.seeds import checked_seeds, refuse_grey_values
+from texseg.method.scenes import Learned, known_scenes, learn_scenes, refuse_seeds_without_cells, warn
+from texseg.method.seeds import checked_seeds
 from texseg.method.textures import Scene
 from texseg.modelfile import (
     ModelFileError,
@@ -39,28 +32,13 @@ from texseg.modelfile import (
     save_model,
     to_plain_data,
 )
-from texseg.parameters import PARAMETERS, PRESETS, Parameters, Settings, checked, takes_parameters
+from texseg.parameters import PARAMETERS, Parameters, Settings, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar
 from texseg.threads import computing, crew_of, one_blas_thread
 
 __all__ = ["Record", "Segmenter", "segment"]
 
 _MOSTLY_UNKNOWN = 0.9
-_LOGARITHM_TAKEN = (
-    "the logarithm of the values is taken, since contrast follows brightness by the same factor everywhere, "
-    "as under light, gains or speckle that multiply; log=False (--no-log) takes the values as they are"
-)
-_COSTS = {
-    "filters": 0.1,
-    "histograms": 0.03,
-    "number": 0.65,
-    "annealing": 0.22,
-    "clusters": 0.5,
-    "borders": 0.23,
-    "pixels": 0.17,
-}
-_COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
-_COST_OF_OTHER_MODELS = 1.0
 
 
 class _OfChosenNumber:
@@ -134,72 +112,56 @@ class Segmenter(Editable):
         array in memory or mapped from a file that would take more than half of the memory that is free;
         ``labels_`` is then an array, made block by block.
         """
+        settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        self._check_parameters()
-        if is_lazy(X) or (seeds is None and self._is_too_large(X, self.n_segments)):
-            return self._fit_lazily(X, mask)
-        settings, images, bank = self._prepare(X, mask)
-        strokes, n_classes = self._checked_strokes(seeds, images, isinstance(X, (list, tuple)))
-        originals, grounds = images, [None] * len(images) if strokes else self._grounds(images)
-        images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
-        logarithm = self.log
-        if logarithm is None:
-            logarithm = self.preset != "plain" and multiplies(images)
-            if logarithm:
-                warnings.warn(_LOGARITHM_TAKEN, stacklevel=3)
-        for note in notes_on(images, logarithm):
-            warnings.warn(note, stacklevel=3)
-        rng = random_state_of(self.random_state)
-        with ProgressBar(hidden=not self.verbose) as bar:
-            tell = Phases([bar, self.callback], self._costs(settings))
-            features, bins = learn_features(
-                images,
-                bank=bank,
-                sigma=settings.illumination_sigma,
-                n_bins=settings.n_bins,
-                patch_weight=settings.patch_weight,
-                value_weight=settings.value_weight,
-                logarithm=logarithm,
-                random_state=rng.randint(2**31),
-                tell=partial(tell, "filters"),
-            )
-            scenes = [
-                Scene(b, planes.mask, planes, ground, own)
-                for b, planes, ground, own in zip(
-                    bins, images, grounds, strokes or [None] * len(bins), strict=True
-                )
-            ]
-            divider = Divider(
-                settings,
-                self.model,
-                self.n_segments,
-                self.k_min,
-                self.k_max,
-                self.min_size,
-                rng,
-                tell,
-            )
-            fit = divider.divide(scenes, features, n_classes)
-        n_found = len(fit.textures.profiles) + any(ground is not None for ground in grounds)
-        if self.n_segments is not None and n_found < self.n_segments:
-            warnings.warn(
-                f"{self.n_segments} segments asked, {n_found} found: the image does not hold "
-                "more textures that can be told apart",
-                stacklevel=3,
-            )
-        if fit.selection is not None and self.k_min > 2 and n_found < self.k_min:
-            warnings.warn(
-                f"k_min is {self.k_min}, but only {n_found} could be told apart; "
-                f"n_segments={self.k_min} (-k {self.k_min}) searches for as many",
-                stacklevel=3,
-            )
+        if seeds is None and goes_by_blocks(X, settings.channel_axis, settings.n_segments, settings.preset):
+            return self._fit_crops(X, mask, settings)
+        return self._fit(X, mask, seeds, settings)
+
+    def _fit(self, X: Any, mask: Any, seeds: Any, settings: Settings) -> Self:
+        with ProgressBar(hidden=not settings.verbose) as bar:
+            tell = Phases([bar, settings.callback], costs_of(settings))
+            rng = random_state_of(settings.random_state)
+            learned = learn_scenes(X, mask, seeds, settings, rng, tell)
+            s = learned.settings
+            divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell)
+            fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
         self._publish(fit, isinstance(X, (list, tuple)))
-        self.ground_ = profile_of_ground(originals, grounds, fit.textures.features)
+        self.ground_ = learned._replace(features=fit.textures.features).profile_of_ground()
         self._describe()
-        if strokes:
-            self._warn_of_unused()
+        self._warn_of_fewer(fit, learned)
         return self
+
+    def _fit_crops(self, X: Any, mask: Any, settings: Settings) -> Self:
+        """Learn from crops of an image that is larger than memory, and label it by blocks."""
+        if not is_lazy(X):
+            warn(
+                f"an image of shape {X.shape} takes more than half of the memory that is free: its textures "
+                "are learned from crops, evenly spread, and it is labelled block by block"
+            )
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
+        crops, masks = crops_of(X, settings.channel_axis, mask, int(seed))
+        # crops do not see how much flat ground there is
+        self._fit(crops, masks, None, settings.changed(flat_ground=False))
+        self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
+        self.labels_ = self.predict(X, mask=mask)
+        return self
+
+    def _warn_of_fewer(self, fit: Division, learned: Learned) -> None:
+        n_found, n_segments, k_min = self.n_segments_, self.n_segments, self.k_min
+        if n_segments is not None and n_found < n_segments:
+            warn(
+                f"{n_segments} segments asked, {n_found} found: the image does not hold more textures that "
+                "can be told apart"
+            )
+        if fit.selection is not None and k_min > 2 and n_found < k_min:
+            warn(
+                f"k_min is {k_min}, but only {n_found} could be told apart; n_segments={k_min} (-k {k_min}) "
+                "searches for as many"
+            )
+        if learned.n_classes is not None:
+            self._warn_of_unused()
 
     @computing
     def refit(self, seeds: Any) -> Self:
@@ -246,7 +208,7 @@ class Segmenter(Editable):
         if self.ground_ is not None:
             raise ValueError("strokes know no flat ground beside them; fit with flat_ground=False")
         several, scenes = isinstance(self.labels_, list), division.scenes
-        self._refuse_strokes_without_cells()
+        refuse_seeds_without_cells(self._settings())
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
         n_classes = max(n_classes, self.n_segments_)
@@ -290,9 +252,9 @@ class Segmenter(Editable):
         int32 array of shape (H, W), or a list of them
         """
         self._check_is_fitted()
-        if is_lazy(X) or (
-            self._sees_the_same_in_blocks(X, rescale) and self._is_too_large(X, self.n_segments_)
-        ):
+        textures, settings = self.textures_, self._settings()
+        large = goes_by_blocks(X, settings.channel_axis, self.n_segments_, settings.preset)
+        if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
@@ -300,8 +262,8 @@ class Segmenter(Editable):
                     "the model tells flat ground from textures, for which it needs the whole image; fit with "
                     "flat_ground=False, or mask the ground"
                 )
-            request = Request(self._smoothness, self.min_size, self.nodata, unknown)
-            return label_array(X, self.textures_, request, self.channel_axis, mask)
+            request = Request(settings.smoothness, settings.min_size, settings.nodata, unknown)
+            return label_array(X, textures, request, settings.channel_axis, mask)
         labels, _ = self.predict_with_confidence(X, mask=mask, unknown=unknown, rescale=rescale)
         return labels
 
@@ -335,10 +297,9 @@ class Segmenter(Editable):
         if unknown:
             share = np.mean(np.concatenate([labels[labels > 0] for labels in results]) > self.n_segments_)
             if share > _MOSTLY_UNKNOWN:
-                warnings.warn(
+                warn(
                     f"{share:.0%} of the pixels are unknown to the model: other textures, another "
-                    "magnification, or values that are stored in another way",
-                    stacklevel=3,
+                    "magnification, or values that are stored in another way"
                 )
         return (results, sure) if isinstance(X, (list, tuple)) else (results[0], sure[0])
 
@@ -399,7 +360,7 @@ class Segmenter(Editable):
         try:
             textures = from_plain_data(values)
             model = cls(len(textures.profiles), **parameters_in(values))
-            model._check_parameters()
+            model._settings()
             ground = ground_of(values)
         except KeyError as missing:
             raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
@@ -450,17 +411,6 @@ class Segmenter(Editable):
             self._hierarchy = Hierarchy(levels, is_list)
         return self._hierarchy
 
-    def _is_too_large(self, X: Any, n_segments: int | None) -> bool:
-        """Tell whether an array would take more than half of what is free if it were seen as a whole."""
-        n_axes = 2 if self.channel_axis is None else 3
-        if not isinstance(X, np.ndarray) or X.ndim != n_axes or self.preset not in PRESETS:
-            return False
-        if not isinstance(self.channel_axis, (int, np.integer, type(None))):
-            return False  # refused where the image is taken apart
-        bands = 1 if self.channel_axis is None else X.shape[self.channel_axis % 3]
-        needed = expected_memory(X.size // max(bands, 1), bands, n_segments, self.preset)
-        return needed > free_memory() // 2
-
     def _sees_the_same_in_blocks(self, X: Any, rescale: bool) -> bool:
         """Tell whether nothing has to be known of the whole to label an array as it is."""
         bands = 1 if self.channel_axis is None or np.ndim(X) != 3 else X.shape[self.channel_axis % 3]
@@ -474,156 +424,19 @@ class Segmenter(Editable):
 
     def _warn_of_unused(self) -> None:
         if unused := self._unused():
-            warnings.warn(
+            warn(
                 f"nothing was found for class {', '.join(map(str, unused))}: the image does not hold more "
-                "textures that can be told apart; paint it, or ask for fewer",
-                stacklevel=4,
+                "textures that can be told apart; paint it, or ask for fewer"
             )
 
-    def _fit_lazily(self, X: Any, mask: Any) -> Self:
-        """Learn from crops of an array that is larger than memory."""
-        if not is_lazy(X):
-            warnings.warn(
-                f"an image of shape {X.shape} takes more than half of the memory that is free: its textures "
-                "are learned from crops, evenly spread, and it is labelled block by block",
-                stacklevel=4,
-            )
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
-        crops, masks = crops_of(X, self.channel_axis, mask, int(seed))
-        flat_ground = bool(self.__dict__["flat_ground"])
-        self.flat_ground = False  # crops do not see how much of it there is
-        try:
-            self.fit(crops, mask=masks)
-        finally:
-            self.flat_ground = flat_ground
-        self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
-        self.labels_ = self.predict(X, mask=mask)
-        return self
-
-    # ---- the steps of a fit ------------------------------------------------------------------------------
-
-    def _prepare(self, X: Any, mask: Any) -> tuple[Settings, list[Planes], GaborBank]:
-        """Check everything, take the images apart, adapt the settings to their size, and make the filters."""
-        settings = self._check_parameters()
-        images = self._planes(X, mask)
-        images = _same_bands(images, max(len(planes.bands) for planes in images))
-        if len({len(planes.bands) for planes in images}) > 1:
-            counts = sorted({len(planes.bands) for planes in images})
-            raise ValueError(f"all images must have the same number of bands, got {counts}")
-        shapes = [planes.bands[0].shape for planes in images]
-        own = settings.cell
-        settings = settings.scaled(min(max(shape) for shape in shapes))
-        if self.cell is not None:
-            settings = settings.changed(cell=own)
-        side = min(min(shape) for shape in shapes)
-        bank = GaborBank(settings.wavelengths, settings.n_orientations)
-        if side < bank.halo:
-            warnings.warn(
-                f"an image with a side of {side} pixels is smaller than the filters, which look "
-                f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little",
-                stacklevel=4,
-            )
-        return settings, images, bank
-
-    def _costs(self, settings: Settings) -> dict[str, float]:
-        """Relative time of the phases, in their order, as measured on images of 512 to 1280 pixels."""
-        costs = dict(_COSTS)
-        if self.n_segments is not None:
-            del costs["number"]
-        else:
-            del costs["annealing"]  # it is part of choosing the number
-            costs["clusters"] = _COST_OF_MERGED
-        if not settings.learned_borders or settings.smoothness == 0:
-            del costs["borders"]
-        if self.model != "acm":
-            costs.pop("annealing", None)
-            costs["clusters"] = _COST_OF_OTHER_MODELS
-        return costs
-
-    def _check_parameters(self) -> Settings:
+    def _settings(self) -> Settings:
         """Validate all parameters before anything is computed."""
         return checked({name: getattr(self, name) for name in PARAMETERS})
 
-    def _planes(self, X: Any, mask: Any) -> list[Planes]:
-        """Check the images and take them apart."""
-        several = isinstance(X, (list, tuple)) and not hasattr(X, "pixels")
-        images = list(X) if several else [X]
-        for image in images:
-            _check_array(image)
-        masks = list(mask) if several and mask is not None else [mask] * len(images)
-        if not images or len(masks) != len(images):
-            raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
-        taken = [
-            take_in(
-                image, channel_axis=self.channel_axis, mask=one, nodata=self.nodata, crop_bar=self.crop_bar
-            )
-            for image, one in zip(images, masks, strict=True)
-        ]
-        for said in dict.fromkeys(intake.fourth_band for intake in taken if intake.fourth_band):
-            warnings.warn(said, FourthBandWarning, stacklevel=5)
-        for note in dict.fromkeys(note for intake in taken for note in intake.notes):
-            warnings.warn(note, stacklevel=5)
-        bad = sum(non_finite(image, self.channel_axis, one) for image, one in zip(images, masks, strict=True))
-        if bad:
-            warnings.warn(f"{bad} non-finite pixels treated as no data (label 0)", stacklevel=5)
-        return [intake.planes for intake in taken]
-
     def _scenes(self, X: Any, mask: Any, rescale: bool) -> list[Scene]:
-        """Encode images as those were that the textures were learned from."""
         self._check_is_fitted()
-        features = self.textures_.features
-        images = self._planes(X, mask)
-        if features.n_bands == 1 and any(len(planes.bands) == 3 for planes in images):
-            warnings.warn(
-                "the model learned grey images; colour images are turned to grey for it", stacklevel=4
-            )
-            images = [to_grey(planes) for planes in images]
-        images = _same_bands(images, features.n_bands)
-        for planes in images:
-            if len(planes.bands) != features.n_bands:
-                raise ValueError(
-                    f"the model was fitted on images with {features.n_bands} band(s), "
-                    f"got one with {len(planes.bands)}"
-                )
-        if rescale:
-            images = rescaled(images, features.intensity)
-        elif (said := mismatch(images, features.intensity)) is not None:
-            warnings.warn(said, stacklevel=4)
-        grounds = [None if self.ground_ is None else _found_ground(planes) for planes in images]
-        images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
-        return [
-            Scene(encode(planes, features), planes.mask, planes, ground)
-            for planes, ground in zip(images, grounds, strict=True)
-        ]
-
-    def _checked_strokes(
-        self, seeds: Any, images: list[Planes], several: bool
-    ) -> tuple[list[NDArray[np.int32] | None], int | None]:
-        """Strokes of each image and the number of classes; nothing where there are no strokes."""
-        if seeds is None:
-            return [], None
-        self._refuse_strokes_without_cells()
-        if self.model != "acm":
-            raise ValueError(f"strokes need model='acm', got {self.model!r}")
-        shapes, masks = [image.bands[0].shape for image in images], [image.mask for image in images]
-        strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=self.n_segments)
-        if self.n_segments is None:
-            refuse_grey_values(strokes)
-        return strokes, n_classes
-
-    def _refuse_strokes_without_cells(self) -> None:
-        if self._smoothness == 0:
-            raise ValueError(
-                "strokes are decided on cells under the prior on the map, and need smoothness above 0 "
-                "(which the plain preset sets to 0)"
-            )
-
-    def _grounds(self, images: list[Planes]) -> list[NDArray[np.bool_] | None]:
-        """Flat ground of each image; None for all where there is none, or it is not to be told apart."""
-        if not self.flat_ground or self.preset == "plain" or self.n_segments == 1:
-            return [None] * len(images)
-        found = [_found_ground(planes) for planes in images]
-        return [ground if any(other.any() for other in found) else None for ground in found]
+        has_ground = self.ground_ is not None
+        return known_scenes(X, mask, self._settings(), self.textures_.features, has_ground, rescale)
 
     def _publish(self, fit: Division, is_list: bool) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
@@ -647,7 +460,7 @@ class Segmenter(Editable):
 
     @property
     def _smoothness(self) -> float:
-        return self._check_parameters().smoothness
+        return self._settings().smoothness
 
     def _describe(self) -> None:
         features = self.textures_.features
@@ -671,33 +484,6 @@ def _nested(
         of_textures = [np.maximum(image - has_ground, 0) for image in labels]
         levels = levels_of(of_textures, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
     return levels_beside_ground(levels, [image == 1 for image in labels]) if has_ground else levels
-
-
-def _found_ground(planes: Planes) -> NDArray[np.bool_]:
-    ground = find_ground(planes)
-    return np.zeros(planes.bands[0].shape, bool) if ground is None else ground
-
-
-def _same_bands(images: list[Planes], n_bands: int) -> list[Planes]:
-    """Give images whose bands are all equal, which came back as one, as many bands as the others."""
-    return [
-        planes._replace(bands=planes.bands * n_bands) if len(planes.bands) == 1 else planes
-        for planes in images
-    ]
-
-
-def _check_array(image: Any) -> None:
-    """Refuse the name of a file, and what `read_image` returns, with a sentence that helps."""
-    if isinstance(image, (str, os.PathLike)) or hasattr(image, "pixels"):
-        raise TypeError(
-            f"an image must be an array, got {type(image).__name__}; with photo = texseg.read_image(path), "
-            "pass photo.pixels, channel_axis=photo.channel_axis and mask=photo.mask"
-        )
-    if isinstance(image, (list, tuple)):
-        try:
-            np.asarray(image)
-        except ValueError as error:
-            raise ValueError("an image must be an array, got nested lists of unequal lengths") from error
 
 
 @takes_parameters
