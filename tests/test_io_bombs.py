@@ -241,10 +241,11 @@ def ome(inside, pixels=OME_PIXELS, n_images=1, after=""):
         (ome("<TiffData/>", after='<StructuredAnnotations><XMLAnnotation ID="A" Namespace="x/modulo"><Value>'
              '<Modulo><ModuloAlongT Type="phase" Start="0" End="1e9"/></Modulo></Value></XMLAnnotation>'
              "</StructuredAnnotations>"), "announces 1000000001 planes"),
-        (ome("<TiffData/>", n_images=20_000), "20000 images of equal size"),
+        (ome("<TiffData/>", n_images=20_000), "OME-TIFF of 20000 images"),
         (ome('<TiffData IFD="0"/>' * 300_000), "more metadata than its images need"),
         (ome('<TiffData IFD="0"/>').replace("<OME>", '<!DOCTYPE a [<!ENTITY b "c">]><OME>'), "more metadata"),
-        ('{"shape": [' + "1, " * 1_000_000 + "64, 64]}", "TIFF of 1000002 axes"),
+        ("ImageJ=1\n" + "a=b\n" * 500_000, "of 2.0 million characters"),
+        ('{"shape": [' + "1, " * 1_000_000 + "64, 64]}", "of 3.0 million characters"),
     ],
 )  # fmt: skip
 def test_descriptions_that_cost_more_than_their_image(tmp_path, text, reason):

@@ -20,6 +20,7 @@ _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages t
 _MOST_PLANES = 2**18  # that OME metadata announce; tifffile makes room for each
 _FEW_TAGS, _TAG_BYTES = 2**17, 512  # of OME, a second; more take so much of the disk
 _LERC = "LERC"
+_MOST_IMAGES, _LONGEST = 2**12, 2**20  # of OME; characters of ImageJ's and tifffile's own descriptions
 _COUNTS = ("PlaneCount", "NumPlanes", "End")
 _MOST_ENTRIES = 4096  # tifffile's own limit
 _TYPE_BYTES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), start=1)) | {16: 8, 17: 8, 18: 8}
@@ -68,7 +69,12 @@ def _number(content: bytes, n_bytes: int, order: str) -> int:
 
 
 def check_description(page: Any, stored_bytes: int) -> None:
-    """Refuse OME metadata that are costly to read, or announce excessively many planes."""
+    """Refuse a description that is costly to read, or that announces excessively many planes."""
+    longest = max(len(page.shaped_description or ""), len(page.imagej_description or ""))
+    if longest > _LONGEST:
+        raise MalformedFileError(
+            f"TIFF description of {longest / 1e6:.1f} million characters, file is corrupt"
+        )
     text = page.description
     if not page.is_ome:
         return
@@ -78,6 +84,9 @@ def check_description(page: Any, stored_bytes: int) -> None:
         parts = list(ElementTree.fromstring(text).iter())
     except ElementTree.ParseError:
         return  # then tifffile reads pages, as of a file without metadata
+    n_images = sum(part.tag.endswith("Image") for part in parts)
+    if n_images > _MOST_IMAGES:
+        raise MalformedFileError(f"OME-TIFF of {n_images} images, file is corrupt")
     n_planes = 0.0
     try:
         for part in parts:
