@@ -100,8 +100,6 @@ class SeedClassifier(NamedTuple):
 class Description(NamedTuple):
     """Cells described by a few numbers: coordinates of their root histograms along the leading axes."""
 
-    sides: Floats
-    """(S,), sides of the windows in cells."""
     means: Floats
     """(S, M)."""
     axes: Floats
@@ -114,7 +112,8 @@ class Description(NamedTuple):
         S, _, D = self.axes.shape
         of_roots = np.einsum("smd,sdk->smk", self.axes, weights.reshape(S, D, -1))
         offsets = offsets - np.einsum("sm,smk->k", self.means, of_roots)
-        return SeedClassifier(self.sides, of_roots.astype(np.float32), offsets.astype(np.float32))
+        sides = np.array(_WINDOWS)
+        return SeedClassifier(sides, of_roots.astype(np.float32), offsets.astype(np.float32))
 
 
 def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
@@ -140,9 +139,7 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
         means.append(mean)
         axes.append(basis)
         values.append((roots - mean) @ basis)
-    return Description(
-        np.array(_WINDOWS), np.stack(means), np.stack(axes), np.concatenate(values, axis=1).astype(np.float64)
-    )
+    return Description(np.stack(means), np.stack(axes), np.concatenate(values, axis=1).astype(np.float64))
 
 
 def checked_seeds(

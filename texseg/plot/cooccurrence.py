@@ -1,4 +1,4 @@
-"""Figures for models of any co-occurrence data: which clusters go together, and what they are about."""
+"""Figures for models of any co-occurrence data (the memo is A.I. Memo 1625, MIT, 1998)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,9 @@ def association(
     Parameters
     ----------
     association : float array of shape (K, L)
-        ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance ([1]_
-        Eq. 42): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
+        ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance (Eq.
+        42 of the memo): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
     row_names, column_names : sequences of strings, optional
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
     c = np.asarray(association, dtype=float)
     if c.ndim != 2 or (c < 0).any():
@@ -95,16 +91,9 @@ def words(
 def tree_words(
     tree: Any, nodes: ArrayLike, vocabulary: Sequence[str], *, n_words: int = 4, ax: Axes | None = None
 ) -> Axes:
-    """Tree of a hierarchical model with the most probable words of every node, the root at the top.
+    """Tree (``tree_`` of a HACM) with the most probable words of every node, the root at the top.
 
-    Parameters
-    ----------
-    tree : texseg.models.hacm.Tree
-        ``tree_`` of a fitted HACM.
-    nodes : float array of shape (V, M)
-        ``q``, the distribution of every node.
-    vocabulary : sequence of M strings
-    n_words : int, default=4
+    ``nodes`` (V, M) holds the distribution of every node over the ``vocabulary`` of M strings.
     """
     table = np.asarray(nodes, dtype=float)
     if len(table) != len(tree.parents):
@@ -113,36 +102,20 @@ def tree_words(
     places = across(tree.parents)
     n_levels = int(tree.levels.max()) + 1
     ax = one_axes(ax, max(4.0, 1.15 * len(tree.leaves)), max(2.0, (0.45 + 0.16 * n_words) * n_levels))
-    for node, parent in enumerate(tree.parents):
-        if parent >= 0:
-            ends = [parent, node]
-            ax.plot(places[ends], -tree.levels[ends], color="0.7", zorder=1)
-        ax.text(
-            places[node],
-            -tree.levels[node],
-            "\n".join(vocabulary[j] for j in top[node]),
-            ha="center",
-            va="center",
-            fontsize=7,
-            bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"},
-        )
+    _draw_branches(ax, tree, places)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    style["bbox"] = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
+    for node, words in enumerate(top):
+        ax.text(places[node], -tree.levels[node], "\n".join(vocabulary[j] for j in words), **style)
     ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
     ax.axis("off")
     return ax
 
 
 def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """Tree of a hierarchical model with a share at each node: where a word is used ([1]_ Fig. 10).
+    """Tree of a hierarchical model with a share at each node: where a word is used (Fig. 10 of the memo).
 
-    Parameters
-    ----------
-    tree : texseg.models.hacm.Tree
-    shares : float array of shape (V,)
-        For example from `Retrieval.responsibility`; the areas of the discs are proportional to them.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    The areas of the discs are proportional to the ``shares`` (V,), such as `Retrieval.responsibility`.
     """
     values = np.asarray(shares, dtype=float)
     if values.shape != (len(tree.parents),) or not (values >= 0).all():
@@ -152,13 +125,17 @@ def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes
         )
     places = across(tree.parents)
     ax = one_axes(ax, 3.0, 2.0)
-    for node, parent in enumerate(tree.parents[1:], 1):
-        ax.plot(places[[parent, node]], -tree.levels[[parent, node]], color="0.8", linewidth=0.8, zorder=1)
+    _draw_branches(ax, tree, places)
     ax.scatter(places, -tree.levels, s=_LARGEST_DISC * values, color="tab:red", zorder=2)
     ax.scatter(places, -tree.levels, s=3, color="0.5", zorder=3)
     ax.margins(0.1)
     ax.axis("off")
     return ax
+
+
+def _draw_branches(ax: Axes, tree: Any, places: NDArray[np.floating]) -> None:
+    for ends in zip(tree.parents[1:], range(1, len(tree.parents)), strict=True):
+        ax.plot(places[list(ends)], -tree.levels[list(ends)], color="0.75", linewidth=1, zorder=1)
 
 
 def _top_words(table: NDArray[np.floating], vocabulary: Sequence[str], n_words: int) -> NDArray[np.intp]:
