@@ -90,15 +90,11 @@ def test_a_fit_without_seeds_takes_them_later(mosaic, painted):
     assert (model.labels_ == renumbered(mosaic[1], [3, 1, 2])).mean() > 0.95
 
 
-def test_numbers_nobody_needs_stay_and_are_told(mosaic):
+def test_a_refit_refuses_new_classes_with_gaps_in_their_numbers(mosaic):
     image, truth = mosaic
-    seeds = seeds_on(truth, [1, 40, 1])
     model = TextureSegmenter(K).fit(image)
-    with pytest.warns(UserWarning, match="nothing was found for class"):
-        model.refit(seeds)
-    assert model.n_segments_ == 40
-    assert (model.labels_ == seeds)[seeds > 0].all()
-    assert model.hierarchy_.n_segments.max() < 40
+    with pytest.raises(ValueError, match="without gaps: class 4 is neither painted nor a segment"):
+        model.refit(seeds_on(truth, [1, 40, 1]))
 
 
 def test_an_image_of_one_value_is_what_was_painted():
