@@ -205,13 +205,7 @@ class Request(NamedTuple):
 def read_block(
     source: Windows, place: Place, blocks: BlockPlan, textures: Textures, request: Request
 ) -> BlockReading:
-    """Label one block of an image.
-
-    Raises
-    ------
-    ValueError
-        The number of bands differs from that of the training images, or the shape is not an image's.
-    """
+    """Label one block of an image."""
     pixels, mask = source.read(blocks.around(place))
     inside, origin = blocks.inside(place), tuple(part.start for part in blocks.core(place))
     preview = _reduced(pixels, inside, request.preview, source.channel_axis) if request.preview else None
@@ -287,13 +281,7 @@ def label_array(
     mask: Any = None,
     blocks: BlockPlan | None = None,
 ) -> Any:
-    """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels.
-
-    Returns
-    -------
-    int32 array, dask array, or xarray.DataArray with the coordinates of the image, of shape (H, W)
-        Labels from 1; 0 without data.
-    """
+    """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels."""
     source = ArrayWindows(image, channel_axis, mask)
     blocks = plan_blocks(source.shape, textures, SIDE) if blocks is None else blocks
     if is_lazy(image):

@@ -50,13 +50,7 @@ class Edits(NamedTuple):
         return Edits(self.merge + other.merge, self.names + other.names)
 
     def classes(self, n_segments: int) -> NDArray[np.intp]:
-        """Give the new label of each label, both from 0, shape (n_segments,).
-
-        Raises
-        ------
-        ValueError
-            A label is not among those of the segmentation, or in two groups.
-        """
+        """Give the new label of each label, both from 0, shape (n_segments,)."""
         label_of = np.arange(n_segments)
         used: set[int] = set()
         for group in self.merge:
@@ -68,13 +62,7 @@ class Edits(NamedTuple):
         return np.unique(label_of, return_inverse=True)[1]
 
     def names_of(self, old: Sequence[str]) -> tuple[str, ...]:
-        """Name the new labels after the old ones; empty where there is no name.
-
-        Raises
-        ------
-        ValueError
-            A label is not among those of the segmentation, or a name is given twice.
-        """
+        """Name the new labels after the old ones; empty where there is no name."""
         classes = self.classes(len(old))
         names = [""] * (int(classes.max(initial=-1)) + 1)
         for label, name in reversed(list(enumerate(old))):
@@ -90,11 +78,6 @@ class Edits(NamedTuple):
 
 def checked_edits(values: Any) -> Edits:
     """Edits from what a file of edits holds: ``{"merge": [[2, 5]], "names": {"2": "gland"}}``.
-
-    Raises
-    ------
-    ValueError
-        It holds something else.
 
     Examples
     --------
@@ -145,13 +128,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def read_edits(path: str | os.PathLike[str]) -> Edits:
-    """Read a file of edits, such as a report saves.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read, or holds no edits.
-    """
+    """Read a file of edits, such as a report saves."""
     name = Path(path).name
     try:
         with open_regular(path, _LARGEST_FILE) as file:
@@ -166,11 +143,6 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 
 def parse_merges(texts: Iterable[str]) -> Edits:
     """Edits from words such as "2+5=gland", "2+5" and, for a name alone, "3=stroma".
-
-    Raises
-    ------
-    ValueError
-        A word is of another form.
 
     Examples
     --------

@@ -99,22 +99,7 @@ _OF_PLAIN = 0.65  # times as long without the additions to the paper's method
 def expected_memory(
     n_pixels: int, n_channels: int = 1, n_segments: int | None = None, preset: str = "default"
 ) -> float:
-    """Peak memory that segmenting an image takes, in addition to the imported libraries.
-
-    Parameters
-    ----------
-    n_pixels : int
-        Number of pixels in all pages that are segmented together.
-    n_channels : int, default=1
-        Number of channels.
-    n_segments : int, optional
-        Number of segments; 5 if not known.
-    preset : {"default", "plain"}, default="default"
-
-    Returns
-    -------
-    float
-        Bytes.
+    """Bytes at most that segmenting images of so many pixels in all takes, beside the imported libraries.
 
     Examples
     --------
@@ -127,23 +112,10 @@ def expected_memory(
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
-    """Processor time that segmenting an image takes on this machine.
+    """Seconds of all threads together that segmenting an image takes on this machine.
 
     The cost was measured in units of a small trial, which is timed at each call, so that the forecast fits
     the machine.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Rows and columns.
-    n_segments : int, optional
-        Number of segments; None if it is to be chosen.
-    preset : {"default", "plain"}, default="default"
-
-    Returns
-    -------
-    float
-        Seconds, all threads together.
     """
     _check_preset(preset)
     megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
@@ -160,14 +132,10 @@ def expected_by_blocks(
     preset: str = "default",
     n_threads: int = 1,
 ) -> tuple[float, float]:
-    """Memory and processor time for an image that is read block by block.
+    """Bytes, and seconds of all threads together, for an image that is read block by block.
 
     Textures are learned from 16 crops of 512 pixels, and each thread labels one block of 1024 pixels (with
     its margin) at a time, so memory does not grow with the image.
-
-    Returns
-    -------
-    bytes, seconds : float
 
     Examples
     --------

@@ -212,13 +212,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
-    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands.
-
-    Raises
-    ------
-    ValueError
-        A value is larger than a model file may hold.
-    """
+    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
     if isinstance(textures, MergedTextures):
         merged = {"classes": textures.classes, "class_shares": textures.shares}
         return to_plain_data(textures.parts) | merged
@@ -261,15 +255,7 @@ def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
 
 
 def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
-    """Textures from a mapping made by :func:`to_plain_data`.
-
-    Raises
-    ------
-    KeyError
-        A value is missing.
-    ValueError
-        A value is not allowed, or does not fit the others.
-    """
+    """Textures from a mapping made by :func:`to_plain_data`."""
     if values["kind"] != Textures.kind:
         raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
     features = _features(values)
@@ -307,13 +293,7 @@ def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextur
 
 
 def class_names_in(values: Mapping[str, Any]) -> list[str]:
-    """Names of the segments in a model file; empty strings for those without a name.
-
-    Raises
-    ------
-    ModelFileError
-        It holds no textures, or the names do not fit them.
-    """
+    """Names of the segments in a model file; empty strings for those without a name."""
     if "profiles" not in values:
         raise ModelFileError("holds no texture model: 'profiles' is missing")
     n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
@@ -327,13 +307,7 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the segmenter in a model file.
-
-    Raises
-    ------
-    KeyError, ValueError
-        There are none, or one is not allowed.
-    """
+    """Parameters of the segmenter in a model file."""
     parameters = values["parameters"]
     if not isinstance(parameters, dict):
         raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
@@ -422,13 +396,7 @@ def _check_sums(name: str, table: NDArray[np.floating]) -> None:
 
 
 def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Profile of flat ground, (C, n_bins), if the model has one.
-
-    Raises
-    ------
-    ValueError
-        It is not such a profile.
-    """
+    """Profile of flat ground, (C, n_bins), if the model has one."""
     if "ground" not in values:
         return None
     C, n_bins = len(values["channel_names"]), int(values["n_bins"])

@@ -92,13 +92,7 @@ class Parameter(NamedTuple):
         return tuple if Sequence[float] in members else next(known, None)
 
     def checked(self, value: Any) -> Any:
-        """Convert a value to its type.
-
-        Raises
-        ------
-        ValueError
-            It is not allowed.
-        """
+        """Convert a value to its type."""
         if self.check is not None:
             self.check(value)
             return value
@@ -542,13 +536,7 @@ PRESETS: dict[str, Settings] = {
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Check parameters, each and together, and take those that are None from their preset.
-
-    Raises
-    ------
-    ValueError
-        One is not allowed.
-    """
+    """Check parameters, each and together, and take those that are None from their preset."""
     given = {name: PARAMETERS[name].checked(value) for name, value in values.items()}
     kept = {name: v for name, v in given.items() if v is not None or PARAMETERS[name].presets is None}
     s = PRESETS[kept.get("preset", "default")].changed(**kept, keeps_cell=kept.get("cell") is not None)

@@ -28,13 +28,6 @@ class Progress(NamedTuple):
 class Phases:
     """Tells callbacks which phase a fit is in, and which share of its time is behind.
 
-    Parameters
-    ----------
-    callbacks : sequence of functions of one :class:`Progress`, or None
-        Nones are passed over.
-    costs : mapping of str to float
-        Relative time of every phase, in the order in which they follow each other.
-
     Examples
     --------
     >>> tell = Phases([print], {"filters": 1.0, "clusters": 3.0})

@@ -49,13 +49,6 @@ def take_in(
     scikit-image and imageio) if it holds only the two ends of its range. Transparent pixels hold no data. If
     it may be transparency all the same (other types and ranges; softer edges), a note says so.
 
-    Parameters
-    ----------
-    image, channel_axis, mask, nodata
-        As for :func:`texseg.channels.planes.split_planes`.
-    crop_bar : bool, default=False
-        Treat the rows of an info bar as without data.
-
     Examples
     --------
     >>> image = np.full((4, 4, 4), 255, np.uint8)

@@ -103,18 +103,6 @@ def levels_of(
 
     Each cluster of the tree becomes a part of the segment with which it shares most pixels. The merges are
     those of the tree, in its order, except that those within a segment come first.
-
-    Parameters
-    ----------
-    labels : sequence of int arrays of shape (H, W)
-        The result, one array per image, from 1; 0 where there is no data.
-    tree : MergeTree
-    cells : Sites
-        The cells of all images.
-    cell : int
-        Side of a cell in pixels.
-    beta : float
-        Inverse temperature of the cells' log-likelihoods.
     """
     K = max(int(image.max()) for image in labels)
     pairs = zip(labels, cells.grids, strict=True)

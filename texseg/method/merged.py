@@ -99,17 +99,7 @@ def _parted(textures: Textures | MergedTextures) -> MergedTextures:
 def merged(
     textures: Textures | MergedTextures, classes: NDArray[np.intp], sizes: NDArray[np.floating]
 ) -> MergedTextures:
-    """Merge segments.
-
-    Parameters
-    ----------
-    textures : Textures or MergedTextures
-        K segments.
-    classes : int array of shape (K,)
-        New segment of each, 0 .. n - 1.
-    sizes : float array of shape (K,)
-        Weight of each segment, such as its number of pixels.
-    """
+    """Merge K segments into the new ones ``classes`` (K,), from 0, given their areas ``sizes`` (K,)."""
     before = _parted(textures)
     within = before.shares / (before.members @ before.shares)[before.classes]
     return MergedTextures(before.parts, classes[before.classes], within * sizes[before.classes])
@@ -131,15 +121,8 @@ def halved(
 ) -> MergedTextures:
     """Replace the only texture of a segment (from 0) by two.
 
-    The first keeps the number, the second gets the last one; both take over the learned borders.
-
-    Parameters
-    ----------
-    textures : Textures or MergedTextures
-    segment : int
-    profiles : float array of shape (2, M)
-    sizes : float array of shape (2,)
-        Their areas.
+    ``profiles`` (2, M) are theirs, ``sizes`` (2,) their areas. The first keeps the number, the second gets
+    the last one; both take over the learned borders.
     """
     before = _parted(textures)
     P, K = len(before.classes), int(before.classes.max()) + 1
