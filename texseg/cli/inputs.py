@@ -10,7 +10,7 @@ import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
@@ -236,17 +236,8 @@ class ReadOptions:
     """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
 
 
-def mask_for(path: Path, masks: Path) -> Path:
-    """Return the file with the mask of an image: ``masks`` itself, or a file in that folder."""
-    return _named_like(path, masks, "mask")
-
-
-def seeds_for(path: Path, seeds: Path) -> Path:
-    """Return the file with the strokes on an image: ``seeds`` itself, or a file in that folder."""
-    return _named_like(path, seeds, "strokes")
-
-
-def _named_like(path: Path, folder: Path, what: str) -> Path:
+def named_like(path: Path, folder: Path, what: str) -> Path:
+    """Return the file with the mask of an image, or with its strokes: itself, or a file in that folder."""
     if not folder.is_dir():
         return folder
     found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
@@ -266,19 +257,8 @@ def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     if options.get("seeds") is not None and options["page"] == "all":
         raise click.UsageError("--seeds are strokes on one page; name it with --page")
-    return ReadOptions(
-        page=options["page"],
-        channel_axis=options["channel_axis"],
-        channels=options["channels"],
-        grey=options["grey"],
-        mask=options["mask"],
-        seeds=options.get("seeds"),
-        nodata=options["nodata"],
-        ignore_alpha=options["ignore_alpha"],
-        max_pixels=options["max_pixels"],
-        level=options["level"],
-        memory=options["memory"],
-    )
+    given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
+    return ReadOptions(**given)
 
 
 class OpenPage:
@@ -308,7 +288,7 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
         "nodata": reading.nodata,
         "ignore_alpha": reading.ignore_alpha,
         "bands": reading.channels,
-        "mask": None if reading.mask is None else mask_for(path, reading.mask),
+        "mask": None if reading.mask is None else named_like(path, reading.mask, "mask"),
     }
     with ExitStack() as files:
         if reading.page == "all":

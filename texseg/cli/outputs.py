@@ -22,6 +22,7 @@ from texseg.io.atomic import atomic_write
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson
+from texseg.io.source import Source
 from texseg.io.write import Layout, write_confidence, write_overlay, write_rows
 from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text, mean_confidence
 
@@ -71,7 +72,8 @@ class Writing:
 class Page:
     """A labelled page: its labels, which arrive row by row, and the picture of it that is shown."""
 
-    shape: tuple[int, int]
+    source: Source
+    """Its file, which says where it lies and how large its pixels are."""
     rows: Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
     """Labels (h, W) and their confidence, from top to bottom; one band if the page was one block."""
     image: NDArray[Any]
@@ -81,8 +83,6 @@ class Page:
     """Both of the picture, complete when all rows have arrived."""
     mask: NDArray[np.bool_] | None = None
     """Pixels of the picture that hold data; None: those with a label."""
-    geo: Georeference | None = None
-    pixel_size: PixelSize | None = None
     reduction: int = 1
     by_blocks: bool = False
 
@@ -94,7 +94,7 @@ class Page:
     @property
     def shown_geo(self) -> Georeference | None:
         """Where the picture lies on the earth; not known of a reduced one."""
-        return self.geo if self.reduction == 1 else None
+        return self.source.geo if self.reduction == 1 else None
 
 
 class Sureness(NamedTuple):
@@ -292,19 +292,8 @@ def write_outputs(
 ) -> Written:
     """Write the planned outputs of an input, label images as their rows arrive, the record last.
 
-    Parameters
-    ----------
-    item, planned, writing
-    pages : sequence of Page
-    model : Segmenter or None
-        The model that labelled the pages; without it there is no report.
-    largest : int
-        Largest label that may occur.
-    names : sequence of str
-        Names of the labels from 1.
-    made : mapping
-        What the results are made from, for the record.
-    probabilities : function from the number of a page to float32 (K, H, W)
+    Without a ``model`` there is no report. No label is above ``largest``; ``probabilities`` gives those of a
+    page, float32 (K, H, W).
     """
     files = {kind: paths for kind, paths in planned.items() if kind != "report" or model is not None}
     every = [path for paths in files.values() for path in paths]
@@ -315,18 +304,18 @@ def write_outputs(
         earlier.extend(replace_earlier(path, item.path, made or {}, every) for path in files.get("run", ()))
 
     noted = [_Noted(page, writing) for page in pages]
-    shape = pages[0].shape if len(pages) == 1 else (len(pages), *pages[0].shape)
-    layout = Layout(shape, largest, geo=pages[0].geo, pyramid=pages[0].by_blocks)
+    shape = pages[0].source.shape if len(pages) == 1 else (len(pages), *pages[0].source.shape)
+    layout = Layout(shape, largest, geo=pages[0].source.geo, pyramid=pages[0].by_blocks)
     write_rows(files.get("labels", ()), _all_rows(noted, make_room), layout)
     entry = _write_pictures(item, pages, files, writing, model, names)
     for number, path in enumerate(files.get("probabilities", ())):
         assert probabilities is not None  # whoever requests them
-        write_confidence(path, probabilities(number), geo=pages[0].geo)
+        write_confidence(path, probabilities(number), geo=pages[0].source.geo)
     _write_tables(noted, files, names)
     tallies = [page.tally for page in noted]
     sure = how_sure(getattr(model, "selection_", None), mean_confidence(tallies))
     n_segments = len(set().union(*(tally.measured for tally in tallies)))
-    height, width = pages[0].shape
+    height, width = pages[0].source.shape
     result: dict[str, Any] = {"n_segments": n_segments, "height": height, "width": width}
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
@@ -344,9 +333,9 @@ class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
     def __init__(self, page: Page, writing: Writing) -> None:
-        self.page, self.size = page, writing.pixel_size or page.pixel_size or PIXELS
+        self.page, self.size = page, writing.pixel_size or page.source.pixel_size or PIXELS
         self.tally = Tally(with_regions=bool({"regions", "polygons"} & writing.kinds))
-        self.outlines = Outlines(page.shape) if "polygons" in writing.kinds else None
+        self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
 
     def rows(self) -> Iterator[NDArray[np.integer]]:
@@ -371,12 +360,12 @@ class _Noted:
     def polygons(self, names: Sequence[str]) -> bytes:
         assert self.outlines is not None  # requested
         rings = self.outlines.rings(self.tally.region_of_parts())
-        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.geo))
+        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.source.geo))
 
 
 def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterator[NDArray[np.integer]]:
     """Labels of all pages; before the last rows everything is labelled, and what was written can go."""
-    missing = sum(page.page.shape[0] for page in noted)
+    missing = sum(page.page.source.shape[0] for page in noted)
     for page in noted:
         for labels in page.rows():
             missing -= len(labels)
@@ -420,8 +409,8 @@ def _write_pictures(
                 title=shown(item.name) + (of_page if len(pages) > 1 else ""),
                 source=shown(item.path),
                 command=command_for(item, writing),
-                overview_of=page.shape if page.by_blocks else None,
-                pixel_size=writing.pixel_size or page.pixel_size,
+                overview_of=page.source.shape if page.by_blocks else None,
+                pixel_size=writing.pixel_size or page.source.pixel_size,
             )
         )
     return entries[0] if entries else None

@@ -7,7 +7,6 @@ import itertools
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -26,7 +25,7 @@ from texseg.blocks import (
     sample_windows,
 )
 from texseg.channels.intake import FourthBandWarning
-from texseg.cli.inputs import Input, OpenPage, ReadOptions, open_scenes, refuse_photograph, seeds_for
+from texseg.cli.inputs import Input, OpenPage, ReadOptions, named_like, open_scenes, refuse_photograph
 from texseg.cli.outputs import (
     Page,
     Sureness,
@@ -146,23 +145,19 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     check_names(item, work.writing, several_pages=work.reading.page == "all")
-    with ExitStack() as files:
-        scenes = files.enter_context(open_scenes(item.path, work.reading))
+    with open_scenes(item.path, work.reading) as scenes:
         by_blocks = needs_blocks(scenes, work.reading, *work.size)
         made = _made_from(item, work, by_blocks)
         geo = scenes[0].source.geo
+        has_tags = geo is not None and bool(geo.tags)
         planned = planned_outputs(
-            item,
-            work.writing,
-            has_tags=geo is not None and bool(geo.tags),
-            n_pages=len(scenes),
-            by_blocks=by_blocks,
+            item, work.writing, has_tags=has_tags, n_pages=len(scenes), by_blocks=by_blocks
         )
         earlier = _earlier_outcome(item, planned, made) if work.skip_existing else None
         if earlier is not None:
             return earlier
         if by_blocks:
-            found = _label_by_blocks(item, scenes[0], work, made, callback, files)
+            found = _label_by_blocks(item, scenes[0], work, made, callback)
         else:
             found = _label_whole(item, scenes, work, callback)
         written = write_outputs(
@@ -298,16 +293,7 @@ def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: 
         for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
             labels[place], confidence[place] = page
     pages = [
-        Page(
-            scene.shape,
-            [(of_page, sure)],
-            image.pixels,
-            of_page,
-            sure,
-            image.mask,
-            scene.source.geo,
-            scene.source.pixel_size,
-        )
+        Page(scene.source, [(of_page, sure)], image.pixels, of_page, sure, image.mask)
         for scene, image, of_page, sure in zip(scenes, images, labels, confidence, strict=True)
     ]
 
@@ -362,7 +348,7 @@ def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> NDArray[np.
     """Read the strokes on an image, if there are any."""
     if reading.seeds is None:
         return None
-    file = seeds_for(path, reading.seeds)
+    file = named_like(path, reading.seeds, "strokes")
     strokes = read_seed_file(file, scene.shape, scene.source.geo)
     refuse_photograph(strokes, file)
     return strokes
@@ -408,7 +394,7 @@ def _amount(n_bytes: float) -> str:
 
 
 def _label_by_blocks(
-    item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any, files: ExitStack
+    item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any
 ) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
     if "probabilities" in work.writing.kinds:
@@ -419,9 +405,8 @@ def _label_by_blocks(
             "--seeds and apply the model"
         )
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
-    parts = PartsFolder(
-        parts_of(item, work.writing.folder), made | {"confidence": wants_confidence}, work.resume
-    )
+    made = {**made, "confidence": wants_confidence}
+    parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
     model, choice = work.model or parts.model(), ""
     if model is None:
         model = _fit_crops(scene, work, callback)
@@ -445,17 +430,9 @@ def _label_by_blocks(
         tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
     )
     small = tuple(-(-side // reduction) for side in scene.shape)
-    page = Page(
-        scene.shape,
-        (),
-        np.zeros(small, np.float32),
-        np.zeros(small, np.int32),
-        np.zeros(small, np.float32) if wants_confidence else None,
-        geo=scene.source.geo,
-        pixel_size=scene.source.pixel_size,
-        reduction=reduction,
-        by_blocks=True,
-    )
+    sure = np.zeros(small, np.float32) if wants_confidence else None
+    picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
+    page = Page(scene.source, (), *picture, reduction=reduction, by_blocks=True)
     page.rows = _rows_of_blocks(found, blocks, page)
     messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
     largest = model.n_segments_ + work.unknown

@@ -25,7 +25,7 @@ import numpy as np
 
 import texseg
 from texseg.blocks import BlockReading
-from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, mask_for, seeds_for
+from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write, remove_leftovers
 from texseg.io.files import open_regular
@@ -70,7 +70,7 @@ def digest_of_model(model: Segmenter) -> str:
 
 def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the results of an input depend on; `work` holds what is common to all inputs."""
-    mask = None if reading.mask is None else mask_for(item.path, reading.mask)
+    mask = None if reading.mask is None else named_like(item.path, reading.mask, "mask")
     made = {
         "texseg": texseg.__version__,
         "input_sha256": digest_of(item.path),
@@ -82,7 +82,7 @@ def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dic
         **work,
     }
     if reading.seeds is not None:
-        made["seeds"] = digest_of(seeds_for(item.path, reading.seeds))
+        made["seeds"] = digest_of(named_like(item.path, reading.seeds, "strokes"))
     return json.loads(json.dumps(made, default=str), parse_constant=str)
 
 

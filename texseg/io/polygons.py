@@ -181,15 +181,10 @@ def checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 class Outlines:
-    """Outlines of regions of an image that arrives in bands of rows; only edges of regions are kept.
+    """Outlines of regions of an image of a known shape that arrives in bands of rows; only edges are kept.
 
     If two pixels of a region touch only at a corner, the outline turns left: it stays with the pixel
     outside, so that a hole that touches the outer ring remains a separate ring.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Rows and columns of the whole image.
 
     Examples
     --------

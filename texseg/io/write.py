@@ -62,15 +62,9 @@ class Layout(NamedTuple):
 
 
 def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
-    """Write the same rows to several files, holding one band of them at a time.
+    """Write the same rows to several files, whose suffixes decide, holding one band (h, W) at a time.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Their suffixes decide: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for a zarr array.
-    bands : iterable of arrays of shape (h, W)
-        Their heights may differ; none crosses the end of a page.
-    layout : Layout
+    The heights of bands may differ; none crosses the end of a page.
 
     Examples
     --------
@@ -303,16 +297,9 @@ def write_labels(
 def write_confidence(
     path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
 ) -> None:
-    """Write numbers from 0 to 1, as they are, or as grey levels 0 to 255 into a PNG file.
+    """Write numbers from 0 to 1, (H, W) or (P, H, W): as they are, or as grey levels 0 to 255 into a PNG.
 
-    Parameters
-    ----------
-    path : Path
-        Target; its suffix decides, as in `write_labels`.
-    confidence : ndarray of float, shape (H, W), or (P, H, W)
-        Confidence of each pixel's label, or the probabilities of each segment in the order of the labels.
-    geo : Georeference, optional
-        Carried as in `write_labels`.
+    They are the confidence of each pixel's label, or the probabilities of segments one after the other.
     """
     write_rows([Path(path)], _pages(confidence), Layout(confidence.shape, None, confidence.dtype, geo))
 
@@ -329,22 +316,9 @@ def write_overlay(
     mask: NDArray[np.bool_] | None = None,
     geo: Georeference | None = None,
 ) -> None:
-    """Write a PNG of the image tinted by label, with the outlines of the segments and their numbers.
+    """Write a PNG of the image (H, W) or (H, W, C) under the overlay of its labels (H, W).
 
-    An image of one segment is not tinted.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Target, a PNG file.
-    pixels : ndarray of real numbers, shape (H, W) or (H, W, C)
-        The image; if it has more than three channels, the first three are shown.
-    labels : ndarray of int, shape (H, W)
-        Labels, 0 for no data.
-    mask : ndarray of bool, shape (H, W), optional
-        Valid pixels, from which the range of grey is taken.
-    geo : Georeference, optional
-        Written as a world file beside the PNG.
+    The range of grey is that of the pixels in the mask; ``geo`` becomes a world file beside the PNG.
     """
     from PIL import Image
 
