@@ -46,7 +46,7 @@ def read_scene(path: str | Path) -> FileLevels:
     if finest.n_channels not in (1, 3):
         raise UnsuitableImageError(
             f"{Path(path).name}: {finest.n_channels} bands, of which napari shows one or three; "
-            "keep some with `texseg segment --bands`"
+            "keep some with `texseg segment --channels`"
         )
     windows = [finest, *(open_source(path, level=k) for k in range(1, len(finest.levels)))]
     corner = finest.read((slice(0, 1), slice(0, 1)))[1]
