@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import keyword
 import pkgutil
 import re
 import shutil
 import subprocess
+import sysconfig
+import tokenize
+import zlib
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +41,8 @@ def table(pairs: Iterable[tuple[str, str]], least: int = _LEAST) -> tuple[sp.csr
         if len(kept) == len(counted):
             break
         counted = Counter(kept)
+    if not counted:
+        return sp.csr_array((0, 0)), [], []
     row_names, column_names = sorted({p[0] for p in counted}), sorted({p[1] for p in counted})
     i, j = {name: k for k, name in enumerate(row_names)}, {name: k for k, name in enumerate(column_names)}
     values = np.array(list(counted.values()))
@@ -91,13 +99,18 @@ def docstrings() -> tuple[sp.csr_array, list[str], list[str]]:
     return table(pairs, 10)
 
 
+def _packages() -> list[str]:
+    """Entries of the system's package lists; none without them."""
+    if shutil.which("apt-cache") is None:
+        return []
+    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    return listing.split("\n\n")
+
+
 def dependencies() -> tuple[sp.csr_array, list[str], list[str]]:
     """Debian packages and what they depend on, as the system's package lists tell; empty without them."""
-    if shutil.which("apt-cache") is None:
-        return sp.csr_array((0, 0)), [], []
-    listing = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     pairs = []
-    for entry in listing.split("\n\n"):
+    for entry in _packages():
         name = re.search("^Package: (.*)", entry, re.M)
         needs = re.search("^Depends: (.*)", entry, re.M)
         if name and needs:
@@ -105,4 +118,52 @@ def dependencies() -> tuple[sp.csr_array, list[str], list[str]]:
     return table(pairs, 10)
 
 
-CORPORA = {"bigrams": bigrams, "docstrings": docstrings, "dependencies": dependencies}
+def news() -> tuple[sp.csr_array, list[str], list[str]]:
+    """300 short articles by their words, which the package gensim ships with its tests; empty without it."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    found = importlib.util.find_spec("gensim")
+    if found is None or not found.submodule_search_locations:
+        return sp.csr_array((0, 0)), [], []
+    path = Path(found.submodule_search_locations[0]) / "test" / "test_data" / "lee_background.cor"
+    pairs = []
+    for number, text in enumerate(path.read_text("utf-8").splitlines()):
+        words = re.findall("[a-z]{3,}", text.lower())
+        pairs += [(f"article {number:03}", word) for word in words if word not in ENGLISH_STOP_WORDS]
+    return table(pairs)
+
+
+def code() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Modules of Python's standard library by the names that they use."""
+    pairs = []
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        with tokenize.open(path) as file:
+            names = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == 1]
+        pairs += [(path.stem, name) for name in names if not keyword.iskeyword(name)]
+    return table(pairs, 20)
+
+
+def tags() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Debian packages and their keepers' tags, nothing twice; empty without the system's package lists."""
+    pairs = []
+    for entry in _packages():
+        name = re.search("^Package: (.*)", entry, re.M)
+        tagged = re.search("^Tag: (.*(?:\n .*)*)", entry, re.M)
+        if name and tagged and zlib.crc32(name[1].encode()) % 3 == 0:
+            pairs += [(name[1], tag) for tag in sorted(set(re.findall("[^,\\s]+", tagged[1])))]
+    return table(pairs)
+
+
+def digits() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Handwritten digits by the ink of their pixels, which scikit-learn ships."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    names = [f"digit {i}: {label}" for i, label in enumerate(data.target)]
+    return sp.csr_array(data.data), names, list(data.feature_names)
+
+
+CORPORA = {
+    "bigrams": bigrams, "docstrings": docstrings, "dependencies": dependencies,
+    "news": news, "code": code, "tags": tags, "digits": digits,
+}  # fmt: skip

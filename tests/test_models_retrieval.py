@@ -17,7 +17,7 @@ def planted():
 
 @pytest.fixture(scope="module")
 def fitted(planted):
-    return HACM(2**DEPTH, tree="annealing", random_state=0).fit(planted.counts)
+    return HACM(2**DEPTH, tree="annealing", beta=1.0, random_state=0).fit(planted.counts)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_planted_tree_is_found(planted, fitted):
 def test_clusters_that_one_run_missed_are_taken_from_the_others(seed):
     # with so much background every run alone misses a leaf of these sets
     planted = planted_tree(4, row_total=40, background=0.4, random_state=seed)
-    model = HACM(16, random_state=seed).fit(planted.counts)
+    model = HACM(16, beta=1.0, random_state=seed).fit(planted.counts)
     most_of = [np.bincount(planted.clusters[model.labels_ == k]).argmax() for k in range(16)]
     assert sorted(most_of) == list(range(16))
 
@@ -135,7 +135,7 @@ def test_a_word_of_two_subtrees_has_two_places(planted):
     one, other = (np.flatnonzero(planted.owners == leaf) for leaf in (left, right))
     counts = planted.counts.copy()
     counts[:, one[0]] += counts[:, other[0]]
-    model = HACM(2**DEPTH, tree="annealing", random_state=0).fit(counts)
+    model = HACM(2**DEPTH, tree="annealing", beta=1.0, random_state=0).fit(counts)
     share = Retrieval(model, counts).responsibility([str(one[0])])
     assert share.sum() == pytest.approx(1)
     places = {found_node(planted, model, left), found_node(planted, model, right)}

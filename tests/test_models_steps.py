@@ -135,6 +135,16 @@ def test_smm_predictive(beta):
     )
 
 
+@pytest.mark.parametrize("beta", [1.0, 0.7])
+def test_smm_predictive_is_uniform_where_no_other_occurrence_says_anything(beta):
+    """[1] footnote 11: a single occurrence in its row and column, whatever the weights."""
+    n, model = sp.csr_array(np.diag([1.0, 2.0])), PredictiveAspectModel()
+    first = model.step(n, Aspects(np.array([0.8, 0.2]), np.full((2, 2), 0.5), np.full((2, 2), 0.5)), beta)
+    second = model.step(n, first.params, beta, first.posteriors)
+    np.testing.assert_allclose(second.posteriors.entries[0][0], 0.5)
+    assert second.posteriors.entries[0][1, 0] > 0.6
+
+
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_pmm(kind, beta):

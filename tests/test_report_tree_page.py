@@ -17,7 +17,7 @@ DRIVER = shutil.which("chromedriver")
 @pytest.fixture(scope="module")
 def retrieval():
     planted = planted_tree(3, rows_per_leaf=12, random_state=0)
-    model = HACM(8, tree="annealing", random_state=0).fit(planted.counts)
+    model = HACM(8, tree="annealing", beta=1.0, random_state=0).fit(planted.counts)
     words = [f"word{j}" for j in range(planted.counts.shape[1])]
     return Retrieval(model, planted.counts, words, [f"<row> {i}" for i in range(len(planted.counts))])
 

@@ -1,7 +1,9 @@
 from .acm import ACM as ACM
 from .estimator import BlockCounts as BlockCounts
+from .estimator import choose_number as choose_number
 from .estimator import cross_validate as cross_validate
 from .estimator import heldout_log_likelihood as heldout_log_likelihood
+from .estimator import split_counts as split_counts
 from .hacm import HACM as HACM
 from .hacm import Tree as Tree
 from .pmm import PMM as PMM

@@ -16,34 +16,31 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import ClusterMixin
 
-from texseg.counts.matrix import CountMatrix, groups_of, row_totals
-from texseg.fitting.anneal import State, anneal, critical_beta, grow, last_of, merge_down
-from texseg.fitting.assignment import ArgMax, Floats, SoftMax
-from texseg.models.base import FLOOR, normalise, working_dtype
-from texseg.models.estimator import (
-    BACKGROUND_SHARES,
-    CooccurrenceEstimator,
-    Data,
-    Run,
-    check_assignment,
-    check_predictive,
-    with_short_rows,
-)
+from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
+from texseg.fitting.anneal import State, grow, merge_down
+from texseg.fitting.assignment import ArgMax, Floats
+from texseg.models.base import FLOOR, group_sums, normalise, normalise_profiles, working_dtype
+from texseg.models.estimator import CooccurrenceEstimator, Data, Run, check_assignment, with_short_rows
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
-COLDER = 4.0
-"""How far below the first phase transition the one-sided starts are found (ratio of temperatures)."""
+BACKGROUND_SHARE = 0.1
+"""Share of the background in a mean cluster with which predictive clusterings begin."""
 
-ONE_SIDED_STEPS = 40
-"""EM steps of a one-sided start."""
+TURNS = 2
+"""Times that the clusters of the columns and of the rows are grown on those of the other side."""
+
+MOST_ROWS = 8000
+"""Rows, drawn at random from larger tables, by which clusters are grown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +52,9 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
     .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
 
-    def _left_out(self, n: CountMatrix, params: Profiles, Q: Floats) -> tuple[Floats, Floats]:
+    def _left_out(
+        self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Floats | None
+    ) -> tuple[Floats, Floats]:
         groups = groups_of(n)
         in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
         totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
@@ -68,10 +67,64 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, params.profiles, added)
+        return left_out_scores(n, params.profiles, added, row_weights=row_weights)
 
 
-class ACM(ClusterMixin, CooccurrenceEstimator):
+class OneSided(ClusterMixin, CooccurrenceEstimator):
+    """What the ACM and the HACM share: how flat clusters of rows are found."""
+
+    _first_beta = 0.5
+    _beta_factor = 0.5
+
+    n_clusters: int
+    predictive: bool | None
+
+    def _check_settings(self, owner: str) -> None:
+        super()._check_settings(owner)
+        if self.predictive not in (True, False, None):
+            raise ValueError(f"{owner} needs predictive as True, False or None, got {self.predictive!r}")
+
+    def _model(self, data: Data) -> HistogramClustering:
+        """Rows are left out and a background is chosen with ``beta="auto"``, unless switched off."""
+        if data.beta is None and self.predictive in (True, None):
+            return PredictiveHistogramClustering(caution=first_caution(data, self.n_clusters))
+        return HistogramClustering()
+
+    def _starts(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+        """Annealed growth to beta = 1, where the temperature is to be chosen; else to the one given."""
+        if data.beta is not None:
+            yield from [None] * self.n_init
+            return
+        plain, fixed = HistogramClustering(), data._replace(validation=None, beta=1.0)
+        runs = [self._descend(plain, fixed, None, 1.0, rng) for _ in range(self.n_init)]
+        runs += [run for _, run in self._rivals(plain, fixed, runs, rng)]
+        yield min(runs, key=lambda run: run.state.free_energy).state.params
+
+    def _rivals(
+        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
+    ) -> list[tuple[Any, Run]]:
+        """Merge down the clusters of all runs; what one run has missed another may have found.
+
+        Of planted trees with much background, three runs and this give the right one in 19 of 20 sets, the
+        best of three runs alone in 14, the best of ten in 19.
+        """
+        if data.beta is None or len(runs) == 1:
+            return []
+        found = [run.state.params for run in runs]
+        weights = normalise(np.concatenate([params.weights for params in found]))
+        every = Profiles(np.concatenate([params.profiles for params in found]), weights)
+        start = merge_down(
+            HistogramClustering(),
+            data.counts,
+            every,
+            self.n_clusters,
+            beta=data.beta,
+            row_weights=data.weights,
+        )
+        return [(model, self._descend(model, data, start, data.beta, rng))]
+
+
+class ACM(OneSided):
     """Asymmetric clustering model of co-occurrence counts ([1]_ section 3); distributional clustering.
 
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
@@ -88,16 +141,17 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     assignment : {"soft", "hard"}, default="soft"
         Posterior probabilities with mixing proportions, or only the most probable cluster, without a
         temperature.
-    beta : float or "auto", default=1.0
-        Inverse temperature at the end of the annealing; "auto" chooses it, and the moment to stop, on
-        held-out occurrences. Only for soft assignments.
+    beta : "auto" or float, default="auto"
+        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences; 1 is plain
+        maximum likelihood, which may predict sparse rows worse than one profile for all. Hard assignments
+        have none.
     predictive : bool, optional
         Leave every row out of the profiles by which it is judged ([1]_ section 5.2); the default with
         ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
         Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `SMM`; unless ``beta="auto"``, the clusters of all ``n_init`` runs, merged down to K, compete with
-        the best of them.
+        See `SMM`; clusters that are grown by splits and merges hardly depend on random numbers, so that one
+        start is the default. The clusters of several, merged down to K, compete with the best of them.
 
     Attributes
     ----------
@@ -134,14 +188,12 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
     True
     """
 
-    _first_beta = 0.5
-
     def __init__(
         self,
         n_clusters: int = 8,
         assignment: str = "soft",
         *,
-        beta: float | str = 1.0,
+        beta: float | str = "auto",
         predictive: bool | None = None,
         validation_fraction: float = 0.1,
         n_init: int = 1,
@@ -163,33 +215,32 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
-        check_assignment(owner, self.assignment, self.beta)
-        check_predictive(owner, self.predictive)
+        check_assignment(owner, self.assignment)
         if self.assignment == "hard" and self.predictive:
             raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
 
-    def _model(self) -> HistogramClustering:
-        if self.predictive:
-            return PredictiveHistogramClustering()
-        return HistogramClustering(ArgMax() if self.assignment == "hard" else SoftMax())
-
-    def _models(self, data: Data) -> list[Any]:
-        return predictive_models(data, self.n_clusters) if leaves_out(self) else [self._model()]
-
-    def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
+    def _model(self, data: Data) -> HistogramClustering:
         if self.assignment == "hard":
-            return grown(data.counts, self.n_clusters, rng, data.weights)
-        if self.beta == "auto":
-            return random_start(model, data, self.n_clusters, rng)
-        return None
+            return HistogramClustering(ArgMax())
+        if self.predictive and data.beta is not None:
+            return PredictiveHistogramClustering()
+        return super()._model(data)
 
-    def _rivals(
-        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
-    ) -> list[Profiles]:
-        """If the temperature is to be chosen, grown clusters; else the clusters of all runs merged down."""
-        if self.beta == "auto":
-            return [grown(data.counts, self.n_clusters, rng, data.weights)]
-        return pooled(data, runs, self.n_clusters, float(self.beta))
+    def _starts(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+        if self.assignment == "hard":
+            return (grown(data.counts, self.n_clusters, rng, data.weights) for _ in range(self.n_init))
+        return super()._starts(model, data, rng)
+
+    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+        """Add the held-out occurrences to what the clusters hold; a further step would begin to overfit."""
+        Q, groups = with_new(model, run.state, data), groups_of(data.counts)
+        held = group_sums(model.stats(data.counts, run.state.posteriors).counts, groups)
+        held = held + getattr(getattr(model, "caution", None), "mass", 0.0)
+        new = model.stats(data.validation, Q).counts
+        params = Profiles(
+            normalise_profiles(run.state.params.profiles * held + new, groups), run.state.params.weights
+        )
+        return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
@@ -198,40 +249,22 @@ class ACM(ClusterMixin, CooccurrenceEstimator):
         self.row_correlation_ = 0.0 if caution is None else caution.correlation
 
 
-def random_start(
-    model: HistogramClustering, data: Data, n_clusters: int, rng: np.random.RandomState
-) -> Profiles:
-    """Profiles near the mean, far enough apart to separate at once at a low temperature."""
-    return model.initial(data.counts, n_clusters, rng, data.weights, spread=0.5)
+def first_caution(data: Data, n_clusters: int) -> Caution:
+    """Begin with the first share of the background; see `texseg.models.left_out`."""
+    totals = row_totals(data.counts)
+    mean = totals.sum() / n_clusters
+    lengths = totals if data.weights is None else totals / np.maximum(data.weights, FLOOR)
+    usual = float(np.median(lengths[totals > 0])) if totals.any() else 1.0
+    mass = mean * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE)
+    return Caution(rows_of_columns(data.counts), mass, mean, usual=usual)
 
 
-def pooled(data: Data, runs: list[Run], n_clusters: int, beta: float) -> list[Profiles]:
-    """Merge down the clusters of several runs: what one run has missed another may have found.
-
-    Of planted trees with much background, three runs and this give the right one in 19 of 20 sets, the best
-    of three runs alone in 14, the best of ten in 19. Where the HACM's temperature is chosen, perplexities are
-    1 to 3 % lower; for the ACM, nothing is gained there.
-    """
-    if len(runs) == 1:
-        return []
-    found = [run.state.params for run in runs]
-    weights = normalise(np.concatenate([params.weights for params in found]))
-    every = Profiles(np.concatenate([params.profiles for params in found]), weights)
-    counts, rows = data.counts, data.weights
-    return [merge_down(HistogramClustering(), counts, every, n_clusters, beta=beta, row_weights=rows)]
-
-
-def leaves_out(estimator: Any) -> bool:
-    """Whether rows are left out and a background is chosen: with ``beta="auto"``, unless switched off."""
-    return estimator.beta == "auto" and estimator.predictive in (True, None)
-
-
-def predictive_models(data: Data, n_clusters: int) -> list[PredictiveHistogramClustering]:
-    """One model for each share of the background."""
-    background, totals = rows_of_columns(data.counts), row_totals(data.counts)
-    mean, usual = totals.sum() / n_clusters, float(np.median(totals[totals > 0])) if totals.any() else 1.0
-    cautions = (Caution(background, mean * s / (1 - s), mean, usual=usual) for s in BACKGROUND_SHARES)
-    return [PredictiveHistogramClustering(caution=caution) for caution in cautions]
+def with_new(model: Any, state: State, data: Data) -> Floats:
+    """Posteriors (N, K) after the held-out occurrences, the parameters as they are."""
+    assert data.validation is not None
+    scores = model.scores_of_more(data.validation, state.params, data.counts, data.weights)
+    with np.errstate(divide="ignore"):
+        return np.asarray(softmax(np.log(state.posteriors) + state.beta * scores, axis=1))
 
 
 def _rank(state: State) -> tuple[int, float]:
@@ -245,49 +278,25 @@ def grown(
 
     Fewer clusters have members if the rows do not support that many.
     """
-    model, best = HistogramClustering(ArgMax()), None
+    if n.shape[0] > MOST_ROWS and not is_implicit(n):
+        rows = np.sort(rng.choice(n.shape[0], MOST_ROWS, replace=False))
+        n, row_weights = n[rows], None if row_weights is None else row_weights[rows]
+    model, best, beyond = HistogramClustering(ArgMax()), None, False
     for state in grow(model, n, n_clusters, rng=rng, row_weights=row_weights):
-        if len(state.params.weights) > n_clusters:
-            continue
-        if best is None or _rank(state) > _rank(best):
+        K = len(state.params.weights)
+        if K <= n_clusters and (best is None or _rank(state) > _rank(best)):
             best = state
+        if K <= n_clusters and beyond:
+            break
+        beyond |= K > n_clusters
     assert best is not None
     return model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
 
 
-def one_sided(
-    n: CountMatrix, n_clusters: int, rng: np.random.RandomState, row_weights: Floats | None = None
-) -> Floats:
-    """Start of a two-sided model: a short soft clustering of the rows, well below the phase transition.
-
-    Parameters
-    ----------
-    n : count matrix of shape (N, M), or the transpose of one
-    n_clusters : int
-    rng : RandomState
-    row_weights : array of shape (N,), optional
-        Number of sites that each row stands for.
-
-    Returns
-    -------
-    array of shape (N, K), rows sum to one
-    """
-    model = HistogramClustering()
-    beta = COLDER * critical_beta(model, n, rng, row_weights)
-    if not np.isfinite(beta):
-        return np.full((n.shape[0], n_clusters), 1.0 / n_clusters)
-    start = model.initial(n, n_clusters, rng, spread=0.5)
-    run = anneal(
-        model,
-        n,
-        [beta],
-        row_weights=row_weights,
-        start=start,
-        rng=rng,
-        perturbation=0.0,
-        max_steps=ONE_SIDED_STEPS,
-    )
-    return last_of(run).posteriors
+def grown_rows(n: CountMatrix, n_clusters: int, rng: np.random.RandomState, rows: Any = None) -> Floats:
+    """Assign all rows to grown clusters, zero or one (N, K); ``rows`` are the sites of each."""
+    clusters = grown(n, n_clusters, rng, rows)
+    return HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, rows).posteriors
 
 
 def two_sided(
@@ -297,9 +306,19 @@ def two_sided(
     rng: np.random.RandomState,
     row_weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Cluster the rows (N, K) and the columns (M, L) independently; see `one_sided`.
+    """Start of a two-sided model: assignments of the rows (N, K) and of the columns (M, L).
 
-    Long rows are cut down: at the high temperature of the starts, one could outweigh all others together.
+    Clusters of one side are grown on the counts summed over those of the other, in turn; there their
+    likelihood is that of the two-sided clustering ([1]_ Eq. 44). Long rows are cut down, or one could
+    outweigh all others together.
+
+    References
+    ----------
+    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
     n = with_short_rows(n)
-    return one_sided(n, n_row_clusters, rng, row_weights), one_sided(n.T, n_column_clusters, rng)
+    rows = grown_rows(n, n_row_clusters, rng, row_weights)
+    for _ in range(TURNS):
+        columns = grown_rows(np.asarray(n.T @ rows), n_column_clusters, rng)
+        rows = grown_rows(np.asarray(n @ columns), n_row_clusters, rng, row_weights)
+    return rows, columns

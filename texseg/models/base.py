@@ -306,6 +306,12 @@ class ClusteringModel(ABC):
         """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""
         return self.site_scores(n, one, row_weights) - self.site_scores(n, other, row_weights)
 
+    def scores_of_more(
+        self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Floats | None
+    ) -> Floats:
+        """Scores per site (N, K) of further occurrences of the rows of ``n``."""
+        return self.site_scores(more, params, row_weights)
+
     def fold_in(self, n: CountMatrix, params: Any, beta: float) -> Floats:
         """Posteriors (N, K) of other rows, the parameters fixed."""
         return self.posterior(self.scores(n, params), beta, params.weights).posteriors

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from texseg.counts.blocks import BlockCounts as BlockCounts  # offered with the models, which take it
@@ -36,9 +38,9 @@ from texseg.counts.matrix import (
     split_counts,
 )
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import Floats
-from texseg.models.base import entry_rows, products_at
+from texseg.models.base import entry_rows, log_floored, normalise_profiles, products_at
 
 PREDICTION_FLOOR = 0.01
 """Share of the uniform distribution in every prediction, so that no new occurrence is impossible."""
@@ -61,12 +63,11 @@ a log-normal one of standard deviation 1, fewer than 2 rows in 1000 do."""
 USUAL_ROW = 4.0
 """Where there are long rows, starts see every row as holding so many times the median, at most."""
 
-BACKGROUND_SHARES = (0.1, 0.01)
-"""Shares of the background in a mean cluster with which predictive clusterings begin: words want the first,
-lists in which nothing occurs twice the second."""
-
 WORTHWHILE = 2e-4
 """Nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %."""
+
+LAST_STEPS = 2
+"""EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit."""
 
 MAX_WORSE, MAX_WORSE_WARM = 2, 4
 """Temperatures without a better held-out likelihood after which the search ends; more where the solution is
@@ -91,8 +92,10 @@ class Data(NamedTuple):
     """(N,), ``sample_weight``; None where all are one."""
     validation: CountMatrix | None
     """Held-out occurrences of the same rows."""
-    everything: CountMatrix | None = None
+    everything: CountMatrix | None
     """(N, M), ``counts`` and ``validation``, where the estimator itself has held out the latter."""
+    beta: float | None
+    """The inverse temperature; None where the held-out occurrences choose it."""
 
 
 class Run(NamedTuple):
@@ -145,58 +148,148 @@ def _log_predictions(
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
-class Predictor(BaseEstimator, ABC):
-    """Base of whatever predicts the occurrences of a row as ``mixing_ @ components_``."""
+class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of whatever is fitted to counts: the checks of tables, and the names of columns."""
 
-    mixing_: Floats
     components_: Floats
+    labels_: NDArray[np.intp]
 
-    def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
-        """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
+    def fit_predict(self, X: Any, y: None = None, **options: Any) -> NDArray[np.intp]:
+        """Fit the model and return ``labels_``.
 
         Parameters
         ----------
-        X : count matrix of shape (N, M)
-            New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
-        fold_in : count matrix of shape (N, M), optional
-            Other occurrences of the rows of ``X``, from which their mixing is found first.
-        floor : float, default=0.01
-            Share of the uniform distribution mixed into every prediction.
+        X, **options
+            See `fit`.
+        y : None
+            Ignored.
 
         Returns
         -------
-        float
+        int array of shape (N,)
+        """
+        return self.fit(X, **options).labels_
+
+    def top_words(
+        self, names: Sequence[str] | None = None, n: int = 10, *, distinct: bool = False
+    ) -> list[list[tuple[str, float]]]:
+        """Words (columns) of every component, the first ones first, with their probabilities.
+
+        Parameters
+        ----------
+        names : sequence of M strings, optional
+            Names of the columns; by default those of the data frame that was fitted, or their numbers.
+        n : int, default=10
+            Words a component.
+        distinct : bool, default=False
+            List what distinguishes a component from the others (by its part of the divergence between the
+            component and the mean of all) rather than what is frequent.
+
+        Returns
+        -------
+        list of (name, probability) for every row of ``components_``; for the `HACM`, of ``nodes_``
 
         Raises
         ------
         ValueError
-            ``X`` or ``fold_in`` are not counts of the right shape.
+            ``names`` does not have M entries.
         """
-        n, mixing = self._to_predict(X, fold_in)
-        return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
+        profiles, labels = self._described(), self._column_names(names)
+        ranks = distinction(profiles) if distinct else profiles
+        best = np.argsort(-ranks, axis=1, kind="stable")[:, :n]
+        return [[(labels[j], float(p[j])) for j in row] for p, row in zip(profiles, best, strict=True)]
 
-    def _to_predict(self, X: Any, fold_in: Any) -> tuple[CountMatrix, Floats]:
-        """Check new occurrences, and find the mixing (N, R) of their rows."""
-        n = self._check_new(X)
-        mixing = self.mixing_
-        if fold_in is not None:
-            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
-        if len(mixing) != n.shape[0]:
-            raise ValueError(
-                f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
-                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
+    def to_frame(self, names: Sequence[str] | None = None) -> Any:
+        """``components_`` as a `pandas.DataFrame`, one row a component, one column a word.
+
+        Parameters
+        ----------
+        names : sequence of M strings, optional
+            See `top_words`.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        check_is_fitted(self)
+        labels = self._column_names(names)
+        return import_module("pandas").DataFrame(
+            self.components_, index=self.get_feature_names_out(), columns=labels
+        )
+
+    def _described(self) -> Floats:
+        check_is_fitted(self)
+        return self.components_
+
+    def _column_names(self, names: Sequence[str] | None) -> list[str]:
+        names = getattr(self, "feature_names_in_", None) if names is None else names
+        M = self.components_.shape[1]
+        if names is not None and len(names) != M:
+            raise ValueError(f"{type(self).__name__} needs names for its {M} columns, got {len(names)}")
+        return [str(name) for name in (range(M) if names is None else names)]
+
+    def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
+        owner = type(self).__name__
+        if not is_implicit(X):
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=(np.float64, np.float32),
+                ensure_non_negative=True,
             )
-        return n, mixing
+        elif reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{owner} was fitted to {self.n_features_in_} columns, got {X.shape[1]} in {name}"
+            )
+        if not (reset or is_implicit(X)):  # a new row may hold no known word at all
+            return sp.csr_array(X) if sp.issparse(X) else X
+        return check_counts(X, owner=owner, name=name)
 
-    @abstractmethod
-    def _predictive_mixing(self, n: CountMatrix) -> Floats:
-        """``p(r | i)`` (N, R) of new rows, for the R rows of ``components_``."""
+    def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
+        check_is_fitted(self)
+        return self._checked(X, name, reset=False)
 
-    @abstractmethod
-    def _check_new(self, X: Any, name: str = "X") -> CountMatrix: ...
+    def _check_whole(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(
+                    f"{type(self).__name__} needs {name} as a whole number, at least 1, got {value!r}"
+                )
+
+    def _check_weights(self, sample_weight: Any, n: CountMatrix) -> NDArray[np.float64] | None:
+        if sample_weight is None:
+            return None
+        weights = _check_sample_weight(
+            sample_weight, np.empty((n.shape[0], 1)), ensure_non_negative=True
+        ).astype(float)
+        if not (weights * row_totals(n)).any():
+            raise ValueError(
+                f"{type(self).__name__} got sample_weight of zero for every row with occurrences"
+            )
+        return weights
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
 
 
-class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Predictor):
+def distinction(profiles: Floats) -> Floats:
+    """``q_kj log(q_kj / mean_j)``: what each column adds to a profile's divergence from the mean profile."""
+    return profiles * (log_floored(profiles) - log_floored(profiles.mean(axis=0)))
+
+
+class CooccurrenceEstimator(CountEstimator, ABC):
     """Base of the estimators; subclasses define the model, its starts and its attributes."""
 
     _size_parameters: ClassVar[tuple[str, ...]] = ("n_clusters",)
@@ -212,24 +305,22 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
     over_relaxation: bool
     random_state: Any
 
-    labels_: NDArray[np.intp]
+    mixing_: Floats
 
     # ---- what subclasses define
 
     @abstractmethod
-    def _model(self) -> Any:
+    def _model(self, data: Data) -> Any:
         """Return the model in the form that the EM driver uses."""
 
-    def _models(self, data: Data) -> list[Any]:
-        """Variants of the model, one of which is chosen on held-out occurrences."""
-        return [self._model()]
-
     @abstractmethod
-    def _start(self, model: Any, data: Data, rng: np.random.RandomState) -> Any:
-        """Return initial parameters, for a single temperature; None to cool and grow from one cluster."""
+    def _starts(self, model: Any, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+        """Yield initial parameters, for a single temperature; None to cool and grow from one cluster."""
 
-    def _rivals(self, model: Any, data: Data, runs: list[Run], rng: np.random.RandomState) -> list[Any]:
-        """Return starts of another kind, to compete with the runs from those of `_start`."""
+    def _rivals(
+        self, model: Any, data: Data, runs: list[Run], rng: np.random.RandomState
+    ) -> list[tuple[Any, Run]]:
+        """Return runs of another kind, to compete with those from `_starts`."""
         return []
 
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
@@ -266,26 +357,15 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         ------
         ValueError
             ``X`` or ``validation`` are not counts of the same shape, a setting is out of range, more clusters
-            (aspects) than rows are asked for, no row with occurrences has weight, or ``beta="auto"`` finds
-            too few occurrences to hold any out.
+            (aspects) than rows are asked for, no row with occurrences has weight, or single occurrences
+            cannot be held out, as in windows of images.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
-        parts: tuple[CountMatrix | None, ...] = n, validation, None
-        if self.beta == "auto" and validation is None:
-            fraction = self.validation_fraction
-            fitted, held_out = split_counts(n, [1 - fraction, fraction], rng)
-            if not row_totals(held_out).sum() > 0:
-                raise ValueError(
-                    f'{owner}: beta="auto" needs occurrences that are held out, but validation_fraction='
-                    f"{fraction} of {row_totals(n).sum():g} gave none; pass a larger one, or validation="
-                )
-            parts = fitted, held_out, n
-        if weights is not None:
-            parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
-        data = Data(parts[0], weights, *parts[1:])
+        data = self._data(n, validation, weights, rng)
         model, run = self._fit_run(data, rng)
-        self._keep(model, run)
+        self._warn_if_useless(run.state, data)
+        self._keep(model, run if data.everything is None else self._with_all(model, run, data, rng))
         if weights is not None and not weights.all():
             self._keep_unweighted(n, weights == 0)
         self._warn_of_long_rows(row_totals(n))
@@ -298,40 +378,89 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
             )
         return self
 
+    def _data(
+        self,
+        n: CountMatrix,
+        validation: CountMatrix | None,
+        weights: NDArray[np.float64] | None,
+        rng: np.random.RandomState,
+    ) -> Data:
+        """Hold occurrences out where these are to choose the temperature; where none can be, it is 1."""
+        auto = self.beta == "auto"
+        beta = None if auto and getattr(self, "assignment", "soft") == "soft" else 1.0
+        parts: tuple[CountMatrix | None, ...] = n, validation, None
+        if beta is None and validation is None:
+            if is_implicit(n) and not hasattr(n, "deal"):
+                raise ValueError(
+                    f'{type(self).__name__}: beta="auto" holds out single occurrences, which overlapping '
+                    "windows of an image do not have; pass beta=1, or held-out data as validation"
+                )
+            fitted, held_out = split_counts(n, [1 - self.validation_fraction, self.validation_fraction], rng)
+            if row_totals(held_out).any() and row_totals(fitted).any():
+                parts = fitted, held_out, n
+            else:
+                beta = 1.0
+        if weights is not None:
+            parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
+        assert parts[0] is not None
+        return Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))
+
     def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        return self._refine(*self._search(self._models(data), data, rng), data, rng)
+        return self._refine(*self._search(self._model(data), data, rng), data, rng)
 
-    def _search(self, models: list[Any], data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Best of ``n_init`` starts and their rivals: by held-out likelihood if available, else by F.
-
-        If there are several models, the first start decides which one is used.
-        """
+    def _search(self, model: Any, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+        """Best of the starts and their rivals: by held-out likelihood if available, else by F."""
 
         def quality(found: tuple[Any, Run]) -> float:
             state = found[1].state
             return -state.free_energy if data.validation is None else state.heldout
 
-        def run(model: Any) -> tuple[Any, Run]:
-            return model, self._tempered(model, data, self._start(model, data, rng), rng)
-
-        model, first = max((run(model) for model in models), key=quality)
-        runs = [(model, first), *(run(model) for _ in range(self.n_init - 1))]
-        rivals = self._rivals(model, data, [run for _, run in runs], rng)
-        best = max(runs, key=quality)
-        for rival in rivals:
-            late = self._tempered(model, data, rival, rng)
-            if self.beta != "auto":  # it begins where the runs have ended
-                late = Run(late.state, [*runs[0][1].history, *late.history])
-            best = max(best, (model, late), key=quality)
-        return best
+        found = [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]
+        found += self._rivals(model, data, [run for _, run in found], rng)
+        model, best = max(found, key=quality)
+        return model, Run(best.state, [record for _, run in found for record in run.history])
 
     def _tempered(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
     ) -> Run:
         """One run from ``start`` at the temperature asked for, or at the best one on held-out data."""
-        if self.beta == "auto":
+        if data.beta is None:
             return self._choose_beta(model, data, start, rng, coldest or self._first_beta)
-        return self._descend(model, data, start, float(self.beta), rng)
+        return self._descend(model, data, start, data.beta, rng)
+
+    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+        """Take in the occurrences that the estimator itself has held out, now that they are not needed."""
+        assert data.everything is not None
+        steps = anneal(
+            model,
+            data.everything,
+            [run.state.beta],
+            start=run.state.params,
+            row_weights=data.weights,
+            rng=rng,
+            over_relax=False,
+            perturbation=0.0,
+            max_steps=LAST_STEPS + 1,
+        )
+        last = last_of(steps)
+        state = run.state._replace(params=last.params, posteriors=last.posteriors)
+        return Run(state._replace(free_energy=last.free_energy), run.history)
+
+    def _warn_if_useless(self, state: State, data: Data) -> None:
+        """Warn where one profile for all rows predicts held-out occurrences better."""
+        if data.validation is None:
+            return
+        counts = data.counts
+        mean = normalise_profiles(np.asarray(counts.T @ np.ones((counts.shape[0], 1))).T, groups_of(counts))
+        single = heldout_log_likelihood(np.ones((counts.shape[0], 1)), mean, data.validation)
+        if state.heldout < single - WORTHWHILE:
+            remedy = "" if data.beta is None else 'pass beta="auto", or '
+            warnings.warn(
+                f"{type(self).__name__} predicts held-out occurrences worse than one profile for all rows "
+                f"(perplexity {np.exp(-state.heldout):.4g} instead of {np.exp(-single):.4g}); {remedy}ask "
+                "for fewer components",
+                stacklevel=3,
+            )
 
     def _choose_beta(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, beta: float
@@ -365,7 +494,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
 
     def _refine(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         """Change the model's settings or the temperature, one at a time, while held-out likelihood rises."""
-        best, history, moved = run.state, list(run.history), self.beta == "auto"
+        best, history, moved = run.state, list(run.history), data.beta is None
         while moved:
             moved = False
             for kind in range(len(self._others(model, best.beta))):
@@ -490,6 +619,66 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
         n = self._check_new(X)
         return self._fitted_model.fold_in(n, self._params, self.beta_)
 
+    def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
+        """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
+
+        Parameters
+        ----------
+        X : count matrix of shape (N, M)
+            New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
+        fold_in : count matrix of shape (N, M), optional
+            Other occurrences of the rows of ``X``, from which their mixing is found first.
+        floor : float, default=0.01
+            Share of the uniform distribution mixed into every prediction.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            ``X`` or ``fold_in`` are not counts of the right shape.
+        """
+        n = self._check_new(X)
+        mixing = self.mixing_
+        if fold_in is not None:
+            mixing = self._predictive_mixing(self._check_new(fold_in, "fold_in"))
+        if len(mixing) != n.shape[0]:
+            raise ValueError(
+                f"perplexity got X with {n.shape[0]} rows, but {len(mixing)} were "
+                f"{'given in fold_in' if fold_in is not None else 'fitted; pass fold_in for other rows'}"
+            )
+        return float(np.exp(-heldout_log_likelihood(mixing, self.components_, n, floor)))
+
+    def recommend(
+        self, rows: Any, n: int = 10, names: Sequence[str] | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """Columns that rows do not have and would most probably have next: items for users.
+
+        Parameters
+        ----------
+        rows : count matrix of shape (N, M)
+            What the rows (users) have; they need not have been fitted.
+        n : int, default=10
+            Most columns (items) a row.
+        names : sequence of M strings, optional
+            See `top_words`.
+
+        Returns
+        -------
+        list of (name, probability) for every row, the most probable first
+        """
+        labels, out = self._column_names(names), []
+        for _, block in row_blocks(self._check_new(rows, "rows"), 1024):
+            p = self._predictive_mixing(block) @ self.components_
+            p[entry_rows(block), block.indices] = -1.0
+            best = np.argsort(-p, axis=1, kind="stable")[:, :n]
+            out += [
+                [(labels[j], float(q[j])) for j in row if q[j] >= 0] for q, row in zip(p, best, strict=True)
+            ]
+        return out
+
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Most probable cluster (aspect) of every new row, shape (N,), counted from 0.
 
@@ -544,10 +733,6 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
                 f"column, got shape {shares.shape}"
             )
         return shares @ self.components_
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
     def score_samples(self, X: Any) -> Floats:
         """Log-likelihood of every row of ``X``, in nats, each half of a row predicted from its other half.
@@ -618,33 +803,7 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
                     f"{owner} needs validation with the rows and columns of X, {n.shape}, "
                     f"got {validation.shape}"
                 )
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, np.empty((n.shape[0], 1)), ensure_non_negative=True
-            ).astype(float)
-            if not (weights * row_totals(n)).any():
-                raise ValueError(f"{owner} got sample_weight of zero for every row with occurrences")
-        return n, validation, weights
-
-    def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
-        owner = type(self).__name__
-        if not is_implicit(X):
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr",
-                dtype=(np.float64, np.float32),
-                ensure_non_negative=True,
-            )
-        elif reset:
-            self.n_features_in_ = X.shape[1]
-        elif X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{owner} was fitted to {self.n_features_in_} columns, got {X.shape[1]} in {name}"
-            )
-        return check_counts(X, owner=owner, name=name)
+        return n, validation, self._check_weights(sample_weight, n)
 
     def _check_settings(self, owner: str) -> None:
         if self.beta != "auto" and not (isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf):
@@ -653,22 +812,9 @@ class CooccurrenceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, P
             raise ValueError(
                 f"{owner} needs validation_fraction between 0 and 1, got {self.validation_fraction!r}"
             )
-        for name in (*self._size_parameters, "n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{owner} needs {name} as a whole number, at least 1, got {value!r}")
+        self._check_whole(*self._size_parameters, "n_init", "max_iter")
         if not self.tol >= 0:
             raise ValueError(f"{owner} needs tol of at least 0, got {self.tol!r}")
-
-    def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
-        check_is_fitted(self)
-        return self._checked(X, name, reset=False)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
@@ -711,18 +857,10 @@ def with_short_rows(n: CountMatrix) -> CountMatrix:
     return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
 
 
-def check_predictive(owner: str, predictive: bool | None) -> None:
-    """Refuse anything but True, False and None (which leaves the choice to ``beta``)."""
-    if predictive not in (True, False, None):
-        raise ValueError(f"{owner} needs predictive as True, False or None, got {predictive!r}")
-
-
-def check_assignment(owner: str, assignment: str, beta: float | str) -> None:
-    """Refuse unknown assignments, and hard ones with ``beta="auto"``."""
+def check_assignment(owner: str, assignment: str) -> None:
+    """Refuse unknown assignments."""
     if assignment not in ("soft", "hard"):
         raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
-    if assignment == "hard" and beta == "auto":
-        raise ValueError(f"{owner} has no temperature with assignment='hard'; beta='auto' needs 'soft'")
 
 
 def _judge(model: Any, validation: CountMatrix) -> Callable[[Any, Any], float]:
@@ -768,3 +906,48 @@ def cross_validate(
     folds = split_counts(X, [1 / n_folds] * n_folds, random_state)
     total = sum(folds[1:], folds[0])
     return np.array([clone(estimator).fit(total - fold).perplexity(fold) for fold in folds])
+
+
+def choose_number(
+    estimator: CooccurrenceEstimator, X: Any, numbers: Iterable[int], *, n_folds: int = 5
+) -> int:
+    """Choose the number of clusters (aspects): the smallest that predicts new rows as well as any.
+
+    With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. The rows
+    are divided into folds, each is judged by a model of the others (`score`), and of all numbers whose score
+    is below the best by less than one standard error of the difference, the smallest is taken.
+
+    Parameters
+    ----------
+    estimator : ACM, HACM, PMM, SCM or SMM
+        Not modified; clones are fitted. Of two-sided models the number of rows' groups is varied.
+    X : array or sparse matrix of shape (N, M)
+    numbers : iterable of ints
+    n_folds : int, default=5
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        ``numbers`` is empty.
+
+    Examples
+    --------
+    >>> from texseg.models import ACM
+    >>> rng = np.random.RandomState(0)
+    >>> profiles = rng.dirichlet(np.full(30, 0.4), size=3)
+    >>> X = np.array([rng.multinomial(90, profiles[i % 3]) for i in range(60)])
+    >>> choose_number(ACM(random_state=0), X, [2, 3, 4, 5])
+    3
+    """
+    tried = sorted(set(numbers))
+    if not tried:
+        raise ValueError("choose_number needs at least one number to choose from, got none")
+    name, folds = estimator._size_parameters[0], KFold(n_folds, shuffle=True, random_state=0)
+    scores = np.array([cross_val_score(clone(estimator).set_params(**{name: K}), X, cv=folds) for K in tried])
+    behind = scores[scores.mean(axis=1).argmax()] - scores
+    error = behind.std(axis=1, ddof=1) / np.sqrt(n_folds)
+    return int(tried[int(np.argmax(behind.mean(axis=1) <= np.maximum(error, WORTHWHILE)))])

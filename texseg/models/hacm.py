@@ -31,22 +31,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
 from texseg.fitting.moves import resolution
-from texseg.models.acm import (
-    HistogramClustering,
-    Profiles,
-    grown,
-    leaves_out,
-    pooled,
-    predictive_models,
-    random_start,
-)
+from texseg.models.acm import HistogramClustering, OneSided, Profiles, with_new
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
@@ -64,7 +55,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, check_predictive
+from texseg.models.estimator import Data, FitRecord, Run
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
@@ -255,6 +246,11 @@ class HierarchicalClustering(ClusteringModel):
             vertical = self._along_paths(params, ratio @ params.nodes.T)
         return Step(TreeProfiles(normalise(stats.sizes), vertical, nodes), free_energy, Q, stats)
 
+    def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
+        """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
+        tau = self._spread(params.vertical)
+        return params.nodes * (tau.T @ (self.stats(n, Q).counts / np.maximum(tau @ params.nodes, FLOOR)))
+
     def _along_paths(self, params: TreeProfiles, explained: Floats) -> Floats:
         """``tau`` (K, D) from what each node explains in each cluster, (K, V) (Eq. 58)."""
         k, d = np.nonzero(self.tree.on_path)
@@ -310,10 +306,12 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         vertical = self._along_paths(params, explained)
         return step._replace(params=step.params._replace(vertical=vertical))
 
-    def _left_out(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> tuple[Floats, Floats]:
+    def _left_out(
+        self, n: CountMatrix, params: TreeProfiles, Q: Floats, row_weights: Floats | None
+    ) -> tuple[Floats, Floats]:
         tau, groups = self._spread(params.vertical), groups_of(n)
         bare = np.maximum(tau @ params.nodes, FLOOR)
-        by_node = params.nodes * (tau.T @ (self.stats(n, Q).counts / bare))
+        by_node = self.node_counts(n, params, Q)
         totals = np.broadcast_to(group_sums(by_node, groups), by_node.shape).copy()
         if self.caution is not None:
             totals[0] += self.caution.mass
@@ -330,7 +328,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
             to_nodes *= per_count.take(columns, axis=0)
             return to_nodes
 
-        return left_out_scores(n, params.nodes, added, tau, Q)
+        return left_out_scores(n, params.nodes, added, tau, Q, row_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,7 +459,7 @@ def _information(counts: Floats) -> float:
     return float((counts * log_floored(counts / total)).sum())
 
 
-class HACM(ClusterMixin, CooccurrenceEstimator):
+class HACM(OneSided):
     """Hierarchical asymmetric clustering model ([1]_ section 4); the cluster-abstraction model ([2]_).
 
     Clusters of rows are the leaves of a tree; inner nodes explain what their clusters have in common. Fitting
@@ -480,7 +478,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         transitions of a cooling run ([1]_ section 5.1), or given. Annealed trees predict less well and are
         wrong more often where rows are few or short, because their first splits are made at temperatures at
         which little can be told apart.
-    beta : float or "auto", default=1.0
+    beta : "auto" or float, default="auto"
         Inverse temperature of the horizontal posteriors; "auto" chooses it on held-out occurrences.
     predictive : bool, optional
         Leave every row out of the nodes by which it is judged, see `ACM`; only with ``beta="auto"``, where it
@@ -525,15 +523,13 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
       cluster 0 (2 rows): left 1.00
     """
 
-    _first_beta = 0.5
-
     def __init__(
         self,
         n_clusters: int = 8,
         mixing: str = "cluster",
         *,
         tree: str | Tree = "merging",
-        beta: float | str = 1.0,
+        beta: float | str = "auto",
         predictive: bool | None = None,
         validation_fraction: float = 0.1,
         n_init: int = 3,
@@ -556,7 +552,6 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
-        check_predictive(owner, self.predictive)
         if self.predictive and self.beta != "auto":
             raise ValueError(f'{owner} leaves rows out only with beta="auto", got beta={self.beta!r}')
         if self.mixing not in STAGES:
@@ -568,9 +563,6 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
                 )
         elif self.tree not in ("merging", "annealing"):
             raise ValueError(f'{owner} needs tree as "merging", "annealing" or a Tree, got {self.tree!r}')
-
-    def _model(self) -> HistogramClustering:
-        return HistogramClustering()
 
     def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
@@ -605,7 +597,7 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             flat = HistogramClustering()
             state, tree = self._annealed(flat, data, rng)
             return flat, tree, state.params, state.beta, []
-        flat, run = self._refine(*self._search(self._models(data), data, rng), data, rng)
+        flat, run = super()._fit_run(data, rng)
         profiles, weights = run.state.params
         tree, order = merging_tree(flat.stats(data.counts, run.state.posteriors).counts)
         if isinstance(self.tree, Tree):
@@ -613,27 +605,25 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             profiles, weights = profiles[order][places], weights[order][places]
         return flat, tree, Profiles(profiles, weights), run.state.beta, run.history
 
-    def _models(self, data: Data) -> list[Any]:
-        return predictive_models(data, self.n_clusters) if leaves_out(self) else [self._model()]
-
-    def _rivals(
-        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
-    ) -> list[Profiles]:
-        """Merge down the clusters of all runs; if the temperature is to be chosen, add random starts.
-
-        Grown clusters give the better tree, but on sparse counts they may overfit the fitted occurrences.
-        """
-        cold = 1.0 if self.beta == "auto" else float(self.beta)
-        merged = pooled(data, runs, self.n_clusters, cold)
-        if self.beta != "auto":
-            return merged
-        return [*(random_start(model, data, self.n_clusters, rng) for _ in range(self.n_init)), *merged]
+    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+        """Add the held-out occurrences to what the nodes hold, see `ACM`."""
+        if self.mixing == "object":
+            return super()._with_all(model, run, data, rng)
+        (params, posteriors), groups = (run.state.params, run.state.posteriors), groups_of(data.counts)
+        Q = with_new(model, run.state, data)
+        held = np.broadcast_to(
+            group_sums(model.node_counts(data.counts, params, posteriors), groups), params.nodes.shape
+        ).copy()
+        held[0] += getattr(getattr(model, "caution", None), "mass", 0.0)
+        new = model.node_counts(data.validation, params, Q)
+        params = params._replace(nodes=normalise_profiles(params.nodes * held + new, groups))
+        return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
     def _annealed(
         self, flat: HistogramClustering, data: Data, rng: np.random.RandomState
     ) -> tuple[State, Tree]:
         """Cool from the first phase transition until there are enough clusters; best of ``n_init`` runs."""
-        n, coldest = data.counts, 1.0 if self.beta == "auto" else float(self.beta)
+        n, coldest = data.counts, data.beta or 1.0
         schedule = geometric_schedule(min(critical_beta(flat, n, rng, data.weights), coldest), coldest, 0.9)
         best, lowest = None, np.inf
         for _ in range(self.n_init):
@@ -654,12 +644,6 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
                 best, lowest = state, energy
         assert best is not None
         return best, Tree.from_transitions(best.transitions, len(best.params.weights))
-
-    def _start(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Profiles | None:
-        """Start from grown clusters: one that the flat clustering misses is missing in the tree too."""
-        if self.beta == "auto":
-            return grown(data.counts, self.n_clusters, rng, data.weights)
-        return None
 
     def _in_order(self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats) -> Any:
         """Sort the clusters by weight, unless the tree was given, which fixes their order."""
@@ -683,36 +667,9 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
             return self._fitted_model.fold_in_nodes(n, self._params, self.beta_)
         return super()._predictive_mixing(n)
 
-    def top_features(
-        self, names: Sequence[str] | None = None, n_words: int = 5
-    ) -> list[list[tuple[str, float]]]:
-        """Most probable columns of every node, with their probabilities.
-
-        Parameters
-        ----------
-        names : sequence of M strings, optional
-            Names of the columns; by default those of the data frame that was fitted, or their numbers.
-        n_words : int, default=5
-
-        Returns
-        -------
-        list of V lists of (name, probability)
-
-        Raises
-        ------
-        ValueError
-            ``names`` does not have M entries.
-        """
+    def _described(self) -> Floats:
         check_is_fitted(self)
-        M = self.nodes_.shape[1]
-        names = getattr(self, "feature_names_in_", None) if names is None else names
-        if names is not None and len(names) != M:
-            raise ValueError(f"HACM needs names for its {M} columns, got {len(names)}")
-        labels = [str(j) for j in range(M)] if names is None else [str(name) for name in names]
-        best = np.argsort(-self.nodes_, axis=1, kind="stable")[:, :n_words]
-        return [
-            [(labels[j], float(node[j])) for j in row] for node, row in zip(self.nodes_, best, strict=True)
-        ]
+        return self.nodes_
 
     def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
         """Write out the tree, one node per line, indented by level, with its most probable columns.
@@ -720,13 +677,13 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         Parameters
         ----------
         names, n_words
-            See `top_features`.
+            See `top_words`.
 
         Returns
         -------
         str
         """
-        words = self.top_features(names, n_words)
+        words = self.top_words(names, n_words)
         sizes = np.bincount(self.labels_, minlength=self.n_clusters)
         titles = {int(leaf): f"cluster {k} ({sizes[k]} rows)" for k, leaf in enumerate(self.tree_.leaves)}
         lines, stack = [], [0]
@@ -744,19 +701,19 @@ class HACM(ClusterMixin, CooccurrenceEstimator):
         Parameters
         ----------
         names, n_words
-            See `top_features`.
+            See `top_words`.
 
         Returns
         -------
         networkx.DiGraph
-            Nodes 0 ... V - 1 with the attributes ``words`` (as in `top_features`), ``level`` and ``cluster``
+            Nodes 0 ... V - 1 with the attributes ``words`` (as in `top_words`), ``level`` and ``cluster``
             (None at inner nodes).
         """
         import networkx
 
         cluster = {int(leaf): k for k, leaf in enumerate(self.tree_.leaves)}
         graph = networkx.DiGraph()
-        for node, words in enumerate(self.top_features(names, n_words)):
+        for node, words in enumerate(self.top_words(names, n_words)):
             level = int(self.tree_.levels[node])
             graph.add_node(node, words=words, level=level, cluster=cluster.get(node))
             if node:

@@ -72,9 +72,12 @@ class Caution:
         """Share of the background in a cluster of mean size."""
         return self.mass / (self.mass + self.cluster)
 
-    def tempering(self, n: CountMatrix) -> Floats:
+    def tempering(self, n: CountMatrix, row_weights: Floats | None = None) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
-        beyond = np.maximum(row_totals(n) - 1, 0)
+        totals = row_totals(n)
+        if row_weights is not None:
+            totals = totals / np.maximum(row_weights, FLOOR)
+        beyond = np.maximum(totals - 1, 0)
         usual = 1 + (self.usual - 1) * self.correlation
         return (usual / (1 + beyond * self.correlation))[:, None]
 
@@ -101,8 +104,20 @@ class LeavesRowsOut(ClusteringModel):
 
     def scores(self, n: CountMatrix, params: Any) -> Floats:
         """Log-likelihood (N, K) of every row, scaled down where a row is long."""
-        scores = super().scores(n, params)  # type: ignore[safe-super]  # of the model it is mixed into
-        return self._tempered(scores, n)
+        return self._tempered(self._bare_scores(n, params), n, None)
+
+    def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
+        """Scores per site."""
+        return self.scores_of_more(n, params, n, row_weights)
+
+    def scores_of_more(
+        self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Floats | None
+    ) -> Floats:
+        """Scores per site of further occurrences of the rows of ``n``, whose length counts."""
+        return per_site(self._tempered(self._bare_scores(more, params), n, row_weights), row_weights)
+
+    def _bare_scores(self, n: CountMatrix, params: Any) -> Floats:
+        return super().scores(n, params)  # type: ignore[safe-super]  # of the model it is mixed into
 
     def step(
         self,
@@ -115,8 +130,8 @@ class LeavesRowsOut(ClusteringModel):
         """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores, explained = self._left_out(n, params, posteriors)
-        scores = per_site(self._tempered(scores, n), row_weights)
+        scores, explained = self._left_out(n, params, posteriors, row_weights)
+        scores = per_site(self._tempered(scores, n, row_weights), row_weights)
         return self._left_out_mixing(
             self._step_by(scores, n, params, beta, None, row_weights), params, explained
         )
@@ -132,11 +147,13 @@ class LeavesRowsOut(ClusteringModel):
         for kind in () if self.caution is None else self.caution.others():
             yield tuple(replace(self, caution=caution) for caution in kind)
 
-    def _tempered(self, scores: Floats, n: CountMatrix) -> Floats:
-        return scores if self.caution is None else scores * self.caution.tempering(n)
+    def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Floats | None) -> Floats:
+        return scores if self.caution is None else scores * self.caution.tempering(n, row_weights)
 
     @abstractmethod
-    def _left_out(self, n: CountMatrix, params: Any, Q: Floats) -> tuple[Floats, Floats]:
+    def _left_out(
+        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Floats | None
+    ) -> tuple[Floats, Floats]:
         """Score every row by profiles without it; see :func:`left_out_scores` for what is returned."""
 
     def _left_out_mixing(self, step: Step, params: Any, explained: Floats) -> Step:
@@ -149,7 +166,12 @@ Added = Callable[[slice, NDArray[np.intp], NDArray[np.intp]], Floats]
 
 
 def left_out_scores(
-    n: CountMatrix, nodes: Floats, added: Added, spread: Floats | None = None, Q: Floats | None = None
+    n: CountMatrix,
+    nodes: Floats,
+    added: Added,
+    spread: Floats | None = None,
+    Q: Floats | None = None,
+    row_weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Log-likelihood of every row in every cluster, the row's own part in the profiles left out.
 
@@ -164,6 +186,8 @@ def left_out_scores(
         Shares of the nodes in the clusters; by default every node is a cluster.
     Q : array of shape (N, K), optional
         Posteriors, by which occurrences are assigned to the nodes.
+    row_weights : array of shape (N,), optional
+        How often each row counts; it is left out once.
 
     Returns
     -------
@@ -194,7 +218,8 @@ def left_out_scores(
         weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
         left = added(rows, index, block.indices)
         places = index * n_groups + groups[block.indices]  # of every entry: its row and group
-        left *= -data[:, None]
+        once = data if row_weights is None else data / np.maximum(row_weights[rows], FLOOR)[index]
+        left *= -once.astype(np.float32)[:, None]
         rest = 1 + sum_at(left, places, block.shape[0] * n_groups)
         left += columns.take(block.indices, axis=0)
         np.maximum(left, 0, out=left)

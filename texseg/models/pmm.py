@@ -16,6 +16,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -190,7 +191,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         n_row_components: int = 8,
         n_column_components: int = 8,
         *,
-        beta: float | str = 1.0,
+        beta: float | str = "auto",
         validation_fraction: float = 0.1,
         n_init: int = 1,
         max_iter: int = 100,
@@ -208,13 +209,16 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         self.over_relaxation = over_relaxation
         self.random_state = random_state
 
-    def _model(self) -> ProductAspectModel:
+    def _model(self, data: Data) -> ProductAspectModel:
         return ProductAspectModel()
 
-    def _start(self, model: ProductAspectModel, data: Data, rng: np.random.RandomState) -> ProductAspects:
+    def _starts(
+        self, model: ProductAspectModel, data: Data, rng: np.random.RandomState
+    ) -> Iterator[ProductAspects]:
         n, sizes = data.counts, (self.n_row_components, self.n_column_components)
-        rows, columns = two_sided(n, *sizes, rng, data.weights)
-        return model.start_from(n, soften(rows), soften(columns))
+        for _ in range(self.n_init):
+            rows, columns = two_sided(n, *sizes, rng, data.weights)
+            yield model.start_from(n, soften(rows), soften(columns))
 
     def _publish(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> None:
         self.weights_ = params.mixing

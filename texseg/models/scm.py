@@ -22,6 +22,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -185,7 +186,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     """Symmetric clustering model of co-occurrence counts ([1]_ section 3.3, 3.4); co-clustering.
 
     Partitions rows and columns at once, so that the row and column clusters tell as much as possible about
-    each other. Runs start from one-sided clusterings of both sides (footnote 7 of [1]_); the best is kept.
+    each other. Fits start from clusters of both sides in turn, grown by splits and merges.
 
     Parameters
     ----------
@@ -194,13 +195,11 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         stay empty.
     assignment : {"soft", "hard"}, default="soft"
         Mean-field posteriors of both sides, or only the most probable clusters.
-    beta : float or "auto", default=1.0
-        Inverse temperature; "auto" chooses it, and the stopping point, on held-out occurrences. Only for
-        soft assignments.
-    n_init : int, default=10
-        Random starts.
-    validation_fraction, max_iter, tol, over_relaxation, random_state
-        See `SMM`.
+    beta : "auto" or float, default="auto"
+        Inverse temperature; "auto" chooses it, and the stopping point, on held-out occurrences. Hard
+        assignments have none.
+    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
+        See `ACM`.
 
     Attributes
     ----------
@@ -244,9 +243,9 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         n_column_clusters: int = 8,
         assignment: str = "soft",
         *,
-        beta: float | str = 1.0,
+        beta: float | str = "auto",
         validation_fraction: float = 0.1,
-        n_init: int = 10,
+        n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-5,
         over_relaxation: bool = True,
@@ -265,15 +264,18 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
-        check_assignment(owner, self.assignment, self.beta)
+        check_assignment(owner, self.assignment)
 
-    def _model(self) -> TwoSidedClustering:
+    def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
-    def _start(self, model: TwoSidedClustering, data: Data, rng: np.random.RandomState) -> Blocks:
+    def _starts(self, model: TwoSidedClustering, data: Data, rng: np.random.RandomState) -> Iterator[Blocks]:
         n, sizes = data.counts, (self.n_row_clusters, self.n_column_clusters)
-        rows, columns = two_sided(n, *sizes, rng, data.weights)
-        return model.start_from(n, soften(rows), soften(columns), data.weights)
+        for _ in range(self.n_init):
+            rows, columns = two_sided(n, *sizes, rng, data.weights)
+            if self.assignment == "soft":
+                rows, columns = soften(rows), soften(columns)
+            yield model.start_from(n, rows, columns, data.weights)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
         self.row_labels_ = self.labels_

@@ -81,8 +81,8 @@ def site_labels(
     makers: dict[str, Callable[[], CooccurrenceEstimator]] = {
         "acm": lambda: ACM(n_clusters, beta=beta, random_state=random_state),
         "acm-hard": lambda: ACM(n_clusters, "hard", random_state=random_state),
-        "smm": lambda: SMM(n_clusters, random_state=random_state),
-        "pmm": lambda: PMM(n_clusters, columns, random_state=random_state),
+        "smm": lambda: SMM(n_clusters, beta=1.0, random_state=random_state),
+        "pmm": lambda: PMM(n_clusters, columns, beta=1.0, random_state=random_state),
         "scm": lambda: SCM(n_clusters, columns, "hard", random_state=random_state),
         "hacm": lambda: HACM(n_clusters, beta=beta, random_state=random_state),
     }
