@@ -67,7 +67,7 @@ _OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
     (
         r"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)",
-        "description of data in other files or addresses (VRT, WMS), which are never opened",
+        "a list of other files or addresses (VRT, WMS; these are never opened)",
     ),
     (r"(\xef\xbb\xbf)?\s*<\?xml|(\xef\xbb\xbf)?\s*<svg", "XML or SVG document"),
     (r"%PDF", "PDF document"),
