@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -138,10 +139,13 @@ def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
 
 def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Index of the pixel whose value each pixel takes: itself, or its mirror image at the nearest valid."""
-    from scipy.ndimage import distance_transform_edt  # slow to import, and needed for masks only
-
     H, W = valid.shape
-    nearest = distance_transform_edt(~valid, return_distances=False, return_indices=True)
+    _, numbers = cv2.distanceTransformWithLabels(
+        (~valid).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    number = np.zeros(numbers.max() + 1, np.intp)
+    number[numbers[valid]] = np.flatnonzero(valid)
+    nearest = np.stack(np.divmod(number[numbers], W))
     here = np.indices(valid.shape)
     mirror = np.clip(2 * nearest - here, 0, np.array([H - 1, W - 1])[:, None, None])
     lands = valid[mirror[0], mirror[1]]

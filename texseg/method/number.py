@@ -26,13 +26,13 @@ never homogeneous; so does the held-out likelihood alone, which every split impr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from texseg.counts.sites import Sites, interior_cells
+from texseg.fitting.assignment import soft_max
 from texseg.method.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
 __all__ = [
@@ -226,11 +226,11 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     first = min(k_min, K) - 1
     levels = [tree.groups(k) for k in range(first + 1, K + 1)]
     apart = 1 - np.array([[_agreement(tree.areas, one, other) for other in levels] for one in levels])
-    allowed = _doubted(softmax(logits[first:]), table.doubt)
+    allowed = _doubted(soft_max(logits[first:])[0], table.doubt)
     losses = (_EXACT * (1 - np.eye(len(levels))) + (1 - _EXACT) * apart) @ allowed
     return Selection(
         np.arange(1, K + 1),
-        _doubted(softmax(logits), table.doubt),
+        _doubted(soft_max(logits)[0], table.doubt),
         np.append(np.full(first, np.inf), losses),
         np.append(np.nan, tree.separations[::-1]),
         first + 1 + int(np.argmax(losses <= losses.min() + _AS_GOOD)),
@@ -239,7 +239,7 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
 
 def probability_of(k: int, tree: MergeTree) -> float:
     """Probability that k is the number of textures, given that it is one of the levels of the tree."""
-    return float(softmax(_logits(tree, shipped_table()))[k - 1])
+    return float(soft_max(_logits(tree, shipped_table()))[0][k - 1])
 
 
 def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
@@ -247,7 +247,7 @@ def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
     return np.append(0.0, np.cumsum(table.log_odds(tree.evidence)[::-1]))
 
 
-def _doubted(probabilities: NDArray[np.float64], doubt: float) -> NDArray[np.float64]:
+def _doubted(probabilities: NDArray[Any], doubt: float) -> NDArray[Any]:
     """Spread a share of the probability evenly."""
     return (1 - doubt) * probabilities + doubt / len(probabilities)
 
