@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import cv2
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from texseg.regions import palette
 
-__all__ = ["TINT", "NumberPlace", "deepest_places", "draw_overlay", "number_places"]
+__all__ = ["TINT", "NumberPlace", "deepest_places", "draw_overlay", "number_places", "side_by_side"]
 
 TINT = 0.45
 """Opacity of the colours of the segments."""
@@ -52,6 +53,24 @@ def draw_overlay(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> Non
         enlarged = min(usual, 2 * place.depth / least)
         if enlarged >= 1:
             _draw_number(picture, place, enlarged)
+
+
+def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """Put pictures (H, W, 3) of one size next to each other on white, each under its name."""
+    height, width = next(iter(pictures.values())).shape[:2]
+    enlarged = max(1.0, max(height, width) / _LARGE_PICTURE)
+    gap, scale = round(1.5 * _DIGIT_HEIGHT * enlarged), enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT
+    panels = []
+    for name, picture in pictures.items():
+        panel = np.full((height + 2 * gap, width + gap, 3), 255, np.uint8)
+        panel[2 * gap :, gap:] = picture
+        broad = cv2.getTextSize(name, _FONT, scale, 1)[0][0]
+        fitting = scale * min(1.0, width / broad)
+        cv2.putText(
+            panel, name, (gap, round(1.4 * gap)), _FONT, fitting, (0, 0, 0), round(enlarged), cv2.LINE_AA
+        )
+        panels.append(panel)
+    return np.hstack(panels)
 
 
 def number_places(labels: NDArray[np.integer]) -> list[NumberPlace]:

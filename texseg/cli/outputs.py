@@ -23,7 +23,7 @@ from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson
 from texseg.io.source import Source
-from texseg.io.write import Layout, write_confidence, write_overlay, write_rows
+from texseg.io.write import Layout, write_confidence, write_overlay, write_rows, write_side_by_side
 from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text, mean_confidence
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".
 _DIGITS = 4  # of probabilities
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
 _PAGE_BYTES = 2**28  # of a report whose picture is looked for
+_MOST_COMPARED = 4  # numbers of segments, side by side
 _ALWAYS = frozenset(("labels", "overlay", "segments", "run"))
 
 _FOLDER = {"-o": True, "--output": True}
@@ -296,6 +297,10 @@ def write_outputs(
     page, float32 (K, H, W).
     """
     files = {kind: paths for kind, paths in planned.items() if kind != "report" or model is not None}
+    likely = _likely_numbers(model, pages) if "overlay" in files else {}
+    if likely:
+        stem = files["overlay"][0].name.removesuffix("_overlay.png")
+        files["overlay"] = [*files["overlay"], files["overlay"][0].with_name(f"{stem}_numbers_overlay.png")]
     every = [path for paths in files.values() for path in paths]
     earlier: list[Earlier] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
@@ -308,6 +313,8 @@ def write_outputs(
     layout = Layout(shape, largest, geo=pages[0].source.geo, pyramid=pages[0].by_blocks)
     write_rows(files.get("labels", ()), _all_rows(noted, make_room), layout)
     entry = _write_pictures(item, pages, files, writing, model, names)
+    if likely:
+        write_side_by_side(files["overlay"][-1], pages[0].image, likely, pages[0].shown_mask)
     for number, path in enumerate(files.get("probabilities", ())):
         assert probabilities is not None  # whoever requests them
         write_confidence(path, probabilities(number), geo=pages[0].source.geo)
@@ -325,8 +332,27 @@ def write_outputs(
     for path, before in zip(records, earlier, strict=True):
         write_record(path, item.path, before, written, {**result, **known(sure)})
     messages = tuple(message for before in earlier for message in before.messages)
+    if likely:
+        seen = shown(files["overlay"][-1])
+        messages += (f"no number of segments is clearly right: compare the likely ones in {seen}",)
     rows = tuple(noted[0].tally.segments(names))
     return Written((*written, *records), entry, sure, rows, n_segments, messages)
+
+
+def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str, NDArray[np.integer]]:
+    """Labels by the words for their number, where no number has half of the probability; empty elsewhere."""
+    selection = getattr(model, "selection_", None)
+    if model is None or selection is None or selection.by_values or len(pages) > 1:
+        return {}
+    if pages[0].labels is not getattr(model, "labels_", None):
+        return {}
+    numbers: dict[int, float] = dict(zip(selection.n_segments, selection.probabilities, strict=True))
+    hierarchy, best = model.hierarchy_, max(numbers.values())
+    known = [int(k) for k in hierarchy.n_segments if numbers.get(int(k), 0) >= best / 2]
+    if best >= 0.5 or len(known) < 2:
+        return {}
+    chosen = sorted(sorted(known, key=lambda k: -numbers[k])[:_MOST_COMPARED])
+    return {f"{k} segments ({numbers[k]:.0%})": hierarchy.labels(k) for k in chosen}
 
 
 class _Noted:

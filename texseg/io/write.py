@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from io import BytesIO
@@ -24,7 +24,7 @@ from texseg.io.display import display_range, displayable
 from texseg.io.errors import UnsuitableImageError
 from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
 from texseg.io.polygons import checked_labels
-from texseg.overlay import draw_overlay
+from texseg.overlay import draw_overlay, side_by_side
 from texseg.regions import palette
 
 TILE = 512
@@ -320,8 +320,25 @@ def write_overlay(
 
     The range of grey is that of the pixels in the mask; ``geo`` becomes a world file beside the PNG.
     """
-    from PIL import Image
+    picture = _overlaid(pixels, labels, mask)
+    _write_world_file(Path(path), geo)
+    _write_picture(path, picture)
 
+
+def write_side_by_side(
+    path: str | os.PathLike[str],
+    pixels: NDArray,
+    labellings: Mapping[str, NDArray[np.integer]],
+    mask: NDArray[np.bool_] | None = None,
+) -> None:
+    """Write a PNG with an overlay for each of several labellings of one image, under its name."""
+    drawn = {name: _overlaid(pixels, labels, mask) for name, labels in labellings.items()}
+    _write_picture(path, side_by_side(drawn))
+
+
+def _overlaid(
+    pixels: NDArray, labels: NDArray[np.integer], mask: NDArray[np.bool_] | None
+) -> NDArray[np.uint8]:
     labels = checked_labels(labels)
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
@@ -331,7 +348,12 @@ def write_overlay(
         rows = slice(top, top + _BLOCK_ROWS)
         picture[rows] = displayable(pixels[rows], low, high)
     draw_overlay(picture, labels)
+    return picture
+
+
+def _write_picture(path: str | os.PathLike[str], picture: NDArray[np.uint8]) -> None:
+    from PIL import Image
+
     buffer = BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
-    _write_world_file(Path(path), geo)
     atomic_write(Path(path), buffer.getvalue())
