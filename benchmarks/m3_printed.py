@@ -33,18 +33,32 @@ from texseg.m3.seating import Labels, Seats, Sharing
 from texseg.m3.topics import (
     Array,
     Topics,
-    Words,
     expected_log_memberships,
     membership_divergence,
     normalise_rows,
     shares_from,
     shares_of,
 )
+from texseg.models.base import entry_rows
 
 _FLOOR = 1e-100  # replaces a probability of zero in logarithms
 _EM_STEPS = 20
 _ROUNDS, _GROWTH, _VIOLATION = 6, 10.0, 1e-4  # of the penalties
 _CHUNK = 2**21  # numbers a chunk of words may need
+
+
+class Words(NamedTuple):
+    """The non-zero entries of a block of documents, with the document of each."""
+
+    counts: sp.csr_array
+    rows: Labels
+
+    @classmethod
+    def of(cls, n: sp.csr_array) -> Words:
+        return cls(n, entry_rows(n))
+
+    def per_document(self, values: Array) -> Array:
+        return np.bincount(self.rows, values, self.counts.shape[0]).astype(np.float64)
 
 
 class PairMemory(NamedTuple):

@@ -81,7 +81,7 @@ def test_dense_sparse_and_image_counts_agree():
     for model in models[1:]:
         np.testing.assert_allclose(model.history_, models[0].history_, rtol=1e-6)
     np.testing.assert_allclose(models[2].transform(image), models[0].transform(dense), atol=1e-5)
-    with pytest.raises(ValueError, match="X has 8 features, but FiniteM3 is expecting 9"):
+    with pytest.raises(ValueError, match="FiniteM3 was fitted to 9 columns, got 8 in X"):
         FiniteM3(random_state=0, max_iter=1).fit(np.eye(9)).transform(image)
 
 
@@ -179,8 +179,8 @@ def test_concentration_is_the_maximum_of_equation_10():
 
     best = np.exp(minimize_scalar(negative, bounds=(-6, 6), method="bounded", options={"xatol": 1e-10}).x)
     for start in (1e-3, 1.0, 300.0):
-        assert fit_concentration(gamma, start) == pytest.approx(best, rel=1e-6)
-    assert fit_concentration(np.ones((3, 1)), 0.7) == 0.7
+        np.testing.assert_allclose(fit_concentration(gamma, np.full(5, start)), best, rtol=1e-5)
+    assert fit_concentration(np.ones((3, 1)), np.array([0.7])) == 0.7
 
 
 def test_concentrations_of_all_components_are_the_maximum():
@@ -199,7 +199,7 @@ def test_concentrations_of_all_components_are_the_maximum():
 
     np.testing.assert_allclose(psi(best) - psi(best.sum()), slope, atol=1e-8)
     assert objective(best) > max(objective(best * rng.uniform(0.95, 1.05, 4)) for _ in range(50))
-    assert objective(best) > objective(np.full(4, fit_concentration(gamma, 1.0)))
+    assert objective(best) > objective(fit_concentration(gamma, np.ones(4)))
     unused = np.column_stack([gamma, np.full(40, 1e-5)])
     assert fit_concentrations(unused, np.ones(5))[-1] == pytest.approx(1e-4)
     np.testing.assert_allclose(fit_concentrations(unused, np.ones(5))[:-1], best, rtol=1e-2)
@@ -282,6 +282,24 @@ def test_same_seed_same_answer_and_inputs_stay(documents):
 def test_wrong_settings_are_named(documents, settings, message):
     with pytest.raises(ValueError, match=message):
         FiniteM3(**settings).fit(documents)
+
+
+def test_a_weight_of_two_is_the_document_twice(documents):
+    weights = np.arange(12) % 3
+    for alpha in ("asymmetric", "symmetric"):
+        settings = {"alpha": alpha, "max_iter": 40, "random_state": 0}
+        weighted = FiniteM3((3, 2), **settings).fit(documents, sample_weight=weights)
+        repeated = FiniteM3((3, 2), **settings).fit(np.repeat(documents, weights, axis=0))
+        np.testing.assert_allclose(weighted.components_, repeated.components_, atol=1e-5)
+        assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_)
+
+
+def test_topics_have_words_and_documents_have_labels(documents):
+    model = FiniteM3((3, 2), random_state=np.random.default_rng(0), max_iter=20)
+    labels = model.fit_predict(documents)
+    np.testing.assert_array_equal(labels, model.transform(documents)[:, :3].argmax(axis=1))
+    words = model.top_words([f"w{j}" for j in range(9)], n=2)
+    assert len(words) == 5 and words[0][0][0] == f"w{model.components_[0].argmax()}"
 
 
 # ---- more than two spaces

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, polygamma, psi
 
 __all__ = ["divergence", "expected_log", "fit_concentration", "fit_concentrations"]
 
 Array = NDArray[np.float64]
 
+_NEWTON_STEPS = 50
 _SMALLEST, _LARGEST = 1e-4, 1e4  # range of a concentration that is estimated
 _NEAR = 1.0 + 1e-6  # an end of the range counts as reached within this factor
 
@@ -37,80 +39,42 @@ def divergence(parameters: Array, prior: Array | float) -> Array:
     )
 
 
-def fit_concentration(parameters: Array, start: float, max_steps: int = 100) -> float:
-    """Find the symmetric concentration that maximises Eq. 10, by Newton's method in its logarithm.
+def fit_concentration(parameters: Array, start: Array, weights: Array | None = None) -> Array:
+    """Find the equal concentrations (K,) that maximise Eq. 10, which is concave in their value.
 
-    Eq. 10 is concave in the concentration (the Dirichlet is an exponential family in it), so the only
-    stationary point is the maximum; a step that would lower the objective, far from it, is halved.
-
-    Parameters
-    ----------
-    parameters : array of shape (D, K)
-        Variational Dirichlet parameters of every document.
-    start : float
-        Where to begin.
-
-    Returns
-    -------
-    float
-        Within 1e-4 ... 1e4; `start` when there is one component only, since nothing depends on it then.
+    ``parameters`` (D, K) are the Dirichlet parameters of every document, ``weights`` (D,) how often each
+    counts. Within 1e-4 ... 1e4; ``start`` for a single component, since nothing depends on it then.
     """
-    D, K = parameters.shape
+    K = len(start)
     if K == 1:
         return start
-    slope = expected_log(parameters).sum()
+    slope = np.average(expected_log(parameters), axis=0, weights=weights).sum()
 
-    def objective(log_value: float) -> float:
+    def loss(log_value: float) -> float:
         value = np.exp(log_value)
-        return float(D * (gammaln(K * value) - K * gammaln(value)) + (value - 1.0) * slope)
+        return -float(gammaln(K * value) - K * gammaln(value) + (value - 1.0) * slope)
 
-    low, high = np.log(_SMALLEST), np.log(_LARGEST)
-    position = float(np.clip(np.log(start), low, high))
-    for _ in range(max_steps):
-        value = np.exp(position)
-        first = D * K * (psi(K * value) - psi(value)) + slope
-        second = D * K * (K * polygamma(1, K * value) - polygamma(1, value))
-        curvature = value * value * second + value * first
-        step = -value * first / curvature if curvature < 0 else np.sign(first)
-        step = float(np.clip(step, -2.0, 2.0))
-        proposal = float(np.clip(position + step, low, high))
-        while objective(proposal) < objective(position) and abs(proposal - position) > 1e-12:
-            proposal = 0.5 * (proposal + position)
-        moved = abs(proposal - position)
-        position = proposal
-        if moved < 1e-10:
-            break
-    return float(np.exp(position))
+    limits = np.log(_SMALLEST), np.log(_LARGEST)
+    found = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-10})
+    return np.full(K, np.exp(found.x))
 
 
-def fit_concentrations(parameters: Array, start: Array, max_steps: int = 50) -> Array:
-    """Find the concentrations, one per component, that maximise Eq. 10 (generalised), by Newton's method.
+def fit_concentrations(parameters: Array, start: Array, weights: Array | None = None) -> Array:
+    """Find the concentrations (K,), one a component, that maximise Eq. 10 (generalised), by Newton's method.
 
     The objective is concave, and its Hessian is diagonal plus a constant, so that a step costs O(K)
     (appendix A.4.2 of Blei, Ng and Jordan, 2003). A step that would lower it is halved; a concentration
-    stays at the end of its range while the gradient points outwards.
-
-    Parameters
-    ----------
-    parameters : array of shape (D, K)
-        Variational Dirichlet parameters of every document.
-    start : array of shape (K,)
-        Where to begin.
-
-    Returns
-    -------
-    array of shape (K,)
-        Within 1e-4 ... 1e4; `start` when there is one component only, since nothing depends on it then.
+    stays at the end of its range while the gradient points outwards. Arguments as above.
     """
     if len(start) == 1:
         return start
-    slope = expected_log(parameters).mean(axis=0)
+    slope = np.average(expected_log(parameters), axis=0, weights=weights)
 
     def objective(alpha: Array) -> float:
         return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + (alpha * slope).sum())
 
     alpha = np.clip(start, _SMALLEST, _LARGEST)
-    for _ in range(max_steps):
+    for _ in range(_NEWTON_STEPS):
         step = _ascent(alpha, psi(alpha.sum()) - psi(alpha) + slope)
         while objective(alpha + step) < objective(alpha) and np.abs(step).max() > 1e-12:
             step = 0.5 * step

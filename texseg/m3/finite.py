@@ -5,37 +5,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from numpy.typing import NDArray
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
 
-from texseg.counts.matrix import CountMatrix, check_counts, is_implicit, row_blocks, row_totals
+from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
+from texseg.counts.random import random_state_of
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
 from texseg.m3.switch import Switch
 from texseg.m3.topics import Array, Expectation, Topics, shares_of, split
+from texseg.models.estimator import CountEstimator
 
 __all__ = ["FiniteM3"]
 
 _FIRST_OMEGA = 0.5
 
 
-def _fit_equal(parameters: Array, start: Array) -> Array:
-    return np.full(len(start), fit_concentration(parameters, float(start[0])))
-
-
-_ALPHAS: dict[str, Callable[[Array, Array], Array]] = {
-    "asymmetric": fit_concentrations,
-    "symmetric": _fit_equal,
-}
+_ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
 """How the concentrations of one space are estimated from the memberships (D, K) and where they stood."""
 
 
-class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
+class FiniteM3(DensityMixin, CountEstimator):
     """Documents whose words have a topic in each of several topic spaces ([1]_ section 4.2).
 
     A word of document d chooses a topic of each space by the document's memberships pi1, pi2, and is drawn
@@ -71,7 +66,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
     max_doc_iter : int, default=15
         Maximum number of steps of an E-step. Each starts from flat memberships, as for new documents; a
         document keeps the memberships of the previous iteration if these give a higher bound.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
         Draws the first topics.
 
     Attributes
@@ -84,6 +79,8 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         Only for two spaces.
     alpha_ : ndarray of shape (K1 + ... + KL,)
         Concentrations of the memberships.
+    labels_ : int ndarray of shape (D,)
+        The topic of the first space that each training document has most of.
     lower_bound_ : float
         Bound on the log-likelihood of the training documents, in nats (with the topics' prior).
     history_ : ndarray of shape (n_iter_,)
@@ -117,7 +114,7 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         max_iter: int = 200,
         tol: float = 1e-5,
         max_doc_iter: int = 15,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.omega = omega
@@ -129,24 +126,27 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.max_doc_iter = max_doc_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> FiniteM3:
+    def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from the documents.
 
         Parameters
         ----------
         X : count matrix of shape (D, M)
-            Documents by words: array, sparse matrix or implicit counts; rows may be empty.
-        y : ignored
+            Documents by words: array, data frame, sparse matrix or implicit counts; rows may be empty.
+        y : None
+            Ignored.
+        sample_weight : array of shape (D,), optional
+            How often each document counts.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        X = self._validate(X, reset=True)
-        inference = Switch(float(self.topic_prior))
-        progress = list(self._iterate(X, inference))
-        topics = inference.means(progress[-1].topics)
+        n = self._checked(X, "X", reset=True)
+        weights = self._check_weights(sample_weight, n)
+        progress = list(self._iterate(n, Switch(float(self.topic_prior)), weights))
+        topics = Switch(float(self.topic_prior)).means(progress[-1].topics)
         self.n_components_ = topics.sizes
         self.components_ = np.vstack(topics.spaces)
         self.alpha_ = topics.alpha
@@ -157,7 +157,12 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         self.lower_bound_ = float(self.history_[-1])
         self.n_iter_ = len(progress)
         self.converged_ = progress[-1].converged
+        self.labels_ = self.predict(X)
         return self
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Find the topic of the first space that each document has most of, shape (D,)."""
+        return self.transform(X)[:, : self.n_components_[0]].argmax(axis=1)
 
     def transform(self, X: Any) -> Array:
         """Infer the expected memberships of documents.
@@ -175,43 +180,33 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         """Lower bound of ``log p(document | alpha, topics, omega)`` (Eq. 8, 9), in nats, shape (D,)."""
         return np.concatenate([found.bounds for found in self._infer(X)])
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: None = None) -> float:
         """Mean log-likelihood of an occurrence (lower bound), in nats."""
-        return float(self.score_samples(X).sum() / row_totals(X).sum())
+        return float(self.score_samples(X).sum() / row_totals(self._check_new(X)).sum())
 
     def perplexity(self, X: Any) -> float:
         """``exp(-score)`` of documents, the test of [1]_ section 5.2 (upper bound; lower is better)."""
         return float(np.exp(-self.score(X)))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
     def _infer(self, X: Any) -> Iterator[Expectation]:
         """E-step with the fitted topics fixed, for each block of documents."""
         check_is_fitted(self)
-        spaces = np.split(self.components_, np.cumsum(self.n_components_)[:-1])
+        spaces = split(np.asarray(self.components_, dtype=float), self.n_components_)
         topics = Topics(tuple(spaces), self.weights_, self.alpha_)
         inference = Switch(topic_prior=0.0)
-        for _, block in row_blocks(self._validate(X, reset=False)):
+        for _, block in row_blocks(self._check_new(X)):
             yield inference.expect(block, inference.flat(block, topics.sizes), topics, max_steps=200)
 
-    def _iterate(self, X: CountMatrix, inference: Switch) -> Iterator[_Progress]:
+    def _iterate(self, X: CountMatrix, inference: Switch, weights: Array | None) -> Iterator[_Progress]:
         """Yield the state of every iteration."""
-        topics = self._first_topics(X.shape[1], inference)
+        topics = self._first_topics(X.shape[1])
         memories = [inference.flat(block, topics.sizes) for _, block in row_blocks(X)]
         bound, converged = -np.inf, False
         for iteration in range(self.max_iter):
             warming = iteration < self.warm_up
             found = [
-                self._expect(block, memory, topics, inference)
-                for (_, block), memory in zip(row_blocks(X), memories, strict=True)
+                self._expect(block, memory, topics, inference, None if weights is None else weights[rows])
+                for (rows, block), memory in zip(row_blocks(X), memories, strict=True)
             ]
             memories = [result.memory for result in found]
             previous = bound
@@ -223,19 +218,20 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
             topics = inference.maximise(stats, topics, topics.shares if warming else self._shares())
             if not warming and isinstance(self.alpha, str):
-                gamma = np.vstack([memory for memory in memories])
-                topics = topics._replace(alpha=self._fit_alpha(gamma, topics))
+                sides = zip(
+                    split(np.vstack(memories), topics.sizes), split(topics.alpha, topics.sizes), strict=True
+                )
+                alphas = [_ALPHAS[self.alpha](side, start, weights) for side, start in sides]
+                topics = topics._replace(alpha=np.concatenate(alphas))
 
-    def _expect(self, n: sp.csr_array, memory: Any, topics: Topics, inference: Switch) -> Expectation:
+    def _expect(
+        self, n: sp.csr_array, memory: Array, topics: Topics, inference: Switch, weights: Array | None
+    ) -> Expectation:
         """E-step from flat memberships; a document keeps its last ones if these give a higher bound."""
         kept = inference.expect(n, memory, topics, max_steps=0)
         fresh = inference.expect(n, inference.flat(n, topics.sizes), topics, self.max_doc_iter)
-        better = fresh.bounds > kept.bounds
-        return inference.expect(n, np.where(better[:, None], fresh.memory, kept.memory), topics, max_steps=0)
-
-    def _fit_alpha(self, gamma: Array, topics: Topics) -> Array:
-        sides = zip(split(gamma, topics.sizes), split(topics.alpha, topics.sizes), strict=True)
-        return np.concatenate([_ALPHAS[str(self.alpha)](side, start) for side, start in sides])
+        better = np.where((fresh.bounds > kept.bounds)[:, None], fresh.memory, kept.memory)
+        return inference.expect(n, better, topics, 0, weights)
 
     def _sizes(self) -> tuple[int, ...]:
         sizes = (self.n_components, 1) if np.ndim(self.n_components) == 0 else self.n_components
@@ -248,8 +244,8 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
         given = np.array(self.omega, dtype=float)
         return shares_of(float(given)) if given.ndim == 0 else given
 
-    def _first_topics(self, n_words: int, inference: Switch) -> Topics:
-        rng = check_random_state(self.random_state)
+    def _first_topics(self, n_words: int) -> Topics:
+        rng = random_state_of(self.random_state)
         sizes = self._sizes()
         given = (1.0 / sizes[0], *[1.0] * (len(sizes) - 1)) if isinstance(self.alpha, str) else self.alpha
         alpha = np.repeat(np.broadcast_to(np.asarray(given, dtype=float), len(sizes)), sizes)
@@ -259,19 +255,6 @@ class FiniteM3(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, 
             shares = _first_shares(len(sizes))
         topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
         return topics if self.topic_prior > 0 else _probabilities(topics)
-
-    def _validate(self, X: Any, *, reset: bool) -> CountMatrix:
-        if is_implicit(X):
-            if reset:
-                self.n_features_in_ = X.shape[1]
-            elif X.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but FiniteM3 is expecting {self.n_features_in_} features"
-                    " as input"
-                )
-            return X
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return check_counts(X, owner="FiniteM3")
 
     def _check_parameters(self) -> None:
         sizes = np.asarray(self.n_components)

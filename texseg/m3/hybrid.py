@@ -58,7 +58,7 @@ class HybridM3(SampledM3):
         Number of runs; the one with the highest mean of `history_` over the kept sweeps is kept. They start
         with `n_start` clusters and fewer, evenly down to one. The alternation rarely moves a whole component
         and its offsets at once, so several runs are worth their time.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class HybridM3(SampledM3):
         n_auxiliary: int = 2,
         n_start: int = 10,
         n_init: int = 1,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.family = family

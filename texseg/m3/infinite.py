@@ -78,7 +78,7 @@ class InfiniteM3(SampledM3):
         On the second side, the first run starts with one component, the second with the clusters of the
         first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely gets from
         many means with one covariance to fewer means with several, or back.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class InfiniteM3(SampledM3):
         n_auxiliary: int = 2,
         n_start: int = 10,
         n_init: int = 2,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: Any = None,
     ) -> None:
         self.family = family
         self.alpha = alpha

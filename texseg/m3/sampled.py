@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from texseg.counts.random import random_state_of
 from texseg.m3.families import Family, Params, take
 from texseg.m3.samples import Sample, coclustering, density, pair_scores, representative
 
@@ -97,9 +97,9 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         self._pair_labels, self.labels_ = _label_pairs(best)
 
 
-def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
-    """Make a generator from what scikit-learn accepts as random state."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32))
+def generator(random_state: Any) -> np.random.Generator:
+    """Make a generator from what scikit-learn accepts as random state, or continue one."""
+    return np.random.default_rng(random_state_of(random_state).randint(2**32, size=4, dtype=np.uint32))
 
 
 def check_sampling(estimator: Any, at_least_one: tuple[str, ...]) -> None:

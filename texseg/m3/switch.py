@@ -34,12 +34,12 @@ from texseg.m3.topics import (
     Array,
     Expectation,
     Topics,
-    Words,
     expected_log_memberships,
     membership_divergence,
     normalise_rows,
     shares_from,
 )
+from texseg.models.base import entry_rows, products_at
 
 __all__ = ["Switch"]
 
@@ -56,23 +56,39 @@ class Switch(NamedTuple):
         """Memory (D, K1 + ... + KL) of documents about which nothing is known."""
         return np.ones((n.shape[0], sum(sizes)))
 
-    def expect(self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int) -> Expectation:
+    def expect(
+        self,
+        n: sp.csr_array,
+        memory: Array,
+        topics: Topics,
+        max_steps: int,
+        row_weights: Array | None = None,
+    ) -> Expectation:
         """E-step, started from `memory`, the Dirichlet parameters of all memberships."""
-        words, table, gamma = Words.of(n), self._table(topics), memory
-        sizes = topics.sizes
-        memberships, mixture = _mix(words, gamma, table, sizes)
+        index, table, gamma, sizes = entry_rows(n), self._table(topics), memory, topics.sizes
+
+        def mix(gamma: Array) -> tuple[Array, Array, sp.csr_array]:
+            """Geometric memberships (D, K1 + ...), the mixture of each word (nnz,), and ``n`` over it."""
+            memberships = np.exp(expected_log_memberships(gamma, sizes))
+            mixture = products_at(memberships, table, index, n.indices).astype(float, copy=False)
+            ratio = np.divide(n.data, mixture, out=np.zeros_like(mixture), where=mixture > 0)
+            return memberships, mixture, sp.csr_array((ratio, n.indices, n.indptr), n.shape)
+
+        memberships, mixture, ratio = mix(gamma)
         moving = np.ones(len(gamma), bool)
         for _ in range(max_steps):
-            updated = topics.alpha + memberships * (_ratio(words, mixture) @ table)
+            updated = topics.alpha + memberships * (ratio @ table)
             moving &= np.abs(updated - gamma).mean(axis=1) > self.tol
             gamma = np.where(moving[:, None], updated, gamma)
-            memberships, mixture = _mix(words, gamma, table, sizes)
+            memberships, mixture, ratio = mix(gamma)
             if not moving.any():
                 break
-        expected = (table * (_ratio(words, mixture).T @ memberships)).T
         with np.errstate(divide="ignore"):
-            bounds = words.per_document(n.data * np.log(mixture))
+            bounds = np.bincount(index, n.data * np.log(mixture), n.shape[0]).astype(float)
         bounds -= membership_divergence(gamma, sizes, topics.alpha)
+        if row_weights is not None:
+            memberships, bounds = memberships * row_weights[:, None], bounds * row_weights
+        expected = (table * (ratio.T @ memberships)).T
         return Expectation(gamma, bounds, tuple(np.split(expected, np.cumsum(sizes)[:-1])))
 
     def maximise(self, stats: tuple[Array, ...], topics: Topics, shares: Array | None) -> Topics:
@@ -99,14 +115,3 @@ class Switch(NamedTuple):
         """Lay the topics out as columns, times the shares of their spaces, (M, K1 + ... + KL)."""
         rows = [np.exp(expected_log(t)) if self.topic_prior > 0 else t for t in topics.spaces]
         return np.vstack([share * t for share, t in zip(topics.shares, rows, strict=True)]).T
-
-
-def _mix(words: Words, gamma: Array, table: Array, sizes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Geometric memberships (D, K1 + ... + KL) and the mixture they give each occurring word (nnz,)."""
-    memberships = np.exp(expected_log_memberships(gamma, sizes))
-    return memberships, words.mixed(memberships, table)
-
-
-def _ratio(words: Words, mixture: Array) -> sp.csr_array:
-    counts = words.counts.data
-    return words.with_values(np.divide(counts, mixture, out=np.zeros_like(mixture), where=mixture > 0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from texseg.m3.dirichlet import divergence, expected_log
@@ -17,7 +16,6 @@ __all__ = [
     "Array",
     "Expectation",
     "Topics",
-    "Words",
     "expected_log_memberships",
     "membership_divergence",
     "normalise_rows",
@@ -27,8 +25,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-
-_PIECE = 2**12  # entries multiplied at once
 
 
 class Topics(NamedTuple):
@@ -62,38 +58,6 @@ class Expectation(NamedTuple):
     """(D,), lower bound of the log-likelihood of each document, in nats."""
     stats: tuple[Array, ...]
     """Expected counts; they add over blocks."""
-
-
-class Words(NamedTuple):
-    """The non-zero entries of a block of documents, with the document of each."""
-
-    counts: sp.csr_array
-    rows: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, n: sp.csr_array) -> Words:
-        """Read off the rows of a CSR block."""
-        return cls(n, np.repeat(np.arange(n.shape[0]), np.diff(n.indptr)))
-
-    def per_document(self, values: Array) -> Array:
-        """Sum values of the entries, (nnz,), over each document, (D,)."""
-        return np.bincount(self.rows, values, self.counts.shape[0]).astype(np.float64)
-
-    def mixed(self, memberships: Array, table: Array) -> Array:
-        """Inner product of a document's row (D, K) and a word's row (M, K) for each entry, (nnz,).
-
-        Computed in pieces that fit the cache, which is five times faster than all at once.
-        """
-        out = np.empty(len(self.rows))
-        for start in range(0, len(out), _PIECE):
-            part = slice(start, start + _PIECE)
-            left, right = self.rows[part], self.counts.indices[part]
-            out[part] = np.einsum("ek,ek->e", memberships.take(left, axis=0), table.take(right, axis=0))
-        return out
-
-    def with_values(self, values: Array) -> sp.csr_array:
-        """Keep the pattern, replace the values."""
-        return sp.csr_array((values, self.counts.indices, self.counts.indptr), self.counts.shape)
 
 
 def split(values: Array, sizes: tuple[int, ...]) -> list[Array]:
