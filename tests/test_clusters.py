@@ -174,6 +174,14 @@ def test_a_number_that_is_given_is_a_level_of_a_tree_of_a_few_more():
     np.testing.assert_allclose(profiles, chosen.level(chosen.tree(7), 4), atol=1e-6)
 
 
+def test_a_small_square_of_another_texture_is_one_of_two():
+    """Halves of a large background gain more, but are hardly two textures."""
+    region = np.zeros((32, 32), int)
+    region[4:9, 20:25] = 1
+    search = search_of(region, n_draws=40)
+    assert agree(scores_of(search.cells, search.of_number(2)).argmax(axis=1), region)
+
+
 def test_one_cluster_needs_no_search():
     search = search_of(regions())
     (profile,) = search.of_number(1)

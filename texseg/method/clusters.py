@@ -116,8 +116,8 @@ class Search:
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
         """Profiles (k, M) of a number that is given: level ``k`` of a tree of a few more clusters.
 
-        Of the levels of the trees of all runs, the one with the largest expected gain is taken: its gain, if
-        its segments are textures, times the probability that as many are.
+        Of the levels of the trees of all runs, the one with the largest product of two probabilities is
+        taken: that there are as many textures, and the mean one of a cell, given the segments.
         """
         if k == 1:
             return self._settled([np.zeros(len(self.cells.sizes), np.intp)], 1)[0].profiles
@@ -127,8 +127,12 @@ class Search:
         k = min(k, max(tree.n_clusters for tree in trees))
         trees = [tree for tree in trees if tree.n_clusters >= k]
         levels = self._settled([tree.groups(k)[tree.labels] for tree in trees], k)
-        expected = [level.gain * probability_of(k, tree) for level, tree in zip(levels, trees, strict=True)]
-        return levels[int(np.argmax(expected))].profiles
+        beta = self.settings.potts.beta
+        chances = [
+            np.log(probability_of(k, tree)) + beta * level.gain
+            for tree, level in zip(trees, levels, strict=True)
+        ]
+        return levels[int(np.argmax(chances))].profiles
 
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
