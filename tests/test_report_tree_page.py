@@ -105,6 +105,14 @@ def test_one_walks_and_searches_as_in_python(browser, path, retrieval):
         assert float(found[match.title].rstrip(" %")) == pytest.approx(100 * match.score, abs=0.51)
     node = retrieval.responsibility(query).argmax()
     assert texts(browser, "#node-title")[0].startswith(f"Leaf {node},")
+    ask(browser, "word1 word11")
+    assert texts(browser, "#found-key") == ["p(row | words), all rows being as probable before"]
+    ask(browser, "word1 word10x")
+    assert texts(browser, "#found-key")[0].startswith("not among the words: word10x; perhaps word10")
+    ask(browser, "wor")
+    get = "return [...document.querySelectorAll('#known option')].map(o => o.value)"
+    options = browser.execute_script(get)
+    assert options[:3] == ["word0", "word1", "word2"]
     press(browser, "Escape")
     assert not browser.execute_script("return document.querySelector('#tree i')")
     assert not [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]

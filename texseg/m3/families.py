@@ -49,18 +49,7 @@ class Components(Protocol):
         """Draw `size` components of the second side from the prior."""
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
-        """Log-density of each point under each pair of components.
-
-        Parameters
-        ----------
-        X : array of shape (N, D)
-        first : arrays of shape (N or 1, K1, ...)
-        second : arrays of shape (N or 1, K2, ...)
-
-        Returns
-        -------
-        array of shape (N, K1, K2)
-        """
+        """Log-density of each point under each pair of components."""
 
 
 class Family(Components, Protocol):

@@ -64,17 +64,7 @@ class Sticks(NamedTuple):
 
 
 class Seats:
-    """Which points sit where; seat numbers include the unborn components, which come first.
-
-    Parameters
-    ----------
-    z1, z2 : int arrays of shape (N,)
-        Memberships, occupied components numbered from 0 without gaps.
-    n_new : int
-        Number of unborn components on each side.
-    reward : float
-        Weight of every point that a pair already holds.
-    """
+    """Which points sit where; seat numbers include the unborn components, which come first."""
 
     def __init__(self, z1: Labels, z2: Labels, n_new: int, reward: float) -> None:
         self.n_new = n_new

@@ -45,12 +45,7 @@ MOST_ROWS = 8000
 
 @dataclass(frozen=True, eq=False)
 class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
-    """The ACM fitted by predictive EM ([1]_ section 5.2); F may rise.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-    """
+    """The ACM fitted by predictive EM ([1]_ section 5.2); F may rise."""
 
     def _left_out(
         self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Floats | None
@@ -311,10 +306,6 @@ def two_sided(
     Clusters of one side are grown on the counts summed over those of the other, in turn; there their
     likelihood is that of the two-sided clustering ([1]_ Eq. 44). Long rows are cut down, or one could
     outweigh all others together.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
     """
     n = with_short_rows(n)
     rows = grown_rows(n, n_row_clusters, rng, row_weights)

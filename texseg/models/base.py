@@ -56,13 +56,7 @@ def working_dtype(n: CountMatrix) -> np.dtype:
 
 
 def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
-    """Sum the columns (..., M) of each group, and put the sum back at each column: (..., M) or (..., 1).
-
-    Examples
-    --------
-    >>> group_sums(np.array([[1.0, 2.0, 5.0]]), np.array([0, 0, 1]))
-    array([[3., 3., 5.]])
-    """
+    """Sum the columns (..., M) of each group, and put the sum back at each column: (..., M) or (..., 1)."""
     if groups.max(initial=0) == 0:
         return rows.sum(axis=-1, keepdims=True)
     one_hot = (groups[:, None] == np.arange(groups.max() + 1)).astype(rows.dtype)
@@ -70,25 +64,7 @@ def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
 
 
 def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
-    """Profiles that sum to one within each group; a cluster without counts gets the pooled profile.
-
-    Parameters
-    ----------
-    counts : array of shape (K, M), or (S, K, M) of several runs, non-negative
-    groups : int array of shape (M,)
-        The group (channel) of every column.
-
-    Returns
-    -------
-    array of the same shape
-        Uniform in groups in which no cluster has counts.
-
-    Examples
-    --------
-    >>> normalise_profiles(np.array([[1.0, 3.0], [0.0, 0.0]]), np.array([0, 0]))
-    array([[0.25, 0.75],
-           [0.25, 0.75]])
-    """
+    """Profiles that sum to one within each group; a cluster without counts gets the pooled profile."""
     totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
     if totals.min(initial=1.0) > 0:
         return counts / totals
@@ -105,12 +81,7 @@ def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> F
 
 
 def extrapolate(old: Floats, new: Floats, eta: float) -> Floats:
-    """``(1 - eta) old + eta new`` ([1]_ Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-    """
+    """``(1 - eta) old + eta new`` ([1]_ Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised."""
     return np.maximum(old + eta * (new - old), RELAX_FLOOR * new)
 
 
@@ -132,13 +103,7 @@ def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
 
 
 def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any]) -> Floats:
-    """``sum_k A[r, k] B[c, k]`` for every pair (r, c) of the two index arrays.
-
-    Examples
-    --------
-    >>> products_at(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0, 1]), np.array([1, 1]))
-    array([3., 4.])
-    """
+    """``sum_k A[r, k] B[c, k]`` for every pair (r, c) of the two index arrays."""
     out = np.empty(len(rows), dtype=np.result_type(A, B))
     batch = max(64, _PAIRS_AT_ONCE // A.shape[1])
     for start in range(0, len(rows), batch):
@@ -159,14 +124,7 @@ def tempered(probabilities: Floats, beta: float) -> Floats:
 
 
 def sum_at(values: Floats, index: NDArray[Any], size: int) -> Floats:
-    """Sum up the entries (entries, K) that share an index, to (size, K).
-
-    Examples
-    --------
-    >>> sum_at(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
-    array([[2.],
-           [5.]])
-    """
+    """Sum up the entries (entries, K) that share an index, to (size, K)."""
     ones = np.ones(len(index), values.dtype)
     gather = scipy.sparse.csc_array((ones, index, np.arange(len(index) + 1)), (size, len(index)))
     return gather @ values
@@ -192,13 +150,7 @@ def soften(posteriors: Floats) -> Floats:
 
 
 def heaviest_first(weights: Floats) -> NDArray[np.intp]:
-    """Order of the weights (K,), largest first; equal ones stay in their order.
-
-    Examples
-    --------
-    >>> heaviest_first(np.array([0.2, 0.5, 0.3]))
-    array([1, 2, 0])
-    """
+    """Order of the weights (K,), largest first; equal ones stay in their order."""
     return np.argsort(-weights, kind="stable")
 
 
@@ -206,11 +158,6 @@ def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     """Count the profiles (K, M) that differ from all earlier ones by more than ``tolerance``.
 
     The distance is the total variation per group of columns.
-
-    Examples
-    --------
-    >>> count_distinct(np.array([[0.5, 0.5], [0.501, 0.499], [0.9, 0.1]]))
-    2
     """
     kept: list[Floats] = []
     for profile in profiles:
@@ -222,13 +169,7 @@ def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
 
 @dataclass(frozen=True)
 class ClusteringModel(ABC):
-    """A model that assigns whole rows to clusters: scores, expected counts, M-step, and a posterior policy.
-
-    Parameters
-    ----------
-    posterior : Posterior, default=SoftMax()
-        Turns scores into assignments, see `texseg.fitting.assignment`.
-    """
+    """Whole rows are assigned to clusters: scores, expected counts, M-step, and a posterior policy."""
 
     posterior: Posterior = field(default_factory=SoftMax)
 
@@ -270,18 +211,7 @@ class ClusteringModel(ABC):
         posteriors: Floats | None = None,
         row_weights: Floats | None = None,
     ) -> Step:
-        """One EM iteration at inverse temperature ``beta``.
-
-        Parameters
-        ----------
-        n : count matrix of shape (N, M)
-        params : NamedTuple
-        beta : float
-        posteriors : array of shape (N, K), optional
-            Those of the previous step, for policies that start from them.
-        row_weights : array of shape (N,), optional
-            How many sites each row stands for; one each by default.
-        """
+        """One EM iteration at inverse temperature ``beta``."""
         return self._step_by(
             self.site_scores(n, params, row_weights), n, params, beta, posteriors, row_weights
         )

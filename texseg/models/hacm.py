@@ -181,15 +181,7 @@ class TreeProfiles(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalClustering(ClusteringModel):
-    """The HACM as the driver sees it, with vertical mixing that is constant or specific to each cluster.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    tree : Tree
-    learn_vertical : bool, default=True
-        Whether ``tau`` is estimated, or stays as it is (constant; or all weight on the leaves: an ACM).
-    """
+    """The HACM as the driver sees it, with vertical mixing that is constant or specific to each cluster."""
 
     tree: Tree = Tree([-1])
     learn_vertical: bool = True
@@ -414,25 +406,7 @@ class ObjectMixing(HierarchicalClustering):
 
 
 def merging_tree(counts: Floats) -> tuple[Tree, NDArray[np.intp]]:
-    """Tree built by repeatedly merging the two clusters whose union loses least likelihood.
-
-    Parameters
-    ----------
-    counts : array of shape (K, M)
-        Expected counts of every cluster.
-
-    Returns
-    -------
-    tree : Tree
-    order : int array of shape (K,)
-        The clusters from left to right.
-
-    Examples
-    --------
-    >>> tree, order = merging_tree(np.array([[9.0, 1.0], [1.0, 9.0], [2.0, 8.0]]))
-    >>> tree.parents.tolist(), tree.paths.tolist()
-    ([-1, 0, 1, 1, 0], [[0, 4, -1], [0, 1, 3], [0, 1, 2]])
-    """
+    """Tree built by repeatedly merging the two clusters whose union loses least likelihood."""
     clusters = {k: row for k, row in enumerate(counts)}
     members = {k: [k] for k in clusters}
     above: dict[int, int] = {}

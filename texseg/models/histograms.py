@@ -53,18 +53,7 @@ class Instability(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HistogramClustering(ClusteringModel):
-    """The ACM as the driver sees it; see the top of `texseg.models.acm` for the equations.
-
-    Parameters
-    ----------
-    posterior : Posterior, default=SoftMax()
-        Turns scores into assignments, see `texseg.fitting.assignment`.
-    background : array of shape (M,), optional
-        A profile mixed into every cluster, so that what a cluster has not seen is unlikely rather than
-        impossible.
-    share : float, default=BACKGROUND
-        Share of the background in every profile.
-    """
+    """The ACM as the driver sees it; see the top of `texseg.models.acm` for the equations."""
 
     background: Floats | None = None
     share: float = BACKGROUND
@@ -174,34 +163,6 @@ class HistogramClustering(ClusteringModel):
         eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
         (``X`` the residuals, ``D`` the cluster's occurrences in each group). All clusters share the two
         products of each step of the power iteration.
-
-        Parameters
-        ----------
-        n : count matrix of shape (N, M)
-        params : Profiles
-        Q : array of shape (N, K)
-            The posteriors; the profiles are their centroids.
-        rng : RandomState
-            Draws the first vector.
-        row_weights : array of shape (N,), optional
-        max_iter, tol : int, float
-            Stop after ``max_iter`` steps, or when no eigenvalue changes by more than the fraction ``tol``.
-
-        Returns
-        -------
-        Instability
-
-        Examples
-        --------
-        Two groups of rows, (9, 1) and (1, 9): all 10 log-odds of a row move together, so the eigenvalue
-        is 10 * .8**2 = 6.4 and the transition is at beta = 1 / 6.4.
-
-        >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
-        >>> model = HistogramClustering()
-        >>> start = model.initial(n, 1, None)
-        >>> transition = model.instabilities(n, start, np.ones((100, 1)), np.random.RandomState(0))
-        >>> float(transition.beta[0].round(4))
-        0.1562
         """
         q, groups, dtype = params.profiles.T, groups_of(n), working_dtype(n)
         c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)

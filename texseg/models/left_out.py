@@ -91,12 +91,7 @@ class Caution:
 
 @dataclass(frozen=True, eq=False)
 class LeavesRowsOut(ClusteringModel):
-    """A clustering whose rows are left out of the profiles that judge them; F is of the corrected scores.
-
-    Parameters
-    ----------
-    caution : Caution, optional
-    """
+    """A clustering whose rows are left out of the profiles that judge them; F is of the corrected scores."""
 
     caution: Caution | None = None
 
@@ -173,39 +168,7 @@ def left_out_scores(
     Q: Floats | None = None,
     row_weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Log-likelihood of every row in every cluster, the row's own part in the profiles left out.
-
-    Parameters
-    ----------
-    n : count matrix of shape (N, M)
-    nodes : array of shape (V, M)
-        Profiles of the nodes.
-    added : function
-        How much one occurrence of each entry has added to them.
-    spread : array of shape (K, V), optional
-        Shares of the nodes in the clusters; by default every node is a cluster.
-    Q : array of shape (N, K), optional
-        Posteriors, by which occurrences are assigned to the nodes.
-    row_weights : array of shape (N,), optional
-        How often each row counts; it is left out once.
-
-    Returns
-    -------
-    scores : array of shape (N, K)
-    explained : array of shape (K, V)
-        ``sum_ij Q_ik n_ij q_vj / p_kj``, both without row i; zeros without ``Q``.
-
-    Examples
-    --------
-    The first row is judged by the second alone, (1/4, 3/4), and the other way round.
-
-    >>> n = np.array([[2.0, 2.0], [1.0, 3.0]])
-    >>> def added(rows, index, columns):
-    ...     return np.full((len(index), 1), 1 / 8, np.float32)
-    >>> scores, _ = left_out_scores(n, np.array([[3 / 8, 5 / 8]]), added)
-    >>> np.exp(scores / 2).round(4).tolist(), (1 / 4) * (3 / 4), (1 / 2) ** 2
-    ([[0.1875], [0.25]], 0.1875, 0.25)
-    """
+    """Log-likelihood of every row in every cluster, the row's own part in the profiles left out."""
     groups, V = groups_of(n), len(nodes)
     n_groups = groups.max() + 1
     columns = np.ascontiguousarray(nodes.T, np.float32)
@@ -234,13 +197,7 @@ def left_out_scores(
 
 
 def rows_of_columns(n: CountMatrix) -> Floats:
-    """Share (M,) of the columns by the number of rows in which each occurs, in every group of columns.
-
-    Examples
-    --------
-    >>> rows_of_columns(np.array([[9.0, 0.0], [1.0, 0.0], [1.0, 1.0]]))
-    array([0.75, 0.25])
-    """
+    """Share (M,) of the columns by the number of rows in which each occurs, in every group of columns."""
     seen = np.zeros(n.shape[1])
     for _, block in row_blocks(n):
         seen += np.bincount(block.indices[block.data > 0], minlength=n.shape[1])

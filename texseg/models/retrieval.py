@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import check_counts, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models.base import FLOOR, entry_rows, log_floored, normalise, products_at
-from texseg.models.estimator import PREDICTION_FLOOR
+from texseg.models.estimator import PREDICTION_FLOOR, distinction
 
 OWN_SHARE = 0.3
 """Share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`."""
@@ -59,7 +59,7 @@ class View(NamedTuple):
     n_rows: int
     """Rows whose cluster lies below."""
     words: list[tuple[str, float]]
-    """The node's most probable words, with their probabilities."""
+    """Words that distinguish the node, with their probabilities."""
 
 
 class Retrieval:
@@ -193,8 +193,12 @@ class Retrieval:
     # ---- words
 
     def words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
-        """Most probable words of a node, with ``q_vj``: what is special to it."""
-        return self._named(self.nodes[self._checked(node)], n)
+        """Words that distinguish a node from the others, with ``q_vj``; see `distinction`."""
+        return self._named(self.nodes[self._checked(node)], n, self._distinction[node])
+
+    @cached_property
+    def _distinction(self) -> Floats:
+        return distinction(self.nodes)
 
     def average_words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
         """Most frequent words in the rows below a node, with shares: the plain average of [2]_ Fig. 3."""
@@ -319,8 +323,8 @@ class Retrieval:
         best = np.argsort(-scores, kind="stable")[:n]
         return [Match(int(i), self.titles[i], float(scores[i])) for i in best]
 
-    def _named(self, profile: Floats, n: int) -> list[tuple[str, float]]:
-        best = np.argsort(-profile, kind="stable")[:n]
+    def _named(self, profile: Floats, n: int, ranks: Floats | None = None) -> list[tuple[str, float]]:
+        best = np.argsort(-(profile if ranks is None else ranks), kind="stable")[:n]
         return [(self.words[j], float(profile[j])) for j in best if profile[j] > 0]
 
     def _levels(self) -> NDArray[np.intp]:

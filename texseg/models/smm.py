@@ -94,15 +94,7 @@ FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
 
 @dataclass(frozen=True)
 class AspectModel:
-    """The SMM as the driver sees it; see the top of this file for the equations.
-
-    Parameters
-    ----------
-    tilt : float, default=1.0
-        Above 1 the rows are cooler than the columns, below 1 warmer.
-    row_prior, column_prior : float, default=0.0
-        Unobserved occurrences of every row, and of every aspect.
-    """
+    """The SMM as the driver sees it; see the top of this file for the equations."""
 
     tilt: float = 1.0
     row_prior: float = 0.0
@@ -229,12 +221,7 @@ def folded_in(
 
 @dataclass(frozen=True)
 class PredictiveAspectModel(AspectModel):
-    """The SMM fitted by predictive EM ([1]_ section 5.2, Appendix B); F may rise.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-    """
+    """The SMM fitted by predictive EM ([1]_ section 5.2, Appendix B); F may rise."""
 
     monotone: ClassVar[bool] = False
 
@@ -333,13 +320,6 @@ def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
 
     The loss of a merger is the squared Hellinger distance of the rows plus that of the columns, times half
     the harmonic mean of the weights; to second order that is the information lost.
-
-    Examples
-    --------
-    >>> one = Aspects(np.array([0.6, 0.4]), np.eye(2), np.eye(2))
-    >>> other = Aspects(np.array([0.4, 0.6]), np.eye(2)[::-1], np.eye(2)[::-1])
-    >>> [part.tolist() for part in merged([one, other], 2)]
-    [[0.6, 0.4], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
     """
     weights = normalise(np.concatenate([params.weights for params in found]))
     profiles = np.vstack([np.hstack([params.rows, params.columns]) for params in found])
