@@ -6,103 +6,93 @@ A sidecar is read only if it is a regular file of plausible size: a pipe would b
 from __future__ import annotations
 
 import math
-import re
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
-from texseg.io.files import is_regular, side_text
-from texseg.io.geo import Affine, Georeference, georeference_of, parse_world_file, world_file_suffix
+from texseg.io.files import side_text
+from texseg.io.geo import Affine, Georeference, combined, georeference_of, parse_world_file, world_file_suffix
+from texseg.io.header import Header
 
 _WORLD_BYTES = 4096
 _METADATA_BYTES = 2**22  # enough for histograms and statistics of many bands
 _MOST_MARKS = 2**16  # so many elements take 20 MB
-_NUMBER = re.compile(r"[^\s,]+")
 
 
-class Sidecar(NamedTuple):
-    """What the files beside an image say about it."""
+def with_sidecars(header: Header, image: Path) -> Header:
+    """Add what GDAL's ``.aux.xml`` and ``.msk``, the world file and the system (``.prj``) say to a header.
 
-    geo: Georeference | None = None
-    nodata: tuple[float | None, ...] = ()
-    """Of each band; empty where nothing is said."""
-    mask: Path | None = None
-    notes: tuple[str, ...] = ()
-
-
-def read_sidecars(image: Path) -> Sidecar:
-    """Read GDAL's metadata (``.aux.xml``), the world file and the system (``.prj``) of an image."""
-    said = _read_gdal_metadata(image)
-    geo = said.geo
+    What these say about pixels without data takes precedence over what the image says itself.
+    """
+    root, notes = _gdal_metadata(image)
+    geo, values = None, dict[int, float]()
+    if root is not None:
+        geo = georeference_of(_geo_transform(root), root.findtext("SRS"))
+        for band in root.iter("PAMRasterBand"):
+            number, value = band.get("band", ""), parse_nodata(band.findtext("NoDataValue", ""))
+            if number.isdecimal() and value is not None and 1 <= int(number) <= 2**16:
+                values[int(number)] = value
     if geo is None or geo.transform is None:
-        world = _read_world_file(image)
-        system = side_text(image.with_suffix(".prj"), _METADATA_BYTES) if image.suffix else None
-        if world is not None:
-            affine = None if world.world is None else parse_world_file(world.world)
-            placed = georeference_of(affine, system)
-            if placed is not None and placed.epsg is None:  # the text of the file is kept as it is
-                placed = world._replace(system=placed.system)
-            geo = world if placed is None else placed
+        geo = _place_beside(image) or geo
+    nodata = tuple(values.get(i) for i in range(1, max(values, default=0) + 1))
+    differ = len(set(nodata)) > 1
     mask = image.with_name(image.name + ".msk")
-    return said._replace(geo=geo, mask=mask if is_regular(mask) else None)
+    return replace(
+        header,
+        geo=combined(header.geo, geo),
+        nodata=nodata[0] if nodata and not differ else header.nodata,
+        band_nodata=nodata if differ else header.band_nodata,
+        mask_file=mask if os.path.isfile(mask) else None,
+        notes=(*header.notes, *notes),
+    )
 
 
-def _read_world_file(image: Path) -> Georeference | None:
-    """Georeference from the world file beside an image, None if there is no valid one."""
+def _place_beside(image: Path) -> Georeference | None:
+    """Georeference from the world file beside an image and its ``.prj``, None if there is no valid one."""
     suffix = image.suffix
-    names = [suffix + "w", ".wld"] + ([world_file_suffix(suffix)] if len(suffix) > 2 else [])
-    for name in names:
-        for candidate in {image.with_suffix(name.lower()), image.with_suffix(name.upper())} if suffix else ():
+    names = [suffix + "w", ".wld", *([world_file_suffix(suffix)] if len(suffix) > 2 else [])]
+    for name in names if suffix else ():
+        for candidate in (image.with_suffix(name.lower()), image.with_suffix(name.upper())):
             text = side_text(candidate, _WORLD_BYTES)
-            if text is not None and text.isascii() and parse_world_file(text) is not None:
-                return Georeference(world=text)
+            affine = parse_world_file(text) if text is not None and text.isascii() else None
+            if affine is not None:
+                placed = georeference_of(affine, side_text(image.with_suffix(".prj"), _METADATA_BYTES))
+                if placed is None or placed.epsg is None:  # the text of the file is kept as it is
+                    return Georeference(world=text, system=placed and placed.system)
+                return placed
     return None
 
 
-def _read_gdal_metadata(image: Path) -> Sidecar:
+def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, ...]]:
+    """Parse the ``.aux.xml`` beside an image, or tell why it is left aside."""
     path = image.with_name(image.name + ".aux.xml")
     text = side_text(path, _METADATA_BYTES)
     if text is None:
-        return Sidecar()
-    unread = Sidecar(notes=(f"{path.name} beside the image cannot be read, and is left aside",))
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # GDAL writes none; entities can grow without end
-        return unread
-    if text.count("<") > _MOST_MARKS:
-        return unread
-    try:
-        root = ElementTree.fromstring(text)
+        return None, ()
+    try:  # GDAL writes no declarations, whose entities can grow without end
+        if not ("<!DOCTYPE" in text or "<!ENTITY" in text or text.count("<") > _MOST_MARKS):
+            return ElementTree.fromstring(text), ()
     except ElementTree.ParseError:
-        return unread
-    bands = {}
-    for band in root.iter("PAMRasterBand"):
-        number, value = band.get("band", ""), parse_nodata(band.findtext("NoDataValue", ""))
-        if number.isdecimal() and value is not None and 1 <= int(number) <= 2**16:
-            bands[int(number)] = value
-    nodata = tuple(bands.get(i) for i in range(1, max(bands, default=0) + 1))
-    return Sidecar(geo=georeference_of(_geo_transform(root), root.findtext("SRS")), nodata=nodata)
+        pass
+    return None, (f"{path.name} beside the image cannot be read, and is left aside",)
 
 
 def _geo_transform(root: ElementTree.Element) -> Affine | None:
     try:
-        c, a, b, f, d, e = (float(word) for word in _NUMBER.findall(root.findtext("GeoTransform", "")))
+        c, a, b, f, d, e = map(float, root.findtext("GeoTransform", "").replace(",", " ").split())
     except ValueError:
         return None
     return Affine(a, b, c, d, e, f)
 
 
 def parse_nodata(text: str) -> float | None:
-    """Value of a no-data entry, with a decimal point or comma; None if it is not a number.
-
-    Examples
-    --------
-    >>> parse_nodata(" -9999,0 "), parse_nodata("nan"), parse_nodata("none")
-    (-9999.0, nan, None)
-    """
+    """Value of a no-data entry, with a decimal point or comma; None if it is not a number."""
     text = text.strip("\0 \n\t")
     try:
         value = float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)

@@ -11,32 +11,26 @@ from texseg.io.errors import MalformedFileError
 
 
 def open_regular(path: str | os.PathLike[str], largest: int | None = None) -> BinaryIO:
-    """Open a file for reading; anything else than a regular file of at most `largest` bytes is refused.
-
-    A pipe or a device would block for ever, or never end.
+    """Open a file for reading; a pipe or a device would block for ever, or never end.
 
     Raises
     ------
     OSError
         There is no such file, or it must not be read.
     MalformedFileError
-        It is something else than a file, or too large.
+        It is something else than a file, or of more than `largest` bytes.
     """
     path = Path(path)
     if path.is_symlink() and not path.exists():
         raise MalformedFileError("symbolic link that leads nowhere")
     _check_kind(path.stat(), largest)
-    file = open(path, "rb", opener=_without_waiting)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
     try:
         _check_kind(os.fstat(file.fileno()), largest)  # nobody exchanged it in between
     except BaseException:
         file.close()
         raise
     return file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _check_kind(status: os.stat_result, largest: int | None) -> None:
@@ -50,18 +44,10 @@ def _check_kind(status: os.stat_result, largest: int | None) -> None:
         )
 
 
-def is_regular(path: Path) -> bool:
-    """Tell whether a path leads to a regular file."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def side_text(path: Path, largest: int) -> str | None:
     """Text of a small regular file; None if there is no such file, or it is not text."""
     try:
         with open_regular(path, largest) as file:
             return file.read().decode("utf-8-sig")
-    except (OSError, ValueError, MalformedFileError):
+    except (OSError, ValueError):
         return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -138,12 +137,6 @@ def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
     return Affine(scale[0], 0.0, x, 0.0, -scale[1], y).shifted(-column, -row)
 
 
-def georeference_of_tags(tags: Sequence[TiffTag]) -> Georeference | None:
-    """Georeference of a TIFF page, None for a page without one."""
-    kept = tuple(tag for tag in tags if tag.code in GEO_TAGS)
-    return Georeference(tags=kept) if kept else None
-
-
 def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
     """Combine an image's own georeference and the one beside it; each may lack the map or the system."""
     if own is None or beside is None:
@@ -163,24 +156,12 @@ def combined(own: Georeference | None, beside: Georeference | None) -> Georefere
 
 
 def world_file_suffix(suffix: str) -> str:
-    """Suffix of the world file that belongs to an image suffix.
-
-    Examples
-    --------
-    >>> world_file_suffix(".png"), world_file_suffix(".tif")
-    ('.pgw', '.tfw')
-    """
+    """Suffix of the world file that belongs to an image suffix, such as .pgw to .png."""
     return f".{suffix[1]}{suffix[-1]}w"
 
 
 def parse_world_file(text: str) -> Affine | None:
-    """Affine map of a world file, whose six lines refer to the centre of the first pixel.
-
-    Examples
-    --------
-    >>> parse_world_file("0.5 0 0 -0.5 500000.25 5199999.75")
-    Affine(a=0.5, b=0.0, c=500000.0, d=0.0, e=-0.5, f=5200000.0)
-    """
+    """Affine map of a world file, whose six lines refer to the centre of the first pixel."""
     try:
         a, d, b, e, c, f = (float(word.replace(",", ".")) for word in text.split())
     except ValueError:
@@ -196,34 +177,23 @@ def _is_usable(affine: Affine) -> bool:
 
 
 def georeference_of(affine: Affine | None, system: str | None) -> Georeference | None:
-    """Georeference, as GeoTIFF tags, of an affine map and the text (WKT) of a coordinate system.
-
-    Examples
-    --------
-    >>> geo = georeference_of(Affine(2.0, 0.0, 7.0, 0.0, -2.0, 9.0), "EPSG:32633")
-    >>> geo.epsg, geo.transform(1, 1)
-    (32633, (9.0, 7.0))
-    """
+    """Georeference, as GeoTIFF tags, of an affine map and the text (WKT) of a coordinate system."""
     tags = []
     if affine is not None and _is_usable(affine):
         a, b, c, d, e, f = affine
         matrix = (a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         tags.append(TiffTag(MODEL_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
-    code = epsg_of(system)
-    if code is not None:
-        is_geographic = system is not None and system.lstrip().startswith(("GEOG", "EPSG:4326"))
+    system = system or ""
+    found = _EPSG_AT_END.search(system)
+    code = int(found[1] or found[2]) if found else 0
+    if 0 < code < _USER_DEFINED:
+        is_geographic = system.lstrip().startswith(("GEOG", "EPSG:4326"))
         kind, key = (2, _GEOGRAPHIC_TYPE) if is_geographic else (1, _PROJECTED_TYPE)
         keys = (1, 1, 0, 3, _MODEL_TYPE, 0, 1, kind, _RASTER_TYPE, 0, 1, 1, key, 0, 1, code)
         tags.append(TiffTag(GEO_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
-    unnamed = system if code is None and system and system.strip() else None
+        system = ""
+    unnamed = system if system.strip() else None
     return Georeference(tags=tuple(tags), system=unnamed) if tags else None
-
-
-def epsg_of(system: str | None) -> int | None:
-    """EPSG code stated in the text of a coordinate system (WKT, or ``EPSG:n``), None if there is none."""
-    found = _EPSG_AT_END.search(system or "")
-    code = int(found[1] or found[2]) if found else None
-    return code if code is not None and 0 < code < _USER_DEFINED else None
 
 
 def world_file_text(geo: Georeference) -> str | None:
@@ -258,24 +228,15 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         if {"X", "Y"} <= found.keys() and found.get("XUnit") == found.get("YUnit"):
             return _size(found["Y"], found["X"], found.get("XUnit", "um"))
         return None
-    across, down = (_ratio(page, code) for code in (_X_RESOLUTION, _Y_RESOLUTION))
+    is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
+    across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:
         return None
     imagej = _IMAGEJ_UNIT.search(description) if description.startswith("ImageJ=") else None
     if imagej is not None:
         return _size(1 / down, 1 / across, imagej[1].strip())
-    unit = page.tags.get(_RESOLUTION_UNIT)
-    long = _MICROMETRES.get(unit.value, 0.0) if unit is not None else 0.0
+    long = _MICROMETRES.get(page.tags.valueof(_RESOLUTION_UNIT), 0.0)
     return _size(long / down, long / across, "um") if long / across < _PRINTED else None
-
-
-def _ratio(page: Any, code: int) -> float:
-    """Value of a rational tag; 0 where there is none, or none that makes sense."""
-    tag = page.tags.get(code)
-    value = () if tag is None else tag.value
-    if not isinstance(value, (tuple, list)) or len(value) != 2 or not value[1]:
-        return 0.0
-    return value[0] / value[1]
 
 
 def _size(height: Any, width: Any, unit: str) -> PixelSize | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.geo import Georeference
+from texseg.io.geo import Affine, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT JP2OpenJPEG BMP".split()
@@ -61,7 +61,7 @@ class RasterStored(Stored):
             has_alpha=bool(self._alpha),
             nodata=nodata[0] if len(set(nodata)) == 1 else None,
             band_nodata=nodata if len(set(nodata)) > 1 else (),
-            geo=None if t.is_identity else Georeference(world=_world_text(t)),
+            geo=None if t.is_identity else georeference_of(Affine(*t[:6]), str(raster.crs or "")),
         )
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
@@ -132,8 +132,3 @@ class WholeOrRaster(Stored):
 def _belongs_to(name: Path, image: Path) -> bool:
     name = name.resolve()
     return name == image or (name.stem.startswith(image.stem) and name.name.lower().endswith(_SIDE_SUFFIXES))
-
-
-def _world_text(t: Any) -> str:
-    centre = t.c + (t.a + t.b) / 2, t.f + (t.d + t.e) / 2
-    return "".join(f"{value!r}\n" for value in (t.a, t.d, t.b, t.e, *centre))

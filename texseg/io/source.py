@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from texseg.forecast import expected_memory
 from texseg.io.arrays import find_header, open_envi, open_npy
-from texseg.io.beside import Sidecar, check_bands, chosen_bands, data_pixels, read_sidecars
+from texseg.io.beside import check_bands, chosen_bands, data_pixels, with_sidecars
 from texseg.io.errors import (
     ImageReadError,
     ImageTooLargeError,
@@ -32,11 +32,11 @@ from texseg.io.errors import (
     reason_of,
 )
 from texseg.io.files import open_regular
-from texseg.io.geo import Georeference, combined
+from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import open_picture
 from texseg.io.raster import RasterStored, WholeOrRaster, can_read_rasters, open_hierarchical
-from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, require_image_format
+from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
 from texseg.io.stores import is_store, open_zarr
 from texseg.regions import PixelSize
 
@@ -367,7 +367,7 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
 def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
     """Open a file in the format that its content announces; those beside it are read unless it is `alone`."""
     stored = _stored(path, files)
-    return stored, stored.header if alone else _with_sidecar(stored.header, read_sidecars(path))
+    return stored, stored.header if alone else with_sidecars(stored.header, path)
 
 
 def _stored(path: Path, files: ExitStack) -> Stored:
@@ -388,7 +388,8 @@ def _stored(path: Path, files: ExitStack) -> Stored:
             return RasterStored(path, files)
         except UnsuitableImageError:
             pass  # said below what it is instead
-    format = require_image_format(start)
+    if format is None:
+        raise refusal(start)
     size = os.fstat(stream.fileno()).st_size
     stream.seek(0)
     if format == "TIFF":
@@ -399,19 +400,6 @@ def _stored(path: Path, files: ExitStack) -> Stored:
         return open_npy(path)
     whole = open_picture(format, stream, size)
     return WholeOrRaster(whole, path, files) if format in ("JPEG 2000", "BMP") else whole
-
-
-def _with_sidecar(header: Header, sidecar: Sidecar) -> Header:
-    """Add what the files beside an image say to its own header; GDAL's metadata take precedence."""
-    own = set(sidecar.nodata)
-    return replace(
-        header,
-        geo=combined(header.geo, sidecar.geo),
-        nodata=sidecar.nodata[0] if len(own) == 1 else header.nodata,
-        band_nodata=sidecar.nodata if len(own) > 1 else header.band_nodata,
-        mask_file=sidecar.mask,
-        notes=(*header.notes, *sidecar.notes),
-    )
 
 
 def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from texseg.io.beside import parse_nodata
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.geo import GDAL_NODATA, GEO_TAGS, TiffTag, georeference_of_tags, pixel_size_of_tiff
+from texseg.io.geo import GDAL_NODATA, GEO_TAGS, Georeference, TiffTag, pixel_size_of_tiff
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import cmyk_to_rgb
 from texseg.io.tiff_guard import check_compression, check_description, check_embedded, check_page_chain
@@ -168,7 +168,6 @@ class TiffSource(Stored):
         elif photometric == _PALETTE:
             shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
         tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags if t.code in GEO_TAGS]
-        geo = georeference_of_tags(tags)
         notes = [
             f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
             for s in others
@@ -188,7 +187,7 @@ class TiffSource(Stored):
             has_alpha=self._alpha is not None,
             orientation=self._orientation(),
             nodata=nodata,
-            geo=geo,
+            geo=Georeference(tags=tuple(tags)) if tags else None,
             notes=tuple(notes),
             measured=pixel_size_of_tiff(self._keyframe, self._description),
         )
