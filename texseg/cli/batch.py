@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OF_IMAGES = ("labels_", "confidence_", "_parts", "_division", "_hierarchy")  # that were fitted
+_OF_IMAGES = ("labels_", "_confidence", "_parts", "_division", "_hierarchy")  # that were fitted
 _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
 _PENDING_PER_JOB = 2
