@@ -38,7 +38,7 @@ from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides
 from texseg.metrics import pixel_accuracy
 from texseg.models.acm import HistogramClustering
-from texseg.parameters import Settings, settings_for
+from texseg.parameters import Settings, checked
 
 N_THREADS = 2
 K = 5
@@ -255,7 +255,7 @@ def print_levels(data: Path, n_images: int) -> None:
     table = Table(
         [("image", -6), ("F single", 12), ("F multi", 12), ("single s", 9), ("multi s", 8), ("ratio", 7)]
     )
-    settings = settings_for("plain")
+    settings = checked({"preset": "plain"})
     ratios = []
     for name in SUITES["outex"].names(data)[:n_images]:
         n, features = windowed(SUITES["outex"].load(data, name).image, settings)
@@ -306,7 +306,7 @@ def reached(states: list[tuple[float, float]], goal: float) -> float:
 def print_implicit(side: int = 160, n_steps: int = 15) -> None:
     """Compare the soft ACM on implicit counts with the same on the explicit matrix."""
     image = mirrored(512)[256 - side // 2 :, 256 - side // 2 :][:side, :side]
-    implicit, features = windowed(image, settings_for("plain"))
+    implicit, features = windowed(image, checked({"preset": "plain"}))
     explicit = implicit @ np.eye(implicit.shape[1])
     model = HistogramClustering(SoftMax())
     critical = critical_beta(model, implicit, np.random.RandomState(0))

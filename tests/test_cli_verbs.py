@@ -434,7 +434,7 @@ class TestEdits:
             (["--merge", "a+b"], 2, "'a+b' is not of the form"),
             (["--merge", "2+9"], 1, "label 9 is not one of the segments, which are 1 to 2"),
             (["--edits", "none.json"], 2, "none.json: No such file or directory"),
-            (["--edits", "wrong.json"], 2, "wrong.json: no file of edits"),
+            (["--edits", "wrong.json"], 2, "wrong.json: not a file of edits"),
         ],
     )
     def test_mistakes(self, scene_file, tmp_path, monkeypatch, options, exit_code, message):

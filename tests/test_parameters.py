@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, segment
-from texseg.parameters import PARAMETERS, PRESETS, Settings, settings_for
+from texseg.parameters import PARAMETERS, PRESETS, Settings, checked
 from texseg.segmenter import Segmenter
 
 
 def test_a_preset_is_taken_as_it_is_when_nothing_is_changed():
     for name, settings in PRESETS.items():
-        assert settings_for(name, cell=None, wavelengths=None, patch_weight=None) == settings
+        assert checked({"preset": name, "cell": None, "wavelengths": None, "patch_weight": None}) == settings
 
 
 def test_what_is_given_overrides_the_preset():
-    changed = settings_for("plain", wavelengths=[3, 6.5], n_orientations=6, patch_weight=4, n_starts=1)
+    changed = checked(
+        {"preset": "plain", "wavelengths": [3, 6.5], "n_orientations": 6, "patch_weight": 4, "n_starts": 1}
+    )
     assert changed.wavelengths == (3.0, 6.5)
     assert changed.n_orientations == 6
     assert changed.patch_weight == 4
@@ -30,7 +32,7 @@ def test_what_is_given_overrides_the_preset():
 def test_an_unknown_preset_names_the_known_ones():
     message = "preset must be one of default, plain, got 'fast'"
     with pytest.raises(ValueError, match=re.escape(message)):
-        settings_for("fast")
+        checked({"preset": "fast"})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_an_unknown_preset_names_the_known_ones():
 )
 def test_values_that_cannot_be_are_refused_in_a_sentence(name, value, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        settings_for("default", **{name: value})
+        checked({name: value})
 
 
 @pytest.mark.parametrize(

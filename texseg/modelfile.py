@@ -346,7 +346,7 @@ class _Numbers(NamedTuple):
 
 def _limits_of(parameter: str, shape: tuple[int | None, ...] = ()) -> _Numbers:
     row = PARAMETERS[parameter]
-    return _Numbers(shape, row.low, row.high, int if row.base is int else float)
+    return _Numbers(shape, *row.limits, int if row.base is int else float)
 
 
 _EVERY = {
@@ -430,7 +430,7 @@ def _features(values: Mapping[str, Any]) -> Features:
     v["channel_weights"] = _check(
         "channel_weights",
         values["channel_weights"],
-        _Numbers((C,), 0, 8 * PARAMETERS["value_weight"].high, np.float32),
+        _Numbers((C,), 0, 8 * PARAMETERS["value_weight"].limits[1], np.float32),
     )
     for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
         if (low > high).any():

@@ -1,17 +1,30 @@
 """Every parameter, declared once: its name, type, default, limits, help, and its option of the command.
 
-From :class:`Parameters` come the signatures of `segment` and `TextureSegmenter`, the checks (also of model
-files), the options of the command and the documentation. A new parameter is a row here, and its use.
+From this table come the signatures of `segment` and `TextureSegmenter`, the checks (also of model files), the
+options of the command and the documentation. A new parameter is a type, a row, and its use.
 """
 
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from numbers import Integral, Real
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypedDict, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ForwardRef,
+    Literal,
+    NamedTuple,
+    Self,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from texseg.progress import Progress
 from texseg.threads import n_threads
@@ -29,7 +42,6 @@ __all__ = [
     "Settings",
     "checked",
     "documents_parameters",
-    "settings_for",
     "takes_parameters",
 ]
 
@@ -51,20 +63,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Parameter(NamedTuple):
-    """What is known about one parameter; `name` and `annotation` are filled in from :class:`Parameters`."""
+    """What is known about one parameter; `_completed` fills in what follows from its name and type."""
 
     default: Any
     help: str
-    """For the documentation, in reStructuredText."""
-    low: float = -math.inf
-    high: float = math.inf
-    """Limits of a number, or of each number of a sequence; NaN is allowed only without limits."""
+    """For the documentation, in reStructuredText; the first sentence is the help of the option, too."""
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    """Of a number, or of each number of a sequence; NaN is allowed only without limits."""
     presets: tuple[Any, Any] | None = None
     """What None stands for in the presets ``default`` and ``plain``; None if they do not matter."""
-    flags: tuple[str, ...] = ()
-    """Names of the option of the command, as click takes them; empty if it has none."""
+    flags: tuple[str, ...] = ("",)
+    """Names of the option of the command, as click takes them; empty if it has none, "" for its name."""
     option: str = ""
-    """Help of the option."""
+    """Help of the option, where it is another."""
     group: Literal["fitting", "reading"] = "fitting"
     """Options that stand together in the help of the command."""
     kind: str = ""
@@ -73,35 +84,32 @@ class Parameter(NamedTuple):
     """Raises a ValueError for what is not allowed, in place of the check by type."""
     name: str = ""
     annotation: Any = None
+    members: tuple[Any, ...] = ()
+    """Types that are allowed."""
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts that are allowed; empty for any other type."""
-        literals = [self.annotation, *get_args(self.annotation)]
-        return next((get_args(each) for each in literals if getattr(each, "__origin__", 0) is Literal), ())
+        return next((get_args(each) for each in self.members if get_origin(each) is Literal), ())
 
     @property
     def base(self) -> type | None:
         """``int``, ``float``, ``bool``, ``str`` (of choices) or ``tuple`` (of floats); None for others."""
         if self.choices:
             return str
-        members = get_args(self.annotation) or (self.annotation,)
-        if isinstance(self.annotation, str):  # a seed: names NumPy, which the command's help does without
-            return int
-        known = (each for each in (bool, int, float) if each in members)
-        return tuple if Sequence[float] in members else next(known, None)
+        known = (each for each in (bool, int, float) if each in self.members)
+        return tuple if Sequence[float] in self.members else next(known, None)
 
     def checked(self, value: Any) -> Any:
         """Convert a value to its type."""
         if self.check is not None:
             self.check(value)
             return value
-        members = get_args(self.annotation)
-        if value is None and NoneType in members:
+        if value is None and NoneType in self.members:
             return None
         if self.base is str and isinstance(value, str) and value in self.choices:
             return value
-        if self.base is bool and (_is_bool(value) or (int in members and isinstance(value, Integral))):
+        if self.base is bool and (_is_bool(value) or (int in self.members and isinstance(value, Integral))):
             return bool(value)
         if self.base is tuple and hasattr(value, "__len__") and hasattr(value, "__iter__") and len(value):
             if all(self._fits(each, Real) for each in value):
@@ -116,18 +124,19 @@ class Parameter(NamedTuple):
     def allowed(self) -> str:
         """What is allowed, in words."""
         if self.base is bool:
-            return "True, False or None" if NoneType in get_args(self.annotation) else "True or False"
+            return "True, False or None" if NoneType in self.members else "True or False"
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        limits = "" if self.low == -math.inf else f" from {self.low:.9g} to {self.high:.9g}"
+        low, high = self.limits
         numbers = {int: "a whole number", float: "a number", tuple: "a sequence of numbers"}
-        return numbers[self.base or float] + limits
+        return numbers[self.base or float] + ("" if low == -math.inf else f" from {low:.9g} to {high:.9g}")
 
     def _fits(self, value: Any, kind: type) -> bool:
         if _is_bool(value) or not isinstance(value, kind):
             return False
         number: Any = value
-        return bool(self.low <= number <= self.high) or (number != number and self.low == -math.inf)
+        low, high = self.limits
+        return bool(low <= number <= high) or (number != number and low == -math.inf)
 
     def documentation(self) -> str:
         """Give the entry of a list of parameters, as numpydoc reads it."""
@@ -137,7 +146,7 @@ class Parameter(NamedTuple):
         default = f'"{self.default}"' if isinstance(self.default, str) else self.default
         title = f"{self.name} : {kind}, " + ("optional" if self.default is None else f"default={default}")
         text = self.help
-        if self.presets is not None:
+        if self.presets is not None and "default" not in text:
             values = [", ".join(f"{v:.3g}" for v in p) if isinstance(p, tuple) else p for p in self.presets]
             plain = "" if values[0] == values[1] else f"; {values[1]} in the plain preset"
             text += f" By default {values[0]}{plain}."
@@ -156,309 +165,217 @@ def _check_seed(value: Any) -> None:
 
 
 class Parameters(TypedDict, total=False):
-    """Parameters of a segmentation, by name; ``n_segments`` may also be passed by its place."""
+    """Types of all parameters but ``n_segments``, which may also be passed by its place."""
 
-    model: Annotated[
-        Model,
-        Parameter(
-            "acm",
-            "The member of the family that finds the clusters. ``acm`` is the default path with all it has; "
-            "the others cluster the histograms of windows as they are, for comparison; from clusters to "
-            "pixels the path is the same.",
-            flags=("--model",),
-            option="Clustering model (acm recommended; others for comparison).",
-        ),
-    ]
-    preset: Annotated[
-        Preset,
-        Parameter(
-            "default",
-            "``default`` is the method of [1]_ with four additions, each of which one parameter turns off: "
-            "``patch_weight``, ``value_weight``, ``smoothness`` and ``learned_borders``. ``plain`` is the "
-            "same path without them.",
-            flags=("--preset",),
-            option="plain turns off what was added to the method of the paper.",
-        ),
-    ]
-    channel_axis: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
-            low=-3,
-            high=2,
-            flags=("--channel-axis",),
-            option="Axis of the channels, where the file does not say.",
-            group="reading",
-        ),
-    ]
-    nodata: Annotated[
-        float | None,
-        Parameter(
-            None,
-            "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
-            flags=("--nodata",),
-            option="Value for no data.  [default: what the file says]",
-            group="reading",
-        ),
-    ]
-    log: Annotated[
-        bool | None,
-        Parameter(
-            None,
-            "Use the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with "
-            "speckle, transmitted light. What is in decibels is a logarithm already. By default it is used, "
-            "with a warning, where contrast follows brightness by the same factor all over the image; never "
-            "in the plain preset.",
-            flags=("--log/--no-log",),
-            option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
-            "contrast follows brightness by the same factor]",
-        ),
-    ]
-    crop_bar: Annotated[
-        bool,
-        Parameter(
-            False,
-            "Skip the info bar of a microscope (label 0) where one is found; otherwise a warning tells of "
-            "it.",
-            flags=("--crop-bar",),
-            option="Skip the info bar of a microscope, if any is found.",
-        ),
-    ]
-    flat_ground: Annotated[
-        bool,
-        Parameter(
-            True,
-            "Make background of one value round the textures, from a fifth of the image on, a segment of its "
-            "own, see :mod:`texseg.channels.ground`; never in the plain preset.",
-            flags=("--flat-ground/--no-flat-ground",),
-            option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
-        ),
-    ]
-    smoothness: Annotated[
-        float | None,
-        Parameter(
-            None,
-            "Strength of the prior that neighbours belong together, on cells and pixels: 1 adds up to 10 "
-            "nats to what a unanimous neighbourhood says; 0 turns the prior off, and windows round every "
-            "pixel take its place.",
-            low=0,
-            high=1e4,  # results stop changing long before; far beyond, probabilities become NaN
-            presets=(1.0, 0.0),
-            flags=("--smoothness",),
-            option="Strength with which neighbours belong together.",
-        ),
-    ]
-    min_size: Annotated[
-        float,
-        Parameter(
-            0,
-            "Connected parts with fewer pixels are merged into the neighbour that explains them best.",
-            low=0,
-            high=_LARGEST_IMAGE,
-            flags=("--min-size",),
-            option="Merge regions with fewer pixels.",
-        ),
-    ]
-    k_min: Annotated[
-        int,
-        Parameter(
-            2,
-            "Smallest number that is considered when the number is chosen. With 1 an image may be a single "
-            "texture, which sorts plain from patterned images. An image without any structure always has "
-            "one segment.",
-            low=1,
-            high=MOST_SEGMENTS,
-            flags=("--k-min",),
-            option="Smallest number that auto considers; 1 lets an image be a single texture.",
-        ),
-    ]
-    k_max: Annotated[
-        int,
-        Parameter(
-            14,
-            "Largest number that is considered when the number is chosen, and in ``hierarchy_``.",
-            low=1,
-            high=MOST_SEGMENTS,
-            flags=("--k-max",),
-            option="Largest number that auto considers.",
-        ),
-    ]
-    random_state: Annotated[
-        "int | np.random.RandomState | np.random.Generator | None",
-        Parameter(
-            0,
-            "Seed of the random starts.",
-            low=0,
-            high=2**32 - 1,
-            flags=("--seed", "random_state"),
-            option="Seed of the random starts.",
-            kind="int, RandomState, Generator or None",
-            check=_check_seed,
-        ),
-    ]
-    verbose: Annotated[
-        bool | int,
-        Parameter(
-            False,
-            "Show a progress bar with the phase and the time left while fitting, on a terminal or in a "
-            "notebook.",
-        ),
-    ]
-    callback: Annotated[
-        Callable[[Progress], Any] | None,
-        Parameter(
-            None,
-            "Receives progress as numbers; an exception it raises ends the fit.",
-            kind="function of one :class:`texseg.progress.Progress`",
-            check=_check_callback,
-        ),
-    ]
-    wavelengths: Annotated[
-        Sequence[float] | None,
-        Parameter(
-            None,
-            "Of the filters, in pixels.",
-            low=2,
-            high=1024,
-            presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),)
-            * 2,  # octaves down from sqrt(2) / 4 cycles a pixel
-            flags=("--wavelengths",),
-            option="Wavelengths of the filters, in pixels.",
-        ),
-    ]
-    n_orientations: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Filters of each wavelength.",
-            low=1,
-            high=64,
-            presets=(4, 4),
-            flags=("--orientations", "n_orientations"),
-            option="Number of directions of the filters.",
-        ),
-    ]
-    n_bins: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Bins of each channel.",
-            low=2,
-            high=256,
-            presets=(40, 40),
-            flags=("--bins", "n_bins"),
-            option="Number of bins of each channel.",
-        ),
-    ]
-    patch_weight: Annotated[
-        float | None,
-        Parameter(
-            None,
-            "Weight of the texton channel (patches of 5 x 5 pixels, vector-quantised), where a filter has 1; "
-            "0 turns it off.",
-            low=0,
-            high=_HEAVIEST,
-            presets=(4.0, 0.0),
-            flags=("--patch-weight",),
-            option="Weight of textons (a filter has 1); 0 turns them off.",
-        ),
-    ]
-    value_weight: Annotated[
-        float | None,
-        Parameter(
-            None,
-            "Factor on the weights of the plain values (1 on grey, 8 on colour images); 0 turns them off.",
-            low=0,
-            high=_HEAVIEST,
-            presets=(1.0, 0.0),
-            flags=("--value-weight",),
-            option="Factor on the weight of plain values; 0 turns them off.",
-        ),
-    ]
-    learned_borders: Annotated[
-        bool | None,
-        Parameter(
-            None,
-            "Learn what borders look like, on composites of the image's own segments, see "
-            ":mod:`texseg.pixels.borders`.",
-            presets=(True, False),
-            flags=("--learned-borders/--no-learned-borders",),
-            option="Learn what borders look like.",
-        ),
-    ]
-    cue: Annotated[
-        Cue | None,
-        Parameter(
-            None,
-            "What segments differ in: texture; plain values (brightness, colour) at the scale of pixels, for "
-            "grains, pores and cells that are smaller than any texture; or what the image shows more of, see "
-            ":mod:`texseg.method.cues`.",
-            presets=("auto", "texture"),
-            flags=("--cue",),
-            option="What segments differ in: texture, or plain values at the scale of pixels (grains, pores, "
-            "cells); auto picks the more informative one.",
-        ),
-    ]
-    cell: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Side in pixels of the cells that clusters are fitted on; by default less for images below 512.",
-            low=1,
-            high=1024,
-            presets=(8, 8),
-            flags=("--cell",),
-            option="Side of the cells of the fit, in pixels; by default 4 to 8, by the size of the image.",
-        ),
-    ]
-    n_starts: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Annealed runs, of which the best is kept. The first sees the calmest windows, the second all of "
-            "them, and each further one a random half.",
-            low=1,
-            high=100,
-            presets=(2, 2),
-            flags=("--starts", "n_starts"),
-            option="Number of annealed runs; the best is kept.",
-        ),
-    ]
-    n_jobs: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Threads that a call uses, on which the labels do not depend; None and -1 stand for all "
-            "processors.",
-            check=n_threads,
-        ),
-    ]
+    model: Model
+    preset: Preset
+    channel_axis: int | None
+    nodata: float | None
+    log: bool | None
+    crop_bar: bool
+    flat_ground: bool
+    smoothness: float | None
+    min_size: float
+    k_min: int
+    k_max: int
+    random_state: "int | np.random.RandomState | np.random.Generator | None"
+    verbose: bool | int
+    callback: Callable[[Progress], Any] | None
+    wavelengths: Sequence[float] | None
+    n_orientations: int | None
+    n_bins: int | None
+    patch_weight: float | None
+    value_weight: float | None
+    learned_borders: bool | None
+    cue: Cue | None
+    cell: int | None
+    n_starts: int | None
+    n_jobs: int | None
 
 
-class _All(Parameters):
-    n_segments: Annotated[
-        int | None,
-        Parameter(
-            None,
-            "Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see "
-            ":mod:`texseg.method.number`.",
-            low=1,
-            high=MOST_SEGMENTS,
-            flags=("-k", "--segments", "n_segments"),
-            option="Number of textures; auto chooses it.",
-        ),
-    ]
-
-
-def _row(name: str, annotated: Any) -> Parameter:
-    given = annotated.__origin__
-    return annotated.__metadata__[0]._replace(name=name, annotation=getattr(given, "__forward_arg__", given))
-
-
-PARAMETERS: dict[str, Parameter] = {
-    name: _row(name, _All.__annotations__[name]) for name in ("n_segments", *Parameters.__annotations__)
+_ROWS = {
+    "n_segments": Parameter(
+        None,
+        "Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see "
+        ":mod:`texseg.method.number`.",
+        (1, MOST_SEGMENTS),
+        flags=("-k", "--segments", "n_segments"),
+        option="Number of textures; auto chooses it.",
+    ),
+    "model": Parameter(
+        "acm",
+        "Clustering model (acm recommended; others for comparison). ``acm`` is the default path with all it "
+        "has; the others cluster the histograms of windows as they are; from clusters to pixels the path is "
+        "the same.",
+    ),
+    "preset": Parameter(
+        "default",
+        "``plain`` turns off what was added to the method of the paper [1]_. These are four additions, each "
+        "of which one parameter turns off: ``patch_weight``, ``value_weight``, ``smoothness`` and "
+        "``learned_borders``.",
+    ),
+    "channel_axis": Parameter(
+        None,
+        "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
+        (-3, 2),
+        option="Axis of the channels, where the file does not say.",
+        group="reading",
+    ),
+    "nodata": Parameter(
+        None,
+        "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
+        option="Value for no data.  [default: what the file says]",
+        group="reading",
+    ),
+    "log": Parameter(
+        None,
+        "Use the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with "
+        "speckle, transmitted light. What is in decibels is a logarithm already. By default it is used, "
+        "with a warning, where contrast follows brightness by the same factor all over the image; never in "
+        "the plain preset.",
+        option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
+        "contrast follows brightness by the same factor]",
+    ),
+    "crop_bar": Parameter(
+        False,
+        "Skip the info bar of a microscope, if any is found. It gets label 0; otherwise a warning tells of "
+        "it.",
+    ),
+    "flat_ground": Parameter(
+        True,
+        "Make background of one value round the textures, from a fifth of the image on, a segment of its "
+        "own, see :mod:`texseg.channels.ground`; never in the plain preset.",
+        option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
+    ),
+    "smoothness": Parameter(
+        None,
+        "Strength with which neighbours belong together. On cells and pixels, 1 adds up to 10 nats to what "
+        "a unanimous neighbourhood says; 0 turns this prior off, and windows round every pixel take its "
+        "place.",
+        (0, 1e4),  # results stop changing long before; far beyond, probabilities become NaN
+        presets=(1.0, 0.0),
+    ),
+    "min_size": Parameter(
+        0, "Merge regions with fewer pixels into the neighbour that explains them best.", (0, _LARGEST_IMAGE)
+    ),
+    "k_min": Parameter(
+        2,
+        "Smallest number that is considered when the number is chosen; 1 lets an image be a single texture. "
+        "This sorts plain from patterned images. An image without any structure always has one segment.",
+        (1, MOST_SEGMENTS),
+    ),
+    "k_max": Parameter(
+        14,
+        "Largest number that is considered when the number is chosen. It is that of ``hierarchy_``, too.",
+        (1, MOST_SEGMENTS),
+    ),
+    "random_state": Parameter(
+        0,
+        "Seed of the random starts.",
+        (0, 2**32 - 1),
+        flags=("--seed", "random_state"),
+        kind="int, RandomState, Generator or None",
+        check=_check_seed,
+    ),
+    "verbose": Parameter(
+        False,
+        "Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.",
+        flags=(),
+    ),
+    "callback": Parameter(
+        None,
+        "Receives progress as numbers; an exception it raises ends the fit.",
+        flags=(),
+        kind="function of one :class:`texseg.progress.Progress`",
+        check=_check_callback,
+    ),
+    "wavelengths": Parameter(
+        None,
+        "Wavelengths of the filters, in pixels.",
+        (2, 1024),
+        presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),) * 2,  # octaves down from sqrt(2) / 4 cycles a pixel
+    ),
+    "n_orientations": Parameter(
+        None,
+        "Number of directions of the filters.",
+        (1, 64),
+        presets=(4, 4),
+        flags=("--orientations", "n_orientations"),
+    ),
+    "n_bins": Parameter(
+        None,
+        "Number of bins of each channel.",
+        (2, 256),
+        presets=(40, 40),
+        flags=("--bins", "n_bins"),
+    ),
+    "patch_weight": Parameter(
+        None,
+        "Weight of textons (a filter has 1); 0 turns them off. They are patches of 5 x 5 pixels, "
+        "vector-quantised.",
+        (0, _HEAVIEST),
+        presets=(4.0, 0.0),
+    ),
+    "value_weight": Parameter(
+        None,
+        "Factor on the weight of plain values (1 on grey, 8 on colour images); 0 turns them off.",
+        (0, _HEAVIEST),
+        presets=(1.0, 0.0),
+    ),
+    "learned_borders": Parameter(
+        None,
+        "Learn what borders look like. This uses composites of the image's own segments, see "
+        ":mod:`texseg.pixels.borders`.",
+        presets=(True, False),
+    ),
+    "cue": Parameter(
+        None,
+        "What segments differ in: texture, or plain values at the scale of pixels (grains, pores, cells); "
+        "auto picks the more informative one. See :mod:`texseg.method.cues`.",
+        presets=("auto", "texture"),
+    ),
+    "cell": Parameter(
+        None,
+        "Side of the cells of the fit, in pixels; by default 4 to 8, by the size of the image.",
+        (1, 1024),
+        presets=(8, 8),
+    ),
+    "n_starts": Parameter(
+        None,
+        "Number of annealed runs; the best is kept. The first sees the calmest windows, the second all of "
+        "them, and each further one a random half.",
+        (1, 100),
+        presets=(2, 2),
+        flags=("--starts", "n_starts"),
+    ),
+    "n_jobs": Parameter(
+        None,
+        "Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.",
+        flags=(),
+        check=n_threads,
+    ),
 }
+
+
+def _completed(name: str, row: Parameter) -> Parameter:
+    """Add to a row what follows from its name and its type."""
+    given = Parameters.__annotations__.get(name, int | None)
+    members = get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
+    flags, first_sentence = row.flags, row.help.partition(". ")[0].removesuffix(".")
+    if flags == ("",):
+        dashed = name.replace("_", "-")
+        may_be_negated = bool in members and row.default is not False
+        flags = (f"--{dashed}/--no-{dashed}" if may_be_negated else f"--{dashed}",)
+    return row._replace(
+        name=name,
+        annotation=getattr(given, "__forward_arg__", given),
+        members=(int,) if isinstance(given, ForwardRef) else members,  # a seed
+        flags=flags,
+        option=row.option or re.sub(r"`+| \[\d\]_", "", first_sentence) + ".",
+    )
+
+
+PARAMETERS = {name: _completed(name, row) for name, row in _ROWS.items()}
 """Every parameter by its name, in the order of the signatures."""
 
 
@@ -527,9 +444,7 @@ class Settings(_Resolved):
 
 
 PRESETS: dict[str, Settings] = {
-    preset: Settings().changed(
-        preset=preset, **{name: row.presets[at] for name, row in PARAMETERS.items() if row.presets}
-    )
+    preset: Settings(preset=preset, **{name: r.presets[at] for name, r in PARAMETERS.items() if r.presets})
     for at, preset in enumerate(get_args(Preset))
 }
 """``default`` is the method of A.I. Memo 1625 with four additions; ``plain`` is the same without them."""
@@ -548,17 +463,6 @@ def checked(values: Mapping[str, Any]) -> Settings:
         if s.cue == "values" and getattr(s, name) == 0:
             raise ValueError(f'{name} must be above 0 with cue="values", got 0')
     return s
-
-
-def settings_for(preset: str, **changes: Any) -> Settings:
-    """Take the settings of a preset, with all changes that are not None.
-
-    Examples
-    --------
-    >>> settings_for("default", cell=4, n_bins=None).cell
-    4
-    """
-    return checked({"preset": preset, **changes})
 
 
 def shown(value: Any) -> str:
