@@ -18,9 +18,6 @@ of other kinds.
 loss of k segments where K are right is one half if k differs from K, plus half the distance between the two
 maps: one minus the adjusted Rand index of the two levels of the tree. So a number that merely splits off a
 small corner costs little more than one half, and being off by one is cheaper than being off by four.
-
-Counts of parameters (BIC) fail here, since neighbouring observations are dependent and real textures are
-never homogeneous; so does the held-out likelihood alone, which every split improves.
 """
 
 from __future__ import annotations

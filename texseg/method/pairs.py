@@ -7,25 +7,19 @@ inside both::
     d'         = (mean_a L + mean_b L) / sqrt((var_a L + var_b L) / 2)
     contact    = length of the common border / (2 sqrt(area of the smaller)), the roots summed over images
 
-``L`` is the log-likelihood ratio of the two clusters, averaged over those cells of a window that belong to
-its own cluster, with profiles from the other half of a checkerboard of cells (held out). It is the sum over
-the channels, each divided by the root of its standard deviation within the two clusters: a channel that
-varies inside textures counts for less than its nats. Parts of one texture differ little compared with their
-own spread, however much the likelihood gains by separating them. ``windows`` is how many the smaller cluster
-would fill: a difference that holds over a large area counts for more, up to the size of the images that were
-learned from; in larger ones the least change inside one texture would seem as sure as a difference between
-two. And parts of one texture lie side by side, along a long common border, while two textures need not touch
-at all. Where the border is longer than twelve roots of the smaller's area, the two are interleaved, like the
-stripes of one cloth.
+``L`` is the log-likelihood ratio of the two clusters, averaged over the own cells of a window, with profiles
+from the other half of a checkerboard of cells: the sum over the channels, each divided by the root of its
+standard deviation within the clusters, so that a channel that varies inside textures counts less. ``windows``
+is how many the smaller would fill, up to the size of the images that were learned from; in larger ones the
+least change inside one texture would seem sure. Parts of one texture lie side by side, along a long border,
+while two textures need not touch; beyond twelve roots of the area, they are interleaved stripes of one cloth.
 
-The closest pairs may be merged. Which of them is, and whether it was one texture or two, is decided by more
-*evidence* (:data:`EVIDENCE`): how the difference is spread over the channels and the two sides; whether it
-grows in larger windows as with independent noise, or is itself a slow change; whether it is complete right at
-the common border, as between two textures, or grows away from it, as under changing light; areas and
-outlines. All are ratios, counts of windows or shares, so that they mean the same in small and large, grey and
-colour images, and each is clipped to the range it was learned in. The log-odds of two textures are a sum of
-functions of one piece of evidence each, linear between knots; ``pairs.json``, written by
-``benchmarks/learn_number.py``, holds them.
+Which of the closest pairs is merged, and whether it was one texture or two, is decided by more *evidence*
+(:data:`EVIDENCE`): how the difference is spread over the channels and the two sides; whether it grows in
+larger windows as with independent noise, or is a slow change; whether it is complete right at the border, as
+between two textures, or grows away from it, as under changing light; areas and outlines. All are ratios or
+counts of windows, clipped to the range they were learned in. The log-odds of two textures are a sum of
+functions of one piece of evidence each, linear between knots, from ``benchmarks/learn_number.py``.
 """
 
 from __future__ import annotations
@@ -273,12 +267,7 @@ class Pairs:
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others.
-
-    Returns
-    -------
-    array of shape (merges, len(EVIDENCE))
-    """
+    """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others."""
     separation = evidence[:, PAIR_EVIDENCE.index("separation")]
     linked = evidence[:, PAIR_EVIDENCE.index("linked separation")]
     contrast = evidence[:, PAIR_EVIDENCE.index("contrast")]
@@ -366,8 +355,7 @@ def _inner_ratios(
 ) -> NDArray[np.float64]:
     """Log-likelihood ratios (n, others, C) of ``a`` to others: means over the ``own`` (N,) cells of windows.
 
-    Windows are centred on own cells and at least the share :data:`_INSIDE` of each is own; if fewer than
-    three tenths of them are, the best three tenths.
+    The share :data:`_INSIDE` of a window, centred on an own cell, is own, or it is of the best three tenths.
     """
     shares, means = [], []
     step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))

@@ -374,13 +374,7 @@ def cell_sites(
 
 
 def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
-    """Odd side in pixels of each channel's window, given in wavelengths; plain values count as the finest.
-
-    Examples
-    --------
-    >>> window_sides(np.array([0.0, 2.83, 5.66, 11.3]), 6.0)
-    array([17, 17, 33, 67])
-    """
+    """Odd side in pixels of each channel's window, given in wavelengths; plain values count as the finest."""
     return (windows * np.maximum(wavelengths, _FINEST)).astype(int) // 2 * 2 + 1
 
 
@@ -388,11 +382,6 @@ def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
     """Nats that each channel counts for the place of a border: coarse filters reach across it.
 
     One for the finest, and inversely proportional to the area that a filter covers.
-
-    Examples
-    --------
-    >>> votes_of_scales(np.array([0.0, 2.83, 5.66, 11.3])).round(2)
-    array([1.  , 1.  , 0.25, 0.06])
     """
     return (_FINEST / np.maximum(wavelengths, _FINEST)) ** 2
 
