@@ -298,6 +298,18 @@ def test_some_clusters_are_left_even_without_any_interior(planted, least):
     assert choose_number(merge_tree(labels, planted[0], WINDOW), k_min=2).chosen >= 2
 
 
+def test_a_cluster_of_cells_without_data_is_none(planted):
+    """Under a mask that leaves a few cells, some clusters hold only cells that nobody sees."""
+    missing = np.zeros(GRID, bool)
+    missing[:, :3] = True
+    sites, _ = sites_of(regions(GRID), n_draws=12, missing=missing)
+    clusters = np.where(missing, 4, regions(GRID)).ravel()
+    scores = gains_of(sites, sites.profiles(np.eye(5, dtype=np.float32)[clusters]))
+    labels = dissolved(clusters, scores, sites, least=5)
+    np.testing.assert_array_equal(labels[~missing.ravel()], clusters[~missing.ravel()])
+    assert merge_tree(labels, sites, WINDOW).n_clusters == 4
+
+
 def test_a_single_cluster_has_nothing_to_merge(planted):
     sites = planted[0]
     tree = merge_tree(np.zeros(GRID, int).ravel(), sites, WINDOW)

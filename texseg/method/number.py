@@ -304,8 +304,10 @@ def dissolved(
 
     ``scores`` (N, K) are the cells' log-likelihoods, which decide where those of such a cluster go.
     """
-    alive, labels = np.unique(labels).tolist(), labels.copy()
+    alive, labels = np.unique(labels[cells.sizes > 0]).tolist(), labels.copy()
     scores = np.where(np.isin(np.arange(scores.shape[1]), alive), scores, -np.inf)
+    empty = ~np.isin(labels, alive)  # clusters of cells without data
+    labels[empty] = scores[empty].argmax(axis=1)
     while len(alive) > least:
         inside = interior_cells(labels, cells) & (cells.sizes > 0.5)
         inner = np.bincount(labels[inside], minlength=scores.shape[1])
