@@ -30,7 +30,7 @@ from scipy.special import softmax, xlogy
 from texseg.m3 import InfiniteM3
 from texseg.m3.gibbs import Chain
 from texseg.m3.seating import Labels, Seats, Sharing
-from texseg.m3.topics import (
+from texseg.m3.switch import (
     Array,
     Topics,
     expected_log_memberships,

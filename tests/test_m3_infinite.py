@@ -10,7 +10,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from texseg.m3 import InfiniteM3, OffsetGaussians, SharedGaussians
 from texseg.m3.families import take
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
-from texseg.m3.samples import representative, waic
+from texseg.m3.sampled import representative, waic
 from texseg.m3.seating import (
     OMEGA_GRID,
     ExchangeableSeats,

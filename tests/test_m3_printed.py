@@ -26,8 +26,7 @@ from benchmarks.m3_printed import (
 from texseg.m3.dirichlet import divergence
 from texseg.m3.gibbs import next_weights, sweep
 from texseg.m3.seating import Sharing
-from texseg.m3.switch import Switch
-from texseg.m3.topics import Topics, shares_of
+from texseg.m3.switch import Switch, Topics, shares_of
 
 
 def numbered(z):

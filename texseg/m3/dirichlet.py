@@ -1,7 +1,4 @@
-"""Functions of the Dirichlet distribution that the topic models need, and Eq. 10 of [1].
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
-"""
+"""Functions of the Dirichlet distribution that the topic models need, and Eq. 10 of [1]."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, polygamma, psi
-
-__all__ = ["divergence", "expected_log", "fit_concentration", "fit_concentrations"]
 
 Array = NDArray[np.float64]
 

@@ -6,8 +6,6 @@ from their priors and posteriors. The samplers know nothing else about it.
 Parameters of several components are a tuple of arrays (`Params`) whose first axis counts the components.
 For `log_density` there are two leading axes, (points or 1, components), so that every point may have
 components of its own.
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ from texseg.m3.gaussian import (
     pair_sums,
     precisions_of,
 )
-
-__all__ = ["Components", "Family", "OffsetGaussians", "Params", "SharedGaussians", "concatenate", "take"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -119,15 +115,13 @@ class SharedGaussians:
 
     def prepare(self, X: Array) -> Self:
         """Resolve the priors; see `Family`."""
-        centre, spread = _moments(X)
-        D = X.shape[1]
-        degrees = _check_degrees(self.degrees, D, "SharedGaussians")
+        (centre, spread), owner = _moments(X), type(self).__name__
         return replace(
             self,
-            mean=_vector(self.mean, centre, "mean", "SharedGaussians"),
-            mean_covariance=_matrix(self.mean_covariance, spread, "mean_covariance", "SharedGaussians"),
-            degrees=degrees,
-            scale=_matrix(self.scale, spread, "scale", "SharedGaussians"),
+            mean=_vector(self.mean, centre, "mean", owner),
+            mean_covariance=_matrix(self.mean_covariance, spread, "mean_covariance", owner),
+            degrees=_check_degrees(self.degrees, X.shape[1], owner),
+            scale=_matrix(self.scale, spread, "scale", owner),
         )
 
     def invariant(self, X: Array) -> Array:
@@ -135,7 +129,7 @@ class SharedGaussians:
         return X
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
-        """Means, (size, D)."""
+        """Means (places), (size, D)."""
         return (draw_normal(rng, self.mean, self.mean_covariance, size),)
 
     def draw_second(self, rng: np.random.Generator, size: int) -> Params:
@@ -144,13 +138,15 @@ class SharedGaussians:
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """See `Family`."""
-        return gaussian_logs(X, first[0], second[0])
+        return gaussian_logs(X, first[0], second[-1], self._shifts(second))
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
     ) -> Params:
         """See `Family`."""
-        return (draw_places(rng, X, z1, z2, size, second[0], self.mean, self.mean_covariance),)
+        shifts = self._shifts(second)
+        remaining = X if shifts is None else X - shifts[z2]
+        return (draw_places(rng, remaining, z1, z2, size, second[-1], self.mean, self.mean_covariance),)
 
     def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
@@ -163,9 +159,13 @@ class SharedGaussians:
         """Take the modes of the covariances given the residuals; see `Family`."""
         return (fit_whiteners(X - first[0][z1], z2, len(second[0]), self.degrees, self.scale),)
 
+    def _shifts(self, second: Params) -> Array | None:
+        """Return how far the second side moves the centres, (..., K2, D)."""
+        return None
+
 
 @dataclass(frozen=True)
-class OffsetGaussians:
+class OffsetGaussians(SharedGaussians):
     """Places on the first side, offsets with a spread on the second: ``x ~ N(t_z1 + B g_z2, Sigma_z2)``.
 
     The same use of an object for another human pose, or the same contrast in another texture, shifts a point
@@ -176,13 +176,11 @@ class OffsetGaussians:
     directions : array-like of shape (D, R), optional
         The directions B in which the second side may shift a point; all (the identity) by default. A
         column of ones makes the second side a common gain of log-responses.
-    mean, mean_covariance : array-like of shape (D,) and (D, D), optional
-        Gaussian prior of the places; by default the mean and the covariance of the data.
     offset_covariance : float or array-like of shape (R, R), default=1.0
         Covariance of the Gaussian prior of the offsets, whose mean is zero; a number stands for that
         multiple of the data's covariance along B.
-    degrees, scale
-        Inverse Wishart prior of the covariances, as for `SharedGaussians`.
+    mean, mean_covariance, degrees, scale
+        Gaussian prior of the places and inverse Wishart prior of the covariances, as for `SharedGaussians`.
 
     Examples
     --------
@@ -193,64 +191,33 @@ class OffsetGaussians:
     """
 
     directions: ArrayLike | None = None
-    mean: ArrayLike | None = None
-    mean_covariance: ArrayLike | None = None
     offset_covariance: ArrayLike = 1.0
-    degrees: float | None = None
-    scale: ArrayLike = 0.1
 
     def prepare(self, X: Array) -> Self:
         """Resolve the priors; see `Family`."""
-        owner = "OffsetGaussians"
-        centre, spread = _moments(X)
-        D = X.shape[1]
+        owner, D = type(self).__name__, X.shape[1]
         B = np.eye(D) if self.directions is None else np.asarray(self.directions, dtype=float)
         if B.ndim != 2 or len(B) != D or np.linalg.matrix_rank(B) < B.shape[1]:
             raise ValueError(
                 f"directions of {owner} must be independent columns of length {D}, got shape {B.shape}"
             )
         along = np.linalg.pinv(B)
-        return replace(
-            self,
-            directions=B,
-            mean=_vector(self.mean, centre, "mean", owner),
-            mean_covariance=_matrix(self.mean_covariance, spread, "mean_covariance", owner),
-            offset_covariance=_matrix(
-                self.offset_covariance, along @ spread @ along.T, "offset_covariance", owner
-            ),
-            degrees=_check_degrees(self.degrees, D, owner),
-            scale=_matrix(self.scale, spread, "scale", owner),
-        )
+        spread = along @ _moments(X)[1] @ along.T
+        offsets = _matrix(self.offset_covariance, spread, "offset_covariance", owner)
+        return replace(super().prepare(X), directions=B, offset_covariance=offsets)
 
     def invariant(self, X: Array) -> Array:
         """Return the points without their part along B, or unchanged if B spans the whole space."""
         B = np.asarray(self.directions)
         return X if B.shape[1] == B.shape[0] else X - X @ np.linalg.pinv(B).T @ B.T
 
-    def draw_first(self, rng: np.random.Generator, size: int) -> Params:
-        """Places, (size, D)."""
-        return (draw_normal(rng, self.mean, self.mean_covariance, size),)
-
     def draw_second(self, rng: np.random.Generator, size: int) -> Params:
         """Offsets, (size, R), and whiteners, (size, D, D)."""
         zero = np.zeros(len(np.asarray(self.offset_covariance)))
-        return (
-            draw_normal(rng, zero, self.offset_covariance, size),
-            draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),
-        )
+        return draw_normal(rng, zero, self.offset_covariance, size), *super().draw_second(rng, size)
 
-    def log_density(self, X: Array, first: Params, second: Params) -> Array:
-        """See `Family`."""
-        shifts = second[0] @ np.asarray(self.directions).T
-        return gaussian_logs(X, first[0], second[1], shifts)
-
-    def resample_first(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
-    ) -> Params:
-        """See `Family`."""
-        offsets, whiteners = second
-        remaining = X - (offsets @ np.asarray(self.directions).T)[z2]
-        return (draw_places(rng, remaining, z1, z2, size, whiteners, self.mean, self.mean_covariance),)
+    def _shifts(self, second: Params) -> Array | None:
+        return np.asarray(second[0] @ np.asarray(self.directions).T)
 
     def resample_second(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params

@@ -1,7 +1,4 @@
-"""FiniteM3: two or more topic spaces joined word by word (Section 4.2, Eq. 7-12 of [1]).
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
-"""
+"""FiniteM3: two or more topic spaces joined word by word (Section 4.2, Eq. 7-12 of [1])."""
 
 from __future__ import annotations
 
@@ -17,11 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
 from texseg.counts.random import random_state_of
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
-from texseg.m3.switch import Switch
-from texseg.m3.topics import Array, Expectation, Topics, shares_of, split
+from texseg.m3.switch import Array, Expectation, Switch, Topics, shares_of, split
 from texseg.models.estimator import CountEstimator
-
-__all__ = ["FiniteM3"]
 
 _FIRST_OMEGA = 0.5
 
@@ -191,7 +185,7 @@ class FiniteM3(DensityMixin, CountEstimator):
     def _infer(self, X: Any) -> Iterator[Expectation]:
         """E-step with the fitted topics fixed, for each block of documents."""
         check_is_fitted(self)
-        spaces = split(np.asarray(self.components_, dtype=float), self.n_components_)
+        spaces = np.split(np.asarray(self.components_, dtype=np.float64), np.cumsum(self.n_components_)[:-1])
         topics = Topics(tuple(spaces), self.weights_, self.alpha_)
         inference = Switch(topic_prior=0.0)
         for _, block in row_blocks(self._check_new(X)):

@@ -8,20 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "draw_by_precision",
-    "draw_normal",
-    "draw_places",
-    "draw_posterior_whiteners",
-    "draw_whiteners",
-    "fit_whiteners",
-    "gaussian_logs",
-    "inverse",
-    "inverse_root",
-    "pair_sums",
-    "precisions_of",
-]
-
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 

@@ -4,8 +4,6 @@ A sweep updates the pair of memberships of one point after the other. Every poin
 empty) components, drawn from the prior; if it is the only point of a component, it keeps that component's
 parameters as the first of them. The densities of a block of points under all pairs are computed at once, so
 an update is a handful of operations on one K1 x K2 array.
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ from texseg.m3.seating import (
     draw_omega,
     draw_sticks,
 )
-
-__all__ = ["Chain", "first_state", "log_likelihood", "next_weights", "pair_logs", "step", "sweep"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]

@@ -2,8 +2,6 @@
 
 The first membership is sampled by a standard Dirichlet process given the second. The second membership is a
 maximum-likelihood estimate given the sampled first ones.
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
@@ -18,11 +16,8 @@ from sklearn.utils.validation import validate_data
 
 from texseg.m3.families import Family, Params, SharedGaussians, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
-from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
-from texseg.m3.samples import Sample
+from texseg.m3.sampled import Sample, SampledM3, check_alpha, check_sampling, generator, start_labels
 from texseg.m3.seating import Sharing
-
-__all__ = ["HybridM3"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]

@@ -1,7 +1,4 @@
-"""InfiniteM3: two Dirichlet processes coupled by a sharing parameter (Section 4.1 of [1]).
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
-"""
+"""InfiniteM3: two Dirichlet processes coupled by a sharing parameter (Section 4.1 of [1])."""
 
 from __future__ import annotations
 
@@ -13,11 +10,8 @@ from sklearn.utils.validation import validate_data
 
 from texseg.m3.families import Family, Params, SharedGaussians, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
-from texseg.m3.sampled import SampledM3, check_alpha, check_sampling, generator, start_labels
-from texseg.m3.samples import Sample, waic
+from texseg.m3.sampled import Sample, SampledM3, check_alpha, check_sampling, generator, start_labels, waic
 from texseg.m3.seating import Sharing
-
-__all__ = ["InfiniteM3", "Trace"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]

@@ -18,8 +18,6 @@ sampled from a grid::
                          x Gamma(kappa) / Gamma(kappa + N) prod_cd (kappa beta1_c beta2_d)_(n_cd) ,
 
 the first factor being the intensity of Kl weights of a Dirichlet process, (x)_n a rising factorial.
-
-[1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
-
-__all__ = ["ExchangeableSeats", "OneSideSeats", "Seats", "Sharing", "Sticks", "draw_omega", "draw_sticks"]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
