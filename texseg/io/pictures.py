@@ -55,13 +55,11 @@ def cmyk_to_rgb(light: NDArray) -> NDArray:
 class Picture(Stored):
     """A picture in memory; the frames of an animation are pages."""
 
-    format, pixels_per_byte, is_dense = "", 2**16, False
+    format, pixels_per_byte = "", 2**16
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.header = self._read_header()
-        if self.is_dense:
-            self.check()
 
     def _read_header(self) -> Header:
         raise NotImplementedError
@@ -96,10 +94,13 @@ class Picture(Stored):
     def check(self) -> None:
         """Refuse a picture that the file cannot hold."""
         height, width, n_bytes = self.header.height, self.header.width, len(self.data)
-        if height * width > _SMALL + n_bytes * self.pixels_per_byte:
+        if self._needed_bytes(height, width) > n_bytes:
             raise MalformedFileError(
                 f"file is truncated or corrupt: {n_bytes} bytes cannot hold {width} x {height} pixels"
             )
+
+    def _needed_bytes(self, height: int, width: int) -> float:
+        return (height * width - _SMALL) / self.pixels_per_byte
 
     def _split(self, pixels: NDArray) -> Decoded:
         """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
@@ -157,15 +158,12 @@ class Png(Picture):
             raise MalformedFileError(
                 "file is truncated" if len(self.data) < 33 else "PNG header makes no sense"
             )
-        width, height, depth, colour, _, _, self._is_interlaced = struct.unpack(">IIBBBBB", start)
-        if colour not in _PNG_COLOURS:
+        width, height, depth, self._colour = struct.unpack_from(">IIBB", start)
+        if self._colour not in _PNG_COLOURS:
             raise MalformedFileError("PNG header makes no sense, file is corrupt")
-        self._mode, n_channels, has_alpha = _PNG_COLOURS[colour]
-        self._has_key = b"tRNS" in self._chunks
-        self._is_indexed = colour == _INDEXED
+        self._mode, n_channels, has_alpha = _PNG_COLOURS[self._colour]
         n_frames = max(1, struct.unpack_from(">I", self._chunks.get(b"acTL", bytes(4)))[0])
-        self._is_wide = depth == 16 and n_frames == 1
-        self._bits = depth * (1 if colour == _INDEXED else len(self._mode))
+        self._bits = depth * (1 if self._colour == _INDEXED else len(self._mode))
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
         notes = ["frames of 16 bits are read as 8 bits"] * (depth == 16 and n_frames > 1)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
@@ -173,19 +171,14 @@ class Png(Picture):
             (height, width),
             n_channels,
             n_frames=n_frames,
-            dtype=np.uint16 if self._is_wide else np.uint8,
-            has_alpha=has_alpha or self._has_key,
+            dtype=np.uint16 if depth == 16 and n_frames == 1 else np.uint8,
+            has_alpha=has_alpha or b"tRNS" in self._chunks,
             exif=self._chunks.get(b"eXIf"),
             notes=tuple(notes),
         )
 
-    def check(self) -> None:
-        """Refuse rows that cannot come, before room is made for them."""
-        height, width = self.header.height, self.header.width
-        if height * (width * self._bits // 8 + 1) > _DEFLATE_RATIO * len(self.data):
-            raise MalformedFileError(
-                f"file is truncated or corrupt: {len(self.data)} bytes cannot hold {width} x {height} pixels"
-            )
+    def _needed_bytes(self, height: int, width: int) -> float:
+        return height * (width * self._bits // 8 + 1) / _DEFLATE_RATIO
 
     def _opened(self) -> Any:
         from PIL.PngImagePlugin import PngImageFile
@@ -197,50 +190,34 @@ class Png(Picture):
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame; Pillow notices what is missing, even where it cuts 16 bits to 8."""
+        header, is_wide = self.header, self.header.dtype.itemsize > 1
         with self._opened() as image:
-            if page:
-                image.seek(page)
+            image.seek(page)
             image.load()
-            if self._is_wide and (self._mode != "L" or self._has_key):
-                return self._split(self._wide())
-            if self._mode == "L" and self._has_key and not page and self.header.n_pages == 1:
-                return self._with_transparent_grey(np.asarray(image if self._is_wide else image.convert("L")))
-            if self._is_wide:
-                return Decoded(np.asarray(image))
-            mode = "RGBA" if self.header.has_alpha else "L" if self.header.n_channels == 1 else "RGB"
-            pixels = np.asarray(image.convert(mode))
-        return self._split(
-            pixels[..., [0, 3]] if self.header.has_alpha and self.header.n_channels == 1 else pixels
-        )
+            if self._mode == "L" and header.n_pages == 1:
+                return self._without_key(np.asarray(image if is_wide else image.convert("L")))
+            mode = "RGBA" if header.has_alpha else "L" if header.n_channels == 1 else "RGB"
+            pixels = None if is_wide else np.asarray(image.convert(mode))
+        if pixels is None:
+            import cv2
 
-    def _with_transparent_grey(self, grey: NDArray) -> Decoded:
-        """Mask the one grey value that the file names, which is given in the bit depth of the file."""
-        key = self._chunks[b"tRNS"]
+            pixels = cv2.imdecode(np.frombuffer(self.data, np.uint8), cv2.IMREAD_UNCHANGED)
+            if pixels is None:
+                raise MalformedFileError("file is truncated or corrupt")
+            pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
+        return self._split(pixels[..., [0, 3]] if header.has_alpha and header.n_channels == 1 else pixels)
+
+    def _without_key(self, grey: NDArray) -> Decoded:
+        """Mask the one grey value, given in the bit depth of the file, that the file names as transparent."""
+        key = self._chunks.get(b"tRNS", b"")
         if len(key) < 2:
             return Decoded(grey)
-        return Decoded(
-            grey, grey != struct.unpack_from(">H", key)[0] * (255 // ((1 << self._depth) - 1) or 1)
-        )
-
-    def _wide(self) -> NDArray:
-        """Decode 16 bits in colour or with transparency."""
-        if not self._is_interlaced:
-            import imagecodecs
-
-            return imagecodecs.png_decode(self.data)
-        import cv2
-
-        pixels = cv2.imdecode(np.frombuffer(self.data, np.uint8), cv2.IMREAD_UNCHANGED)
-        if pixels is None:
-            raise MalformedFileError("file is truncated or corrupt")
-        if pixels.ndim == 2:
-            return pixels
-        pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
-        return pixels[..., [0, -1]] if self.header.n_channels == 1 else pixels
+        step = 255 // ((1 << self._depth) - 1) or 1
+        return Decoded(grey, grey != struct.unpack_from(">H", key)[0] * step)
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a palette image, None for other colour types."""
-        if not self._is_indexed:
+        if self._colour != _INDEXED:
             return None
         with self._opened() as image:
             return np.asarray(image)
@@ -356,16 +333,13 @@ class Jpeg(Picture):
 
 
 _FEW_DRAWN, _DRAWN_PER_BYTE = 2**28, 256  # pixels drawn up to a frame: a second; more need so many bytes
-_SMALL_SCREEN, _EMPTY_SCREEN = (
-    2**20,
-    64,
-)  # pixels, beyond which so many times the largest frame
+_SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels, beyond which so many times the largest frame
 
 
 class Webp(Picture):
     """WebP; frames of an animation are drawn over each other, all up to the one that is asked for."""
 
-    format, is_dense = "WebP", True  # a few bytes may stand for pixels without end
+    format = "WebP"
 
     def _read_header(self) -> Header:
         data, position = self.data, 12
@@ -588,6 +562,8 @@ def open_picture(format: str, stream: Any, size: int) -> Picture:
     """Read a picture file into memory, unless it is far larger than the picture that it announces."""
     data = stream.read(min(size, _SIDE_DATA_BYTES))
     picture = PICTURES[format](data)
+    if format == "WebP":  # a few bytes may stand for pixels without end
+        picture.check()
     if size <= len(data):
         return picture
     header = picture.header
