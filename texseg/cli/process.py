@@ -371,12 +371,12 @@ def needs_blocks(
         return False
     scene = scenes[0]
     if scene.too_large is not None:
-        if scene.source.by_windows:
+        if not scene.source.only_whole:
             return True
         raise scene.too_large
     budget = memory_budget(reading.memory)
     needed = expected_memory(scene.shape[0] * scene.shape[1], scene.n_channels, n_segments, preset)
-    if needed > budget and not scene.source.by_windows:
+    if needed > budget and scene.source.only_whole:
         raise ImageTooLargeError(
             f"{scene.shape[1]} x {scene.shape[0]} pixels need about {_amount(needed)}, but only "
             f"{_amount(budget)} is allowed (--memory); {scene.source.only_whole}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 
-_DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT JP2OpenJPEG BMP".split()
+_DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT".split()
 _MOST_NAMES = 12
 _SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx")
 _ENVIRONMENT = {
@@ -27,11 +26,6 @@ _ENVIRONMENT = {
     "RAW_CHECK_FILE_SIZE": "YES",
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
 }
-
-
-def can_read_rasters() -> bool:
-    """Tell whether GDAL is there."""
-    return find_spec("rasterio") is not None
 
 
 class RasterStored(Stored):
@@ -106,27 +100,6 @@ def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored
     raise MalformedFileError(
         f"{format} file{parts}; save the array you mean as TIFF or .npy, such as with gdal_translate"
     )
-
-
-class WholeOrRaster(Stored):
-    """A format that is decoded whole by another library, and by windows by GDAL."""
-
-    def __init__(self, whole: Stored, path: Path, files: ExitStack) -> None:
-        self.header, self._whole, self._path, self._files = whole.header, whole, path, files
-        self.decode, self.check = whole.decode, whole.check  # type: ignore[method-assign]
-        self.decode_indices = whole.decode_indices  # type: ignore[method-assign]
-
-    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows, if GDAL sees the same image: palettes and pages it does not."""
-        if not can_read_rasters():
-            raise UnsuitableImageError(
-                f"{self.header.format} files can only be read whole; convert it to a tiled TIFF, or install "
-                "rasterio (pip install 'texseg[geo]')"
-            )
-        raster = RasterStored(self._path, self._files)
-        if (raster.header.shape, raster.header.dtype) != (self.header.shape, self.header.dtype):
-            return super().windows(axes, page, level)
-        return raster.windows(axes, page, level)
 
 
 def _belongs_to(name: Path, image: Path) -> bool:

@@ -12,9 +12,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -35,7 +36,7 @@ from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import open_picture
-from texseg.io.raster import RasterStored, WholeOrRaster, can_read_rasters, open_hierarchical
+from texseg.io.raster import RasterStored, open_hierarchical
 from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
 from texseg.io.stores import is_store, open_zarr
 from texseg.regions import PixelSize
@@ -107,19 +108,24 @@ class Source:
         self._path, self._stored, self._page, self._level, self._options = path, stored, page, level, options
         self._lock, self._files = threading.Lock(), ExitStack()
         self._close = weakref.finalize(self, self._files.close)
-        self.shape = _extent(header, self._stored_shape)
+        shape = self._stored_shape
+        self.shape = shape[::-1] if header.orientation > _LAST_UPRIGHT else shape
         self.n_channels = header.n_channels if options.bands is None else len(options.bands)
         self.channel_axis = -1 if self.n_channels > 1 else None
         self.dtype, self.geo = header.dtype, header.geo
         values = header.band_nodata or (header.nodata,) * header.n_channels
         self._values = values if options.nodata is None else (options.nodata,) * header.n_channels
         self.nodata = self._values[0] if len(set(self._values)) == 1 else None
-        self.pixel_size = _of_level(_upright_size(header), self.levels, level)
+        self.pixel_size = _upright_size(header)
+        if self.pixel_size is not None and level:
+            down, across = np.divide(self.levels[0], self.levels[level]).tolist()
+            height, width, unit = self.pixel_size
+            self.pixel_size = PixelSize(height * down, width * across, unit)
         self._notes = list(header.notes)
         if level and header.geo is not None:
             self.geo = None
             self._notes.append(f"level {level} of the pyramid is written without the georeference of level 0")
-        if _is_turned(header):
+        if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
         self._beside = self._mask_beside() if header.mask_file and not level else None
         self._mask = self._mask_of_user(options.mask) if options.mask else None
@@ -144,11 +150,6 @@ class Source:
         return self._windows if isinstance(self._windows, str) else ""
 
     @property
-    def by_windows(self) -> bool:
-        """Whether reading a window takes the time and the memory of that window only."""
-        return not self.only_whole
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know about how the file is read; reading the whole adds to it."""
         return tuple(dict.fromkeys(self._notes))
@@ -162,7 +163,7 @@ class Source:
         whole = window is None
         if window is None:
             window = slice(0, self.shape[0]), slice(0, self.shape[1])
-        stored = _stored_window(window, self.shape, self.header)
+        stored = _stored_window(window, self.shape, self.header.orientation)
         options, notes = self._options, self._notes if whole else None
         with failures_named(self._path):
             with self._lock:
@@ -174,12 +175,12 @@ class Source:
                 pixels, values = chosen_bands(pixels, values, options.bands)
             valid = both(valid, data_pixels(pixels, values, notes, options.bands))
         if self._beside is not None:
-            valid = both(valid, self._shown(self._beside, None if whole else stored))
-        if _is_turned(self.header):
+            valid = both(valid, _shown(self._beside, None if whole else stored, np.all))
+        if self.header.orientation != 1:
             pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
             valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
         if self._mask is not None:
-            valid = both(valid, _any_value(self._mask, None if whole else window))
+            valid = both(valid, _shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
             valid = valid if n_invalid else None
@@ -224,18 +225,6 @@ class Source:
         self._notes.append(f"masked by {path.name} beside the image")
         return mask
 
-    def _shown(self, mask: Source, window: Window | None) -> NDArray[np.bool_] | None:
-        """Pixels that the mask beside the image shows; one that is broken inside is reported and ignored."""
-        try:
-            values = mask.read(window)[0]
-        except (OSError, ValueError) as error:
-            if window is not None:
-                raise
-            self._notes.remove(f"masked by {mask._path.name} beside the image")
-            self._notes.append(f"the mask beside the image cannot be read, and is left aside: {error}")
-            return None
-        return values != 0 if values.ndim == 2 else (values != 0).all(axis=-1)
-
     def _mask_of_user(self, path: Path) -> Source:
         mask = self._files.enter_context(open_source(path, max_pixels=self._options.max_pixels))
         if mask.shape != self.shape:
@@ -252,17 +241,7 @@ class Source:
 def open_source(
     path: str | os.PathLike[str], *, page: int | None = None, level: int = 0, **options: Any
 ) -> Source:
-    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are those of `_options`.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ramp.npy"
-    >>> np.save(path, np.arange(12.0).reshape(3, 4))
-    >>> with open_source(path) as image:
-    ...     image.shape, image.read((slice(1, 2), slice(1, 3)))[0].tolist()
-    ((3, 4), [[5.0, 6.0]])
-    """
+    """Open an image file, or the folder of a zarr array or OME-Zarr image; for options see `_options`."""
     wanted = _options(**options)
     return _open(Path(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
 
@@ -286,8 +265,8 @@ def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[So
 def header_of(path: Path) -> Header:
     """Read what a file and those beside it say, before it is settled which axis is which."""
     with ExitStack() as files, failures_named(path):
-        return _stored_and_header(path, files)[1]
-    raise AssertionError("unreachable")  # an ExitStack may hold errors back, this one does not
+        _, header = _stored_and_header(path, files)
+    return header
 
 
 def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
@@ -297,8 +276,7 @@ def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
         _check(header, header.n_pages, _Options(max_pixels=_whole_number("max_pixels", max_pixels)))
         stored.check()
         indices = stored.decode_indices()
-        return None if indices is None else upright(indices, header.orientation)
-    raise AssertionError("unreachable")
+    return None if indices is None else upright(indices, header.orientation)
 
 
 def _options(
@@ -360,14 +338,16 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
             stored.check()
             source = Source(path, stored, header, page or 0, level, options)
         source._files.push(files.pop_all())
-        return source
-    raise AssertionError("unreachable")
+    return source
 
 
 def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
     """Open a file in the format that its content announces; those beside it are read unless it is `alone`."""
     stored = _stored(path, files)
-    return stored, stored.header if alone else with_sidecars(stored.header, path)
+    header = stored.header if alone else with_sidecars(stored.header, path)
+    if header.geo is not None:  # which refers to the pixels as stored
+        header = replace(header, orientation=1)
+    return stored, header
 
 
 def _stored(path: Path, files: ExitStack) -> Stored:
@@ -380,14 +360,10 @@ def _stored(path: Path, files: ExitStack) -> Stored:
     envi = None if format else find_header(path)
     if envi is not None:
         return open_envi(path, envi)
-    if format is None and can_read_rasters():
-        try:
+    if format is None and find_spec("rasterio") is not None:
+        with suppress(UnsuitableImageError):  # said below what it is instead
             hierarchical = hierarchical_format(start)
-            if hierarchical:
-                return open_hierarchical(hierarchical, path, files)
-            return RasterStored(path, files)
-        except UnsuitableImageError:
-            pass  # said below what it is instead
+            return open_hierarchical(hierarchical, path, files) if hierarchical else RasterStored(path, files)
     if format is None:
         raise refusal(start)
     size = os.fstat(stream.fileno()).st_size
@@ -398,8 +374,7 @@ def _stored(path: Path, files: ExitStack) -> Stored:
         return TiffSource(stream, size)
     if format == "NPY":
         return open_npy(path)
-    whole = open_picture(format, stream, size)
-    return WholeOrRaster(whole, path, files) if format in ("JPEG 2000", "BMP") else whole
+    return open_picture(format, stream, size)
 
 
 def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
@@ -468,13 +443,6 @@ def _check(header: Header, n_pages: int, options: _Options) -> None:
 
 
 def _megapixels(n_pixels: float) -> str:
-    """Format a number of pixels with a sensible number of digits.
-
-    Examples
-    --------
-    >>> _megapixels(178_956_970), _megapixels(30_720)
-    ('179 Mpx', '0.0307 Mpx')
-    """
     return f"{_digits(n_pixels / 1e6)} Mpx"
 
 
@@ -483,17 +451,8 @@ def _digits(value: float) -> str:
 
 
 def upright(pixels: NDArray, orientation: int) -> NDArray:
-    """Turn an image (H, W, ...) from its stored orientation to the one for viewing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> upright(np.array([[1, 2, 3], [4, 5, 6]]), 6)
-    array([[4, 1],
-           [5, 2],
-           [6, 3]])
-    """
-    if orientation >= 5:
+    """Turn an image (H, W, ...) from its stored orientation to the one for viewing."""
+    if orientation > _LAST_UPRIGHT:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
@@ -502,39 +461,20 @@ def upright(pixels: NDArray, orientation: int) -> NDArray:
     return pixels
 
 
-def _is_turned(header: Header) -> bool:
-    return header.orientation != 1 and header.geo is None  # a georeference refers to the pixels as stored
-
-
-def _extent(header: Header, stored: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns when upright."""
-    return stored[::-1] if _is_turned(header) and header.orientation > _LAST_UPRIGHT else stored
-
-
 def _upright_size(header: Header) -> PixelSize | None:
     size = header.pixel_size
-    is_turned = _is_turned(header) and header.orientation > _LAST_UPRIGHT
-    return size._replace(height=size.width, width=size.height) if size and is_turned else size
+    is_on_its_side = header.orientation > _LAST_UPRIGHT
+    return size._replace(height=size.width, width=size.height) if size and is_on_its_side else size
 
 
-def _of_level(size: PixelSize | None, levels: Sequence[tuple[int, int]], level: int) -> PixelSize | None:
-    """Size of a pixel of a level of a pyramid."""
-    if size is None or not level:
-        return size
-    down, across = (whole / part for whole, part in zip(levels[0], levels[level], strict=True))
-    return size._replace(height=size.height * down, width=size.width * across)
-
-
-def _stored_window(window: Window, shape: tuple[int, int], header: Header) -> Window:
+def _stored_window(window: Window, shape: tuple[int, int], orientation: int) -> Window:
     """Return the window of the stored pixels that shows, once turned, a window of the upright image."""
-    if not _is_turned(header):
-        return window
     rows, columns = window
-    if header.orientation in (2, 3, 6, 7):
+    if orientation in (2, 3, 6, 7):
         columns = slice(shape[1] - columns.stop, shape[1] - columns.start)
-    if header.orientation in (3, 4, 7, 8):
+    if orientation in (3, 4, 7, 8):
         rows = slice(shape[0] - rows.stop, shape[0] - rows.start)
-    return (columns, rows) if header.orientation > _LAST_UPRIGHT else (rows, columns)
+    return (columns, rows) if orientation > _LAST_UPRIGHT else (rows, columns)
 
 
 def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
@@ -546,10 +486,10 @@ def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
     return decoded
 
 
-def _any_value(mask: Source, window: Window | None) -> NDArray[np.bool_]:
-    """Pixels that a user's mask shows: every value but zero, in any channel."""
+def _shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]) -> NDArray[np.bool_]:
+    """Pixels that a mask shows: every value but zero, in any channel or in all."""
     values, valid = mask.read(window)
-    shown = values != 0
+    shown: NDArray[np.bool_] = values != 0
     if shown.ndim == 3:
-        shown = shown.any(axis=-1)
+        shown = over_channels(shown, axis=-1)
     return shown if valid is None else shown & valid
