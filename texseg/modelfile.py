@@ -43,15 +43,13 @@ __all__ = [
 ]
 
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
-_LARGEST_PATCH = 64.0  # a levelled plane has a standard deviation of at most 1
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
-_LARGEST_OF_BORDERS = 1e9  # products of such numbers stay far from overflow in single precision
 _LONGEST_HALO = 4096  # pixels; a filter with this reach takes a gigabyte
 _ROUNDING = 1e-3
 _LARGEST_IMAGE = 2**53  # pixels
 _WIDEST = 64.0  # cells, of a window
 _SMALLEST_SHARE = 1e-9  # of a texture in its segment
-
+_CHANGED = "model file was damaged or changed after it was written (checksum differs)"
 
 FORMAT = "texseg model"
 VERSION = 3
@@ -162,7 +160,7 @@ def _values_of(content: bytes) -> dict[str, Any]:
         raise ModelFileError("not a texseg model file, or a truncated one")
     zeroed = content[: found.start()] + _NO_DIGEST.encode() + content[found.end() :]
     if hashlib.sha256(zeroed).hexdigest().encode() != found[0]:
-        raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
+        raise ModelFileError(_CHANGED)
     header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["texseg"])
     if header["version"] > VERSION:
         raise ModelFileError(
@@ -182,23 +180,20 @@ def _values_of_0_2(content: bytes) -> dict[str, Any]:
             raise ModelFileError(f"would unpack to more than {_LARGEST_MODEL >> 20} MiB; refused")
         if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
             raise ModelFileError("model file is corrupt (not compressed as model files are)")
-        unpacked = {}
-        for member in members:
-            with archive.open(member) as file:  # no more than it announces
-                unpacked[member.filename] = file.read(member.file_size + 1)
+        # no more is unpacked than a member announces
+        unpacked = {each.filename: archive.open(each).read(each.file_size + 1) for each in members}
     header = json.loads(unpacked.pop("header.json", b"{}"))
     if header.get("format") != FORMAT:
         raise ModelFileError("not a texseg model file")
     if header["version"] != 2:
         raise ModelFileError(f"model version {header['version']} has no checksum; fit and save it again")
-    small, arrays = header["values"], {n.removesuffix(".npy"): _array(c) for n, c in unpacked.items()}
-    digest = hashlib.sha256(json.dumps(small, sort_keys=True).encode())
-    for key in sorted(arrays):
-        digest.update(json.dumps([key, arrays[key].dtype.str, arrays[key].shape]).encode())
-        digest.update(arrays[key].tobytes())
+    arrays = {name.removesuffix(".npy"): _array(member) for name, member in unpacked.items()}
+    digest = hashlib.sha256(json.dumps(header["values"], sort_keys=True).encode())
+    for key, array in sorted(arrays.items()):
+        digest.update(json.dumps([key, array.dtype.str, array.shape]).encode() + array.tobytes())
     if header["sha256"] != digest.hexdigest():
-        raise ModelFileError("model file was damaged or changed after it was written (checksum differs)")
-    return {**small, **arrays}
+        raise ModelFileError(_CHANGED)
+    return {**header["values"], **arrays}
 
 
 def _array(content: bytes) -> NDArray[Any]:
@@ -211,43 +206,109 @@ def _array(content: bytes) -> NDArray[Any]:
     return np.load(BytesIO(content), allow_pickle=False)
 
 
+# ---- what the values mean ----------------------------------------------------------------------------------
+
+
+class _Numbers(NamedTuple):
+    """What is allowed in one table or number of a model file."""
+
+    axes: str = ""
+    """A letter for the length of each: C channels, B bins, M = C B, K textures, N bands, ...; * is any."""
+    low: float = 0.0
+    high: float = _LARGEST
+    dtype: type = float
+    """Type it is converted to; int allows only whole numbers."""
+
+
+def _limits_of(parameter: str, axes: str = "") -> _Numbers:
+    row = PARAMETERS[parameter]
+    return _Numbers(axes, *row.limits, int if row.base is int else float)
+
+
+_F = np.float32
+_BORDER = (-1e9, 1e9, _F)  # products of such numbers stay far from overflow in single precision
+_HEAVIEST = 8 * PARAMETERS["value_weight"].limits[1]
+_OF_FEATURES = {
+    **{name: _limits_of(name) for name in ("n_orientations", "n_bins", "patch_weight", "value_weight")},
+    "wavelengths_of_bank": _limits_of("wavelengths", "*"),
+    "bandwidth": _Numbers("", 0.1, 4),  # octaves
+    "angular_bandwidth": _Numbers("", 5, 150),  # degrees
+    "illumination_sigma": _Numbers("", 1, 1024),  # pixels
+    "log_offset": _Numbers(),
+    "low": _Numbers("*", -_LARGEST),
+}
+_OF_CHANNELS = {
+    "high": _Numbers("N", -_LARGEST),
+    "axes": _Numbers("*N", -1.001, 1.001),
+    "contrast": _Numbers("", 0, 1e5),
+    "ranges": _Numbers("C2", -_LARGEST),
+    "codebook": _Numbers("T*", -64, 64, _F),  # a levelled plane has a standard deviation of at most 1
+    "wavelengths": _Numbers("C", 0, 1024),
+    "channel_weights": _Numbers("C", 0, _HEAVIEST, _F),
+}
+_OF_TEXTURES = {
+    "profiles": _Numbers("KM", 0, 1 + _ROUNDING, _F),
+    "background": _Numbers("M", 0, 1 + _ROUNDING, _F),
+    "confusion": _Numbers("KK", 0, 1 + _ROUNDING, _F),
+    "limits": _Numbers("K", 0, np.inf, _F),
+    "cell": _limits_of("cell"),
+    "windows": _Numbers("2", 1, 2**15),
+    "potts": _Numbers("5"),
+}
+_OF_POTTS = {
+    "potts (beta)": _Numbers("", 0, 100),
+    "potts (strength)": _Numbers("", 0, 1e4),  # nats
+    "potts (sigma)": _Numbers("", 0.1, 100),  # cells
+    "potts (n_rounds)": _Numbers("", 0, 1000, int),
+    "potts (n_sweeps)": _Numbers("", 0, 1000, int),
+}
+_OF_BORDERS = {
+    "border_form_factors": _Numbers("PL", *_BORDER),
+    "border_form_centres": _Numbers("L", *_BORDER),
+    "border_form_offsets": _Numbers("R", *_BORDER),
+    "border_weights": _Numbers("SK", *_BORDER),
+    "border_offsets": _Numbers("K", *_BORDER),
+}
+_OF_SEEDS = {
+    "stroke_weights": _Numbers("WMK", *_BORDER),
+    "stroke_offsets": _Numbers("K", *_BORDER),
+}
+_OF_CLASSES = {
+    "classes": _Numbers("K", 0, MOST_SEGMENTS, int),
+    "class_shares": _Numbers("K", _SMALLEST_SHARE, _LARGEST_IMAGE),
+}
+
+
 def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
     if isinstance(textures, MergedTextures):
         merged = {"classes": textures.classes, "class_shares": textures.shares}
         return to_plain_data(textures.parts) | merged
-    f = textures.features
+    f, borders = textures.features, textures.borders
+    bank = {name: getattr(f.bank, name) for name in ("n_orientations", "bandwidth", "angular_bandwidth")}
+    of_features = ("patch_weight", "value_weight", "has_filters", "n_bins", "codebook", "wavelengths")
+    of_textures = ("kind", "profiles", "background", "cell", "limits", "confusion")
     values: dict[str, Any] = {
-        "kind": textures.kind,
+        **bank,
+        **f.intensity._asdict(),
+        **{name: getattr(f, name) for name in of_features},
+        **{name: getattr(textures, name) for name in of_textures},
         "wavelengths_of_bank": list(f.bank.wavelengths),
-        "n_orientations": f.bank.n_orientations,
-        "bandwidth": f.bank.bandwidth,
-        "angular_bandwidth": f.bank.angular_bandwidth,
-        "low": f.intensity.low,
-        "high": f.intensity.high,
-        "axes": f.intensity.axes,
-        "contrast": f.intensity.contrast,
-        "log_offset": f.intensity.log_offset,
         "illumination_sigma": f.sigma,
-        "patch_weight": f.patch_weight,
-        "value_weight": f.value_weight,
-        "has_filters": f.has_filters,
-        "n_bins": f.n_bins,
         "ranges": np.array(f.ranges),
-        "codebook": f.codebook,
         "channel_names": list(f.names),
-        "wavelengths": f.wavelengths,
         "channel_weights": f.weights,
-        "profiles": textures.profiles,
-        "background": textures.background,
-        "cell": textures.cell,
         "potts": list(textures.potts),
         "windows": list(textures.windows),
-        "limits": textures.limits,
-        "confusion": textures.confusion,
     }
-    if textures.borders is not None:
-        values |= _borders_to_plain_data(textures.borders)
+    if borders is not None:
+        tables = {
+            "log_profiles": borders.log_profiles,
+            "weights": borders.weights,
+            "offsets": borders.offsets,
+        }
+        tables |= {f"form_{name}": array for name, array in borders.density._asdict().items()}
+        values |= {f"border_{name}": table for name, table in tables.items()} | {"border_densities": ["form"]}
     if textures.strokes is not None:
         values |= {f"stroke_{name}": array for name, array in textures.strokes._asdict().items()}
     from_plain_data(values)  # never write what could not be read again
@@ -259,36 +320,30 @@ def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     if values["kind"] != Textures.kind:
         raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
     features = _features(values)
-    C, n_bins = len(features.names), features.n_bins
-    K = len(values["profiles"])
-    profiles = _shares("profiles", values, (K, C * n_bins), n_bins)
+    C, B, K = len(features.names), features.n_bins, len(values["profiles"])
     if not 1 <= K <= MOST_SEGMENTS:
         raise ValueError(f"profiles must be those of 1 to {MOST_SEGMENTS} textures, got {K}")
-    confusion = _check("confusion", values["confusion"], _Numbers((K, K), 0, 1 + _ROUNDING, np.float32))
-    _check_sums("confusion", confusion)
-    windows = _check("windows", values["windows"], _Numbers((2,), 1, 2**15))
+    sizes = {"C": C, "B": B, "M": C * B, "K": K}
+    v = _checked(_OF_TEXTURES, values, sizes)
+    for name, length in (("profiles", B), ("background", B), ("confusion", K)):
+        _check_sums(name, v[name], length)
     textures = Textures(
         features,
-        profiles,
-        _shares("background", values, (C * n_bins,), n_bins),
-        _check("cell", values["cell"], _limits_of("cell")),
-        _potts(values["potts"]),
-        (float(windows[0]), float(windows[1])),
-        _check("limits", values["limits"], _Numbers((K,), 0, np.inf, np.float32)),
-        confusion,
-        _borders(values, features, K),
-        _strokes(values, C * n_bins, K),
+        v["profiles"],
+        v["background"],
+        v["cell"],
+        PottsSettings(*_checked(_OF_POTTS, dict(zip(_OF_POTTS, v["potts"], strict=True))).values()),
+        (float(v["windows"][0]), float(v["windows"][1])),
+        v["limits"],
+        v["confusion"],
+        _borders(values, features, sizes) if "border_densities" in values else None,
+        _strokes(values, sizes) if "stroke_weights" in values else None,
     )
-    return _with_classes(values, textures) if "classes" in values else textures
-
-
-def _with_classes(values: Mapping[str, Any], textures: Textures) -> MergedTextures:
-    """Restore the merged segments of the model."""
-    P = len(textures.profiles)
-    classes = _check("classes", values["classes"], _Numbers((P,), 0, P - 1, int))
+    if "classes" not in values:
+        return textures
+    classes, shares = _checked(_OF_CLASSES, values, sizes).values()
     if len(np.unique(classes)) <= classes.max():
         raise ValueError(f"classes must be numbered without gaps, got {classes.tolist()}")
-    shares = _check("class_shares", values["class_shares"], _Numbers((P,), _SMALLEST_SHARE, _LARGEST_IMAGE))
     return MergedTextures(textures, classes, shares)
 
 
@@ -299,9 +354,8 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
     n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
     n_textures += "ground" in values
     names = values.get("class_names") or [""] * n_textures
-    if not isinstance(names, list) or len(names) != n_textures:
-        raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")
-    if not all(isinstance(name, str) for name in names):
+    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not are_texts or len(names) != n_textures:
         raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")
     return names
 
@@ -316,61 +370,29 @@ def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
 
 
-def _potts(value: Any) -> PottsSettings:
-    array = _check("potts", value, _Numbers((len(PottsSettings._fields),)))
-    allowed = {
-        "beta": _Numbers((), 0, 100),
-        "strength": _Numbers((), 0, 1e4),  # nats
-        "sigma": _Numbers((), 0.1, 100),  # cells
-        "n_rounds": _Numbers((), 0, 1000, int),
-        "n_sweeps": _Numbers((), 0, 1000, int),
-    }
-    return PottsSettings(
-        *(
-            _check(f"potts ({name})", part, allowed[name])
-            for name, part in zip(PottsSettings._fields, array, strict=True)
-        )
-    )
+def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
+    """Profile of flat ground, (C, n_bins), if the model has one."""
+    if "ground" not in values:
+        return None
+    sizes = {"C": len(values["channel_names"]), "B": int(values["n_bins"])}
+    return _check("ground", values["ground"], _Numbers("CB", 0, 1, _F), sizes)
 
 
-class _Numbers(NamedTuple):
-    """What is allowed in one table or number of a model file."""
-
-    shape: tuple[int | None, ...] = ()
-    """None stands for any length."""
-    low: float = 0.0
-    high: float = _LARGEST
-    dtype: type = float
-    """Type it is converted to; int allows only whole numbers."""
+def _checked(
+    allowed: Mapping[str, _Numbers], values: Mapping[str, Any], sizes: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    return {name: _check(name, values[name], row, sizes or {}) for name, row in allowed.items()}
 
 
-def _limits_of(parameter: str, shape: tuple[int | None, ...] = ()) -> _Numbers:
-    row = PARAMETERS[parameter]
-    return _Numbers(shape, *row.limits, int if row.base is int else float)
-
-
-_EVERY = {
-    **{name: _limits_of(name) for name in ("n_orientations", "n_bins", "patch_weight", "value_weight")},
-    "wavelengths_of_bank": _limits_of("wavelengths", (None,)),
-    "bandwidth": _Numbers((), 0.1, 4),  # octaves
-    "angular_bandwidth": _Numbers((), 5, 150),  # degrees
-    "illumination_sigma": _Numbers((), 1, 1024),  # pixels
-    "log_offset": _Numbers(),
-    "low": _Numbers((None,), -_LARGEST),
-    "high": _Numbers((None,), -_LARGEST),
-    "axes": _Numbers((None, None), -1.001, 1.001),
-}
-"""Limits of the features that do not depend on others."""
-
-
-def _check(name: str, value: Any, allowed: _Numbers) -> Any:
+def _check(name: str, value: Any, allowed: _Numbers, sizes: Mapping[str, int]) -> Any:
     """Convert a number or table to its type, or raise an error that says what is wrong with it."""
     array = np.asarray(value)
-    fits = len(array.shape) == len(allowed.shape) and all(
-        expected in (None, side) for side, expected in zip(array.shape, allowed.shape, strict=True)
+    shape = tuple(int(letter) if letter.isdecimal() else sizes.get(letter) for letter in allowed.axes)
+    fits = len(array.shape) == len(shape) and all(
+        expected in (None, side) for side, expected in zip(array.shape, shape, strict=True)
     )
     if not fits or array.dtype.kind not in "uif":
-        expected = str(allowed.shape).replace("None", "any")
+        expected = str(shape).replace("None", "any")
         raise ValueError(
             f"{name} must be numbers of shape {expected}, got {array.dtype} of shape {array.shape}"
         )
@@ -388,50 +410,29 @@ def _check(name: str, value: Any, allowed: _Numbers) -> Any:
     return int(array) if allowed.dtype is int else array.item()
 
 
-def _check_sums(name: str, table: NDArray[np.floating]) -> None:
-    """Raise an error if the last axis of a table of shares does not sum to one."""
-    sums = table.sum(axis=-1, dtype=np.float64)
+def _check_sums(name: str, table: NDArray[np.floating], length: int) -> None:
+    """Raise an error if each ``length`` shares of a table, along its last axis, do not sum to one."""
+    sums = table.reshape(-1, length).sum(axis=1, dtype=np.float64)
     if np.abs(sums - 1).max(initial=0) > _ROUNDING:
-        raise ValueError(f"{name} must sum to one, got a sum of {sums.flat[np.abs(sums - 1).argmax()]:g}")
-
-
-def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Profile of flat ground, (C, n_bins), if the model has one."""
-    if "ground" not in values:
-        return None
-    C, n_bins = len(values["channel_names"]), int(values["n_bins"])
-    return _check("ground", values["ground"], _Numbers((C, n_bins), 0, 1, np.float32))
+        raise ValueError(f"{name} must sum to one, got a sum of {sums[np.abs(sums - 1).argmax()]:g}")
 
 
 def _features(values: Mapping[str, Any]) -> Features:
     """Read the features of a model file, checked against each other before any filter is made."""
-    v = {name: _check(name, values[name], allowed) for name, allowed in _EVERY.items()}
-    names = _names("channel_names", values["channel_names"])
-    C, n_bands = len(names), len(v["low"])
-    has_filters = values["has_filters"]
+    v = _checked(_OF_FEATURES, values)
+    names, has_filters = values["channel_names"], values["has_filters"]
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
+        raise ValueError(f"channel_names must be a list of texts, got {names!r}")
     if not isinstance(has_filters, bool):
         raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
+    C, n_bands = len(names), len(v["low"])
     n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters else 0
     if n_filters > C or not C or not n_bands:
         raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
-    _check("high", values["high"], _Numbers((n_bands,), -_LARGEST))
-    v["axes"] = _check("axes", values["axes"], _Numbers((None, n_bands), -1.001, 1.001))
-    v["contrast"] = _check("contrast", values["contrast"], _Numbers((), 0, 100 * n_bands))
-    v["ranges"] = _check("ranges", values["ranges"], _Numbers((C, 2), -_LARGEST))
     n_textons = v["n_bins"] if v["patch_weight"] > 0 else 0
-    v["codebook"] = _check(
-        "codebook",
-        values["codebook"],
-        _Numbers((n_textons, None), -_LARGEST_PATCH, _LARGEST_PATCH, np.float32),
-    )
+    v |= _checked(_OF_CHANNELS, values, {"C": C, "N": n_bands, "T": n_textons})
     if v["codebook"].shape[1] not in _PATCH_SIZES:
         raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a texton")
-    v["wavelengths"] = _check("wavelengths", values["wavelengths"], _Numbers((C,), 0, 1024))
-    v["channel_weights"] = _check(
-        "channel_weights",
-        values["channel_weights"],
-        _Numbers((C,), 0, 8 * PARAMETERS["value_weight"].limits[1], np.float32),
-    )
     for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
         if (low > high).any():
             raise ValueError(f"{name}: a range ends below its beginning")
@@ -453,7 +454,7 @@ def _features(values: Mapping[str, Any]) -> Features:
         v["n_bins"],
         tuple(Range(*range_) for range_ in v["ranges"].tolist()),
         v["codebook"],
-        names,
+        tuple(names),
         v["wavelengths"],
         v["channel_weights"],
         has_filters,
@@ -475,75 +476,18 @@ def _check_channels(f: Features) -> None:
         raise ValueError("channel_weights must be those of the channels")
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    names = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
-        raise ValueError(f"{name} must be a list of texts, got {value!r}")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{name} must differ, got {', '.join(names)}")
-    return tuple(names)
-
-
-def _shares(
-    name: str, values: Mapping[str, Any], shape: tuple[int | None, ...], n_bins: int
-) -> NDArray[np.float32]:
-    """Check histograms in which every channel must sum to one."""
-    table = _check(name, values[name], _Numbers(shape, 0, 1 + _ROUNDING, np.float32))
-    _check_sums(name, table.reshape(*table.shape[:-1], table.shape[-1] // n_bins, n_bins))
-    return table
-
-
-def _borders_to_plain_data(borders: BorderClassifier) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "border_log_profiles": borders.log_profiles,
-        "border_weights": borders.weights,
-        "border_offsets": borders.offsets,
-        "border_densities": ["form"],
-    }
-    return values | {f"border_form_{name}": array for name, array in borders.density._asdict().items()}
-
-
-def _borders(values: Mapping[str, Any], features: Features, n_textures: int) -> BorderClassifier | None:
-    if "border_densities" not in values:
-        return None
+def _borders(values: Mapping[str, Any], features: Features, sizes: dict[str, int]) -> BorderClassifier:
     if values["border_densities"] != ["form"]:
         raise ValueError(f"border_densities must be form, got {values['border_densities']!r}")
-    C, n_bins = len(features.names), features.n_bins
-    log_profiles = _check(
-        "border_log_profiles",
-        values["border_log_profiles"],
-        _Numbers((None, C, n_bins), -50, _ROUNDING, np.float32),
-    )
-    _check_sums("border_log_profiles (as shares)", np.exp(log_profiles))
-    learned = len(log_profiles)
-    D = PATCH_SIZE
-    shapes = {"factors": (D, learned * D), "centres": (learned * D,), "offsets": (learned,)}
-    density = Density(
-        **{
-            part: _check(f"border_form_{part}", values[f"border_form_{part}"], _real(shape))
-            for part, shape in shapes.items()
-        }
-    )
-    shape = (n_scores(features.wavelengths, learned), n_textures)
-    return BorderClassifier(
-        features,
-        log_profiles,
-        density,
-        _check("border_weights", values["border_weights"], _real(shape)),
-        _check("border_offsets", values["border_offsets"], _real((n_textures,))),
-    )
+    name = "border_log_profiles"
+    log_profiles = _check(name, values[name], _Numbers("*CB", -50, _ROUNDING, _F), sizes)
+    _check_sums(f"{name} (as shares)", np.exp(log_profiles), features.n_bins)
+    R, P = len(log_profiles), PATCH_SIZE
+    sizes = sizes | {"R": R, "P": P, "L": R * P, "S": n_scores(features.wavelengths, R)}
+    *density, weights, offsets = _checked(_OF_BORDERS, values, sizes).values()
+    return BorderClassifier(features, log_profiles, Density(*density), weights, offsets)
 
 
-def _real(shape: tuple[int, ...], dtype: type = np.float32) -> _Numbers:
-    return _Numbers(shape, -_LARGEST_OF_BORDERS, _LARGEST_OF_BORDERS, dtype)
-
-
-def _strokes(values: Mapping[str, Any], n_columns: int, n_classes: int) -> SeedClassifier | None:
-    if "stroke_weights" not in values:
-        return None
-    sides = _check("stroke_sides", values["stroke_sides"], _Numbers((None,), 1, _WIDEST))
-    return SeedClassifier(
-        sides,
-        _check("stroke_weights", values["stroke_weights"], _real((len(sides), n_columns, n_classes))),
-        _check("stroke_offsets", values["stroke_offsets"], _real((n_classes,))),
-    )
+def _strokes(values: Mapping[str, Any], sizes: dict[str, int]) -> SeedClassifier:
+    sides = _check("stroke_sides", values["stroke_sides"], _Numbers("*", 1, _WIDEST), sizes)
+    return SeedClassifier(sides, *_checked(_OF_SEEDS, values, sizes | {"W": len(sides)}).values())
