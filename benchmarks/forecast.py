@@ -54,7 +54,7 @@ def measure(side: int, channels: int, preset: str, n_segments: int | None) -> di
 
 def print_sizes(options: argparse.Namespace, preset: str, n_segments: int | None) -> None:
     """Print a row for each size: what was measured, the forecast, and forecast over measured."""
-    from texseg.forecast import expected_memory, expected_seconds
+    from texseg.progress import expected_memory, expected_seconds
 
     print(f"\npreset {preset}, {n_segments or 'chosen number of'} segments, {options.channels} channel(s)")
     columns = [("side", 5), ("MB", 9), ("forecast", 9), ("ratio", 6), ("CPU s", 8), ("forecast", 9)]

@@ -17,7 +17,7 @@ import tifffile
 from click.testing import CliRunner
 
 import texseg
-from texseg import forecast
+from texseg import progress
 from texseg.cli import batch, main
 from texseg.cli.record import PartsFolder
 from texseg.io.read import read_labels
@@ -328,7 +328,7 @@ def test_every_option_that_a_message_names_exists():
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Return a system in which 8 GB are free; files are added to it."""
-    monkeypatch.setattr(forecast, "_ROOT", tmp_path)
+    monkeypatch.setattr(progress, "_ROOT", tmp_path)
     for name in ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -342,35 +342,35 @@ def machine(tmp_path, monkeypatch):
 
 def test_limits_of_nested_control_groups_are_seen(machine):
     machine("proc/self/cgroup", "0::/outer/inner\n")
-    assert forecast.free_memory() == 8_000_000 * 1024
+    assert progress.free_memory() == 8_000_000 * 1024
     for group, limit in (("outer", "3000000000"), ("outer/inner", "max"), ("", "9000000000000")):
         machine(f"sys/fs/cgroup/{group}/memory.max", limit)
         machine(f"sys/fs/cgroup/{group}/memory.current", "1000000000")
-    assert forecast.free_memory() == 2 * 10**9
+    assert progress.free_memory() == 2 * 10**9
     machine("sys/fs/cgroup/outer/memory.stat", "anon 5\ninactive_file 500000000\n")  # cached files
-    assert forecast.free_memory() == 2.5 * 10**9
+    assert progress.free_memory() == 2.5 * 10**9
     machine("sys/fs/cgroup/outer/inner/memory.max", "1200000000")
-    assert forecast.free_memory() == 2 * 10**8
+    assert progress.free_memory() == 2 * 10**8
 
 
 def test_limits_of_the_first_kind_of_control_groups_are_seen(machine):
     machine("proc/self/cgroup", "5:cpu:/elsewhere\n4:hugetlb,memory:/job/step\n")
     machine("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4000000000")
     machine("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1000000000")
-    assert forecast.free_memory() == 3 * 10**9
+    assert progress.free_memory() == 3 * 10**9
 
 
 def test_limits_of_slurm_are_seen(machine, monkeypatch):
     monkeypatch.setenv("SLURM_MEM_PER_CPU", "512")
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
-    assert forecast.free_memory() == 2**31
+    assert progress.free_memory() == 2**31
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "1024")
-    assert forecast.free_memory() == 2**30
+    assert progress.free_memory() == 2**30
 
 
 @POSIX
 def test_the_limit_of_the_shell_is_seen():
-    code = "from texseg.forecast import free_memory; print(free_memory())"
+    code = "from texseg.progress import free_memory; print(free_memory())"
 
     def limited():
         resource.setrlimit(resource.RLIMIT_AS, (4 * 10**9, 4 * 10**9))

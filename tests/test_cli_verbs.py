@@ -352,7 +352,7 @@ class TestFitApplyName:
     def test_models_that_cannot_be_used(self, model_file, scene_file, tmp_path):
         broken = tmp_path / "broken.texseg"
         broken.write_bytes(model_file.read_bytes()[:1000])
-        for path, reason in ((broken, "not a texseg model file"), (tmp_path / "none", "no such model file")):
+        for path, reason in ((broken, "model file was damaged"), (tmp_path / "none", "no such model file")):
             for verb in (["name", path], ["apply", path, scene_file, "-o", tmp_path]):
                 failed = run(*verb, exit_code=1)
                 assert failed.stderr.startswith(f"texseg: {path.name}: {reason}")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from texseg import forecast
+from texseg import progress
 from texseg.cli.inputs import describe
-from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds
 from texseg.io.write import write_labels
 from texseg.parameters import PRESETS
+from texseg.progress import expected_by_blocks, expected_memory, expected_seconds
 
 SIDES = (64, 256, 512, 1024, 4096)
 
@@ -15,7 +15,7 @@ SIDES = (64, 256, 512, 1024, 4096)
 @pytest.fixture(autouse=True)
 def trial(monkeypatch):
     """Let the trial take a hundredth of a second, whatever else this machine does."""
-    monkeypatch.setattr(forecast, "_seconds_of_a_trial", lambda: 0.01)
+    monkeypatch.setattr(progress, "_seconds_of_a_trial", lambda: 0.01)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -48,7 +48,7 @@ def test_five_segments_are_taken_where_the_number_is_not_known():
 
 def test_time_follows_the_machine(monkeypatch):
     fast = expected_seconds((512, 512), 5)
-    monkeypatch.setattr(forecast, "_seconds_of_a_trial", lambda: 0.03)
+    monkeypatch.setattr(progress, "_seconds_of_a_trial", lambda: 0.03)
     assert expected_seconds((512, 512), 5) == pytest.approx(3 * fast)
 
 

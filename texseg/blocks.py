@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, split_planes
 from texseg.counts.sites import WINDOW_STEP
-from texseg.forecast import expected_memory, free_memory
 from texseg.method.labelling import (
     BlockReading,
     Names,
@@ -39,6 +38,7 @@ from texseg.method.labelling import (
 )
 from texseg.method.textures import Scene, Textures
 from texseg.pixels.joining import BlockParts
+from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
 __all__ = [

@@ -13,7 +13,6 @@ import texseg
 from texseg.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_array
 from texseg.counts.random import random_state_of
 from texseg.edits import Editable, Labels, Values
-from texseg.forecast import costs_of
 from texseg.method.clusters import Record, Search
 from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
@@ -33,7 +32,7 @@ from texseg.modelfile import (
     to_plain_data,
 )
 from texseg.parameters import PARAMETERS, Parameters, Settings, checked, takes_parameters
-from texseg.progress import Phases, ProgressBar
+from texseg.progress import Phases, ProgressBar, costs_of
 from texseg.threads import computing, crew_of, one_blas_thread
 
 __all__ = ["Record", "Segmenter", "segment"]

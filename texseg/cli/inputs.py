@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
-from texseg.forecast import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.header import Header
 from texseg.io.read import MAX_PIXELS, read_header
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.source import Source, open_pages, open_source
+from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads
 
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth

@@ -39,10 +39,9 @@ from texseg.cli.outputs import (
 )
 from texseg.cli.record import PartsFolder, made_from, parts_of, recorded_result
 from texseg.edits import Edits
-from texseg.forecast import expected_memory, free_memory
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.seeds import read_seed_file
-from texseg.progress import Progress
+from texseg.progress import Progress, expected_memory, free_memory
 from texseg.regions import SegmentRow
 from texseg.threads import crew_size
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.forecast import expected_memory
 from texseg.io.arrays import find_header, open_envi, open_npy
 from texseg.io.beside import check_bands, chosen_bands, data_pixels, with_sidecars
 from texseg.io.errors import (
@@ -39,6 +38,7 @@ from texseg.io.pictures import open_picture
 from texseg.io.raster import RasterStored, open_hierarchical
 from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
 from texseg.io.stores import is_store, open_zarr
+from texseg.progress import expected_memory
 from texseg.regions import PixelSize
 
 __all__ = ["Image", "Source", "open_pages", "open_source"]

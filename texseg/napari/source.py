@@ -10,7 +10,7 @@ from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
 from texseg.blocks import is_lazy
-from texseg.forecast import expected_memory, free_memory
+from texseg.progress import expected_memory, free_memory
 
 __all__ = ["Plane", "LayerSource", "finest", "placement"]
 
