@@ -155,7 +155,7 @@ def test_the_information_is_that_of_scikit_learn():
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())
-    assert told.raggedness == pytest.approx(4 * cost / mutual_info_score(thin, thin))
+    assert told.raggedness == pytest.approx(2 * cost / mutual_info_score(thin, thin))
 
 
 def test_what_differs_in_texture_alone_is_never_divided_by_values():
