@@ -17,8 +17,8 @@ from texseg.models import (
     Tree,
     cross_validate,
     heldout_log_likelihood,
-    site_labels,
 )
+from texseg.models.sites import fit_sites
 
 NON_NEGATIVE = "draws negative data, and counts must be at least 0"
 FOR_CLASSIFIERS = "expects the probabilities of the classes of y; the formats are tested below"
@@ -439,20 +439,19 @@ def test_tree_exports_agree():
 @pytest.mark.parametrize("model", ["acm", "acm-hard", "smm", "pmm", "scm", "hacm"])
 def test_every_model_labels_sites(model):
     n, truth = planted()
-    result = site_labels(model, n / 4, 3, random_state=0)
-    assert result.posteriors.shape == (45, 3)
-    assert same_partition(result.posteriors.argmax(axis=1), truth)
-    assert result.free_energy == result.estimator.free_energy_
+    posteriors = fit_sites(model, n / 4, 3, random_state=0).row_posteriors_
+    assert posteriors.shape == (45, 3)
+    assert same_partition(posteriors.argmax(axis=1), truth)
 
 
 def test_unknown_site_models_are_refused():
     with pytest.raises(ValueError, match="model must be one of"):
-        site_labels("lda", planted()[0], 3)
+        fit_sites("lda", planted()[0], 3)
 
 
 def test_sites_all_alike_do_not_divide_by_zero():
-    result = site_labels("acm", np.tile([3.0, 1.0], (6, 1)), 2, random_state=0)
-    np.testing.assert_allclose(result.posteriors.sum(axis=1), 1)
+    fitted = fit_sites("acm", np.tile([3.0, 1.0], (6, 1)), 2, random_state=0)
+    np.testing.assert_allclose(fitted.row_posteriors_.sum(axis=1), 1)
 
 
 # ---- bad input

@@ -134,16 +134,16 @@ class Divider:
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
         """Let another model of the family cluster the windows; pixels get their labels as usual."""
-        from texseg.models.sites import site_labels  # brings scikit-learn, a second of imports
+        from texseg.models.sites import fit_sites  # brings scikit-learn, a second of imports
 
         windows = search.windows
         K = min(n_segments, windows.shape[0])
-        result = site_labels(self.model, windows, K, random_state=search.rng)
+        fitted = fit_sites(self.model, windows, K, random_state=search.rng)
         search.history[:] = [
-            Record(self.model, step, r.beta, r.free_energy, result.posteriors.shape[1], 0)
-            for step, r in enumerate(result.estimator.history_, start=1)
+            Record(self.model, step, r.beta, r.free_energy, fitted.row_posteriors_.shape[1], 0)
+            for step, r in enumerate(fitted.history_, start=1)
         ]
-        members = np.asarray(result.posteriors, np.float32) * (windows.sizes > 0)[:, None]
+        members = np.asarray(fitted.row_posteriors_, np.float32) * (windows.sizes > 0)[:, None]
         return windows.profiles(members)
 
     def _by_values(self, by_texture: Division, n_classes: int | None) -> Division | None:

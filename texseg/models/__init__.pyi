@@ -11,6 +11,4 @@ from .retrieval import Match as Match
 from .retrieval import Retrieval as Retrieval
 from .retrieval import View as View
 from .scm import SCM as SCM
-from .sites import SiteLabels as SiteLabels
-from .sites import site_labels as site_labels
 from .smm import SMM as SMM
