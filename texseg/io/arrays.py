@@ -40,27 +40,20 @@ class ArrayStored(Stored):
 
 def open_npy(path: Path) -> ArrayStored:
     """Open a NumPy array; with three axes, the file does not say which are channels or pages."""
-    shape, dtype = _read_array_header(path)
-    axes = "YX" if len(shape) == 2 else "???"
-    header = Header(format="NPY", shape=shape, axes=axes, dtype=dtype.newbyteorder("="))
-    return ArrayStored(np.load(path, mmap_mode="r", allow_pickle=False), header)
-
-
-def _read_array_header(path: Path) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of the stored array; the file must be long enough to hold it."""
+    layout = np.lib.format
     with open_regular(path) as file:
         try:
-            version = np.lib.format.read_magic(file)
-            if version == (1, 0):
-                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            else:
-                shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+            is_first = layout.read_magic(file) == (1, 0)
+            read = layout.read_array_header_1_0 if is_first else layout.read_array_header_2_0
+            shape, _, dtype = read(file)
         except Exception as error:  # malformed headers raise many kinds
             raise MalformedFileError("NPY header makes no sense, file is corrupt") from error
         _check_is_image(shape, dtype)
         if file.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
             raise MalformedFileError("file is truncated")
-    return shape, dtype
+    axes = "YX" if len(shape) == 2 else "???"
+    header = Header(format="NPY", shape=shape, axes=axes, dtype=dtype.newbyteorder("="))
+    return ArrayStored(np.load(path, mmap_mode="r", allow_pickle=False), header)
 
 
 def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -126,13 +119,7 @@ def open_envi(path: Path, text: str) -> ArrayStored:
 
 
 def _entries(text: str) -> dict[str, str]:
-    r"""Names in lower case, and values; a value in braces may span several lines.
-
-    Examples
-    --------
-    >>> _entries("ENVI\nsamples = 64\nBand Names = {red,\n x = y}")
-    {'samples': '64', 'band names': '{red, x = y}'}
-    """
+    """Names in lower case, and values; a value in braces may span several lines."""
     entries = {}
     lines = (line.strip() for line in text.splitlines())
     for line in lines:

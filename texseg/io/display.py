@@ -15,13 +15,7 @@ _STRETCH_SAMPLE = 1_000_000
 
 
 def display_range(pixels: NDArray, mask: NDArray[np.bool_] | None = None) -> tuple[float, float]:
-    """Range of values between two percentiles, from a sample of the valid pixels.
-
-    Examples
-    --------
-    >>> display_range(np.full((3, 3), 7))
-    (7.0, 8.0)
-    """
+    """Range of values between two percentiles, from a sample of the valid pixels."""
     values = pixels[..., :3] if pixels.ndim == 3 else pixels
     step = int(np.ceil(np.sqrt(max(1.0, values.size / _STRETCH_SAMPLE))))
     sample = values[::step, ::step]

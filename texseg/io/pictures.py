@@ -403,7 +403,8 @@ def _check_screen(format: str, width: int, height: int, largest: int) -> None:
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
 _TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables beside the pixels
-_TILE_BYTES, _COMPONENT_BYTES, _PRECINCT_BYTES = 7000, 1200, 400  # of OpenJPEG 2.5, for each
+_TILE_BYTES, _COMPONENT_BYTES = 7000, 1200  # of OpenJPEG 2.5, for each
+_LEAST_PRECINCT = 4  # sides of 16 pixels; OpenJPEG takes 400 bytes for each precinct
 _CODING_STYLE, _CODING_STYLE_OF_COMPONENT, _START_OF_TILE = 0xFF52, 0xFF53, 0xFF90
 
 
@@ -445,13 +446,11 @@ class Jpeg2000(Picture):
             raise MalformedFileError("JPEG 2000 header makes no sense, file is corrupt")
         area = (x1 - x0) * (y1 - y0)
         tables = -(-x1 // tile_x) * -(-y1 // tile_y) * (_TILE_BYTES + _COMPONENT_BYTES * n_components)
-        smallest = min(self._precinct_areas(), default=2**30)
-        tables += min(tile_x * tile_y, area) * n_components // smallest * _PRECINCT_BYTES
-        if tables > _TABLE_BYTES + 4 * area:
+        if tables > _TABLE_BYTES + 4 * area or min(self._precinct_sides(), default=15) < _LEAST_PRECINCT:
             raise MalformedFileError("JPEG 2000 of tiles or precincts without content, file is corrupt")
 
-    def _precinct_areas(self) -> Iterator[int]:
-        """Yield the areas in pixels of the precincts that the main header declares."""
+    def _precinct_sides(self) -> Iterator[int]:
+        """Yield the sides of precincts that the main header declares, as powers of 2."""
         position, stream = 2, self._codestream
         while position + 4 <= len(stream):
             marker, length = struct.unpack_from(">HH", stream, position)
@@ -463,8 +462,8 @@ class Jpeg2000(Picture):
                 sizes = content[10:]
             elif marker == _CODING_STYLE_OF_COMPONENT and len(content) > 7 and content[1] & 1:
                 sizes = content[7:]
-            for level, size in enumerate(reversed(sizes)):
-                yield 1 << (size & 15) + (size >> 4) + 2 * max(0, level - (level == len(sizes) - 1))
+            for size in sizes:
+                yield from (size & 15, size >> 4)
             position += 2 + length
 
     def decode(self, axes: str, page: int) -> Decoded:

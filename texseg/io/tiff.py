@@ -33,12 +33,6 @@ _AT_ONCE = 4096  # strips or tiles that wait to be decoded
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # errors and notes report what matters
 
 
-def _axis_letters(axes: str) -> str:
-    """Translate tifffile's axes: samples, otherwise declared channels, are channels; the rest are pages."""
-    channel = "S" if "S" in axes else "C"
-    return "".join(axis if axis in "YX" else "C" if axis == channel else "P" for axis in axes)
-
-
 def _area(series: Any) -> int:
     return series.shape[series.axes.index("Y")] * series.shape[series.axes.index("X")]
 
@@ -56,11 +50,6 @@ def _choose_series(tiff: Any) -> tuple[Any, list[Any]]:
             f"{1 + len(rivals)} images of equal size but different type; save the one you mean by itself"
         )
     return largest, [s for s in images if s is not largest]
-
-
-def _nodata_text(page: Any) -> str | None:
-    tag = page.tags.get(GDAL_NODATA)
-    return None if tag is None else str(tag.value).strip("\0 ")
 
 
 def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
@@ -112,17 +101,18 @@ class TiffSource(Stored):
         self._keyframe = self._series.keyframe
         self._mask_page = next((s.pages[0] for s in others if self._is_mask_of_main(s)), None)
         self._check_supported()
-        self._stored_axes = _axis_letters(self._series.axes)
+        axes = self._series.axes
+        channel = "S" if "S" in axes else "C"  # samples, otherwise declared channels; the rest are pages
+        self._stored_axes = "".join(a if a in "YX" else "C" if a == channel else "P" for a in axes)
         self._alpha = self._alpha_index()
         self.header = self._describe(others)
-        y, x = self._series.axes.index("Y"), self._series.axes.index("X")
+        y, x = axes.index("Y"), axes.index("X")
         self.levels = tuple((level.shape[y], level.shape[x]) for level in self._series.levels)
 
     def _is_mask_of_main(self, series: Any) -> bool:
-        key = series.keyframe
-        main = self._keyframe
-        same_size = key.imagelength == main.imagelength and key.imagewidth == main.imagewidth
-        return bool(key.subfiletype & _MASK_IMAGE) and same_size
+        key, main = series.keyframe, self._keyframe
+        sizes = {(each.imagelength, each.imagewidth) for each in (key, main)}
+        return bool(key.subfiletype & _MASK_IMAGE) and len(sizes) == 1
 
     def _check_supported(self) -> None:
         key = self._keyframe
@@ -168,13 +158,14 @@ class TiffSource(Stored):
         elif photometric == _PALETTE:
             shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
         tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags if t.code in GEO_TAGS]
+        orientation = self._keyframe.tags.valueof(_ORIENTATION, 1)
         notes = [
             f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
             for s in others
             if not self._is_mask_of_main(s)
         ]
-        text = _nodata_text(self._keyframe)
-        nodata = None if text is None else parse_nodata(text)
+        text = str(self._keyframe.tags.valueof(GDAL_NODATA, "")).strip("\0 ")
+        nodata = parse_nodata(text)
         if text and nodata is None:
             notes.append(
                 f"the no-data tag {text[:40]!r} is no number; give the value with nodata= (--nodata)"
@@ -185,16 +176,12 @@ class TiffSource(Stored):
             axes=axes,
             dtype=np.dtype(dtype).newbyteorder("="),
             has_alpha=self._alpha is not None,
-            orientation=self._orientation(),
+            orientation=orientation if orientation in range(1, 9) else 1,
             nodata=nodata,
             geo=Georeference(tags=tuple(tags)) if tags else None,
             notes=tuple(notes),
             measured=pixel_size_of_tiff(self._keyframe, self._description),
         )
-
-    def _orientation(self) -> int:
-        tag = self._keyframe.tags.get(_ORIENTATION)
-        return tag.value if tag is not None and tag.value in range(1, 9) else 1
 
     def _palette(self) -> NDArray:
         """Palette (N, 3), 8 bits where its 16-bit entries hold no more."""
@@ -219,7 +206,15 @@ class TiffSource(Stored):
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows of one page, unless that takes almost the time and memory of the whole."""
         for plane in self._planes_of(self._series.levels[level], page if "P" in axes else None)[0]:
-            _check_pieces(plane)
+            key = plane.keyframe
+            rows, columns, _, _ = _segment_grid(key)
+            samples = key.samplesperpixel if key.planarconfig == 1 else 1
+            is_mapped = plane.is_contiguous and key.is_final
+            if not is_mapped and rows * columns * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
+                raise UnsuitableImageError(
+                    f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be "
+                    "read whole; convert it to a tiled TIFF"
+                )
         return self._reader(axes, page, level)
 
     def decode(self, axes: str, page: int) -> Decoded:
@@ -291,7 +286,9 @@ class TiffSource(Stored):
             found = np.full((n_planes, height, width, samples), key.nodata, key.dtype)
 
             def paste(number: int) -> None:
-                data = self._bytes_at(plane.dataoffsets[number], plane.databytecounts[number])
+                with self._lock:
+                    self._stream.seek(plane.dataoffsets[number])
+                    data = self._stream.read(plane.databytecounts[number])
                 check_embedded(key, data)
                 segment, (s, _, h, w, _), shape = decode(data, number, **options)
                 here = [max(h - top, 0), max(w - left, 0)]
@@ -333,11 +330,6 @@ class TiffSource(Stored):
         whole = slice(0, self.header.height), slice(0, self.header.width)
         return self._plane(self._series.pages[0])(whole).pixels
 
-    def _bytes_at(self, offset: int, count: int) -> bytes:
-        with self._lock:
-            self._stream.seek(offset)
-            return self._stream.read(count)
-
     def _to_light(self, pixels: NDArray) -> NDArray:
         """Expand palettes, turn inks into RGB, and invert inverted grey values back."""
         photometric = int(self._keyframe.photometric)
@@ -353,19 +345,6 @@ class TiffSource(Stored):
         if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
             return pixels.dtype.type((1 << self._keyframe.bitspersample) - 1) - pixels
         return pixels
-
-
-def _check_pieces(plane: Any) -> None:
-    """Refuse to decode large strips or tiles again for each window."""
-    key = plane.keyframe
-    rows, columns, _, _ = _segment_grid(key)
-    samples = key.samplesperpixel if key.planarconfig == 1 else 1
-    is_mapped = plane.is_contiguous and key.is_final
-    if not is_mapped and rows * columns * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
-        raise UnsuitableImageError(
-            f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be read "
-            "whole; convert it to a tiled TIFF"
-        )
 
 
 def _squeezed(values: NDArray) -> NDArray:

@@ -19,9 +19,9 @@ from texseg.io.pictures import Jpeg, Jpeg2000, Png, Webp
 _FEW_PAGES, _PAGE_BYTES = 2**15, 4096  # beyond so many (half a second), pages take so much of the disk each
 _MOST_PLANES = 2**18  # that OME metadata announce; tifffile makes room for each
 _FEW_TAGS, _TAG_BYTES = 2**17, 512  # of OME, a second; more take so much of the disk
-_LERC = "LERC"
 _MOST_IMAGES, _LONGEST = 2**12, 2**20  # of OME; characters of ImageJ's and tifffile's own descriptions
 _COUNTS = ("PlaneCount", "NumPlanes", "End")
+_BLOCK = 32  # pixels, of the side of a block of a JPEG with chroma at a quarter of the rows
 _MOST_ENTRIES = 4096  # tifffile's own limit
 _TYPE_BYTES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), start=1)) | {16: 8, 17: 8, 18: 8}
 
@@ -92,9 +92,7 @@ def check_description(page: Any, stored_bytes: int) -> None:
         for part in parts:
             sides = [abs(int(side)) for name, side in part.attrib.items() if re.fullmatch("Size[A-Z]", name)]
             n_planes += math.prod(sides) / max(1, page.imagelength * page.imagewidth) if sides else 0
-            n_planes += sum(
-                abs(float(part.attrib.get(name, 0))) for name in ("PlaneCount", "NumPlanes", "End")
-            )
+            n_planes += sum(abs(float(part.attrib.get(name, 0))) for name in _COUNTS)
     except (ValueError, OverflowError) as error:
         raise MalformedFileError(f"OME metadata are broken ({error!r})") from error
     if n_planes > _MOST_PLANES:
@@ -121,39 +119,21 @@ def check_embedded(key: Any, data: bytes) -> None:
         return
     height, width = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, key.imagewidth)
     height = min(height, key.imagelength) if not key.is_tiled else height
-    if kind is _LERC:
-        found = _size_of_lerc(data)
-    else:
-        picture = kind(data)
-        picture.check()
-        found = picture.header.height, picture.header.width
-    if found[0] > _rounded(height) or found[1] > _rounded(width):
+    picture = kind(data)
+    picture.check()
+    found = picture.header.height, picture.header.width
+    most = (-(-side // _BLOCK) * _BLOCK for side in (height, width))
+    if any(side > limit for side, limit in zip(found, most, strict=True)):
         raise MalformedFileError(
             f"a strip or tile of {width} x {height} pixels holds a picture of {found[1]} x {found[0]}, "
             "file is corrupt"
         )
 
 
-def _rounded(side: int) -> int:
-    """Side of the blocks of a JPEG that cover so many pixels, chroma at a quarter of the rows."""
-    return -(-side // 32) * 32
-
-
-def _size_of_lerc(data: bytes) -> tuple[int, int]:
-    if data[:6] != b"Lerc2 ":
-        raise MalformedFileError(
-            "this kind of LERC compression is not supported; save it with deflate or LZW"
-        )
-    version = struct.unpack_from("<i", data, 6)[0]
-    height, width = struct.unpack_from("<ii", data, 14 if version >= 3 else 10)
-    return height, width
-
-
 _PLAIN = frozenset((1, 2, 3, 4, 5, 8, 32771, 32773, 32809, 32895, 32908, 32909, 32946, 34925, 34926, 50000))
 _EMBEDDED: dict[int, Any] = {
     **dict.fromkeys((6, 7, 33007, 34892), Jpeg),
     **dict.fromkeys((33003, 33004, 33005, 34712), Jpeg2000),
-    34887: _LERC,
     34933: Png,
     50001: Webp,
 }
