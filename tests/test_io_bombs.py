@@ -415,37 +415,6 @@ def test_formats_of_instruments_are_named(tmp_path, content, name):
     refuse(tmp_path / "x", f"{name} files are not read; convert it")
 
 
-def animated_webp(path, side=64):
-    """Write four frames, of which each changes a part of the one before, on a canvas of another size."""
-    generator = np.random.default_rng(0)
-    frames = [generator.integers(0, 255, (64, 64, 3), np.uint8)]
-    for i in range(3):
-        frames.append(frames[-1].copy())
-        frames[-1][10 * i : 10 * i + 9, 20:40] = generator.integers(0, 255, (9, 20, 3))
-    images = [Image.fromarray(frame) for frame in frames]
-    images[0].save(path, save_all=True, append_images=images[1:], lossless=True)
-    content = bytearray(path.read_bytes())
-    place = content.index(b"VP8X") + 12
-    content[place : place + 6] = (side - 1).to_bytes(3, "little") * 2
-    path.write_bytes(content)
-    return frames
-
-
-def test_frames_of_an_animated_webp_are_whole(tmp_path):
-    frames = animated_webp(tmp_path / "a.webp")
-    for page, frame in enumerate(frames):
-        assert np.array_equal(read_image(tmp_path / "a.webp", page=page).pixels, frame)
-
-
-def test_webp_of_small_frames_on_a_large_canvas(tmp_path, monkeypatch):
-    animated_webp(tmp_path / "a.webp", 9000)
-    refuse(tmp_path / "a.webp", "9000 x 9000 pixels whose largest frame has 4096", page=3)
-    animated_webp(tmp_path / "b.webp", 512)
-    monkeypatch.setattr("texseg.io.pictures._FEW_DRAWN", 0)
-    monkeypatch.setattr("texseg.io.pictures._DRAWN_PER_BYTE", 50)
-    refuse(tmp_path / "b.webp", "WebP of 1 Mpx up to frame 3", page=3)
-
-
 def test_a_few_bytes_that_announce_a_large_webp_are_refused_by_their_header(tmp_path):
     """A picture of one colour takes as many bytes, whatever its size: nothing is decoded to find that out."""
     bits = (12999 | 12999 << 14).to_bytes(4, "little")

@@ -1,8 +1,7 @@
 """Where the pixels lie on the earth: GeoTIFF tags and world files, carried from input to output.
 
-The tags are copied as they are, not interpreted and rewritten: the label image names the same coordinate
-system as the input, whatever that is. That is why no GIS library is needed; the affine map is computed only
-if an output (a world file, GeoJSON) has to state coordinates itself.
+The tags are copied as they are: the label image names the same coordinate system as the input, whatever that
+is, and no GIS library is needed.
 """
 
 from __future__ import annotations
@@ -26,14 +25,8 @@ GEO_DOUBLE_PARAMS = 34736
 GEO_ASCII_PARAMS = 34737
 GDAL_NODATA = 42113
 
-GEO_TAGS = (
-    MODEL_PIXEL_SCALE,
-    MODEL_TIEPOINT,
-    MODEL_TRANSFORMATION,
-    GEO_KEY_DIRECTORY,
-    GEO_DOUBLE_PARAMS,
-    GEO_ASCII_PARAMS,
-)
+_KEYS = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
+GEO_TAGS = (MODEL_PIXEL_SCALE, MODEL_TIEPOINT, MODEL_TRANSFORMATION, *_KEYS)
 
 _MODEL_TYPE, _RASTER_TYPE, _GEOGRAPHIC_TYPE, _PROJECTED_TYPE, _LINEAR_UNITS = 1024, 1025, 2048, 3072, 3076
 _UNITS = {9001: "m", 9002: "ft", 9003: "us-ft"}
@@ -84,6 +77,13 @@ class Georeference(NamedTuple):
     """Text (WKT) of a coordinate system that gives no EPSG code."""
 
     @property
+    def _keys(self) -> dict[int, int]:
+        """Keys of the GeoKeyDirectory whose value stands in the directory itself."""
+        directory = next((tag.value for tag in self.tags if tag.code == GEO_KEY_DIRECTORY), ())
+        entries = [directory[i : i + 4] for i in range(4, len(directory) - 3, 4)]
+        return {int(key): int(value) for key, location, _, value in entries if location == 0}
+
+    @property
     def transform(self) -> Affine | None:
         """Map from pixel corners to coordinates, None where the file gives only a coordinate system."""
         if not self.tags:
@@ -92,19 +92,19 @@ class Georeference(NamedTuple):
         affine = _transform_of_tags(tags)
         if affine is None or not _is_usable(affine):
             return None
-        return affine.shifted(-0.5, -0.5) if _geo_keys(tags).get(_RASTER_TYPE) == _PIXEL_IS_POINT else affine
+        return affine.shifted(-0.5, -0.5) if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else affine
 
     @property
     def epsg(self) -> int | None:
         """EPSG code of the coordinate system, None where the file names it in another way."""
-        keys = _geo_keys({tag.code: tag.value for tag in self.tags})
+        keys = self._keys
         code = keys.get(_PROJECTED_TYPE, keys.get(_GEOGRAPHIC_TYPE))
         return None if code in (None, 0, _USER_DEFINED) else code
 
     @property
     def pixel_size(self) -> PixelSize | None:
         """Height and width of a pixel on the ground, None if the system's units are not lengths."""
-        keys, affine = _geo_keys({tag.code: tag.value for tag in self.tags}), self.transform
+        keys, affine = self._keys, self.transform
         unit = _UNITS.get(keys.get(_LINEAR_UNITS, 0))
         if unit is None and any(self.epsg in codes for codes in _UTM):
             unit = "m"
@@ -115,15 +115,8 @@ class Georeference(NamedTuple):
     @property
     def has_unnamed_system(self) -> bool:
         """The file describes a coordinate system by its keys or in words, without an EPSG code."""
-        keys = _geo_keys({tag.code: tag.value for tag in self.tags})
+        keys = self._keys
         return self.epsg is None and bool(keys or self.system)
-
-
-def _geo_keys(tags: dict[int, Any]) -> dict[int, int]:
-    """Keys of the GeoKeyDirectory whose value stands in the directory itself."""
-    directory = tags.get(GEO_KEY_DIRECTORY, ())
-    entries = [directory[i : i + 4] for i in range(4, len(directory) - 3, 4)]
-    return {int(key): int(value) for key, location, _, value in entries if location == 0}
 
 
 def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
@@ -138,21 +131,12 @@ def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
 
 
 def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
-    """Combine an image's own georeference and the one beside it; each may lack the map or the system."""
+    """Of an image's own georeference and the one beside it, the one that has a map; GDAL's comes first."""
     if own is None or beside is None:
         return own if beside is None else beside
     if own.transform is not None and (beside.transform is None or beside.world is not None):
         return own
-    placed = georeference_of(beside.transform, None)
-    if placed is None:
-        return own if own.tags else beside
-    if beside.epsg is not None or beside.system:
-        return beside
-    keys = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
-    directory = _geo_keys({tag.code: tag.value for tag in own.tags})
-    if directory.get(_RASTER_TYPE) == _PIXEL_IS_POINT:  # the map beside refers to corners
-        return beside
-    return Georeference(tags=(*placed.tags, *(tag for tag in own.tags if tag.code in keys)))
+    return beside
 
 
 def world_file_suffix(suffix: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageTooLargeError, MalformedFileError
+from texseg.io.errors import ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.header import Decoded, Header, Stored
 
 _SMALL = 2**22  # pixels, of a picture that may be announced by any file
@@ -27,10 +27,7 @@ _ORIENTATION_TAG, _SHORT = 0x0112, 3
 
 
 def orientation_of(exif: bytes | None) -> int:
-    """EXIF orientation, 1 to 8, from the bytes of an EXIF block; 1 (upright) if it holds no valid one.
-
-    Pillow parses the whole block, and warns or raises about whatever else is wrong in it.
-    """
+    """EXIF orientation, 1 to 8, from an EXIF block; Pillow would warn about all else in it."""
     block = (exif or b"").removeprefix(b"Exif\0\0")
     order = _BYTE_ORDERS.get(block[:2], "")
     try:
@@ -126,11 +123,11 @@ _PNG_COLOURS = {0: ("L", 1, False), 2: ("RGB", 3, False), 3: ("RGB", 3, False), 
 _PNG_COLOURS[6] = ("RGBA", 3, True)
 _INDEXED = 3
 _DEFLATE_RATIO = 1032  # at most: 258 bytes from two bits
-_PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"acTL", b"fcTL", b"fdAT", b"IEND")
+_PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 class Png(Picture):
-    """PNG and APNG; texts and colour profiles are left out, so that they cannot stop or slow down Pillow."""
+    """PNG without its texts, colour profile and further frames, which cannot then slow Pillow down."""
 
     format = "PNG"
 
@@ -154,7 +151,7 @@ class Png(Picture):
                     broken = broken or f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
             self._chunks.setdefault(kind, chunk[8:-4])
         start = self._chunks.get(b"IHDR", b"")
-        if len(start) != 13 or len(self._chunks.get(b"acTL", b"enough")) < 4:
+        if len(start) != 13:
             raise MalformedFileError(
                 "file is truncated" if len(self.data) < 33 else "PNG header makes no sense"
             )
@@ -162,16 +159,14 @@ class Png(Picture):
         if self._colour not in _PNG_COLOURS:
             raise MalformedFileError("PNG header makes no sense, file is corrupt")
         self._mode, n_channels, has_alpha = _PNG_COLOURS[self._colour]
-        n_frames = max(1, struct.unpack_from(">I", self._chunks.get(b"acTL", bytes(4)))[0])
         self._bits = depth * (1 if self._colour == _INDEXED else len(self._mode))
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
-        notes = ["frames of 16 bits are read as 8 bits"] * (depth == 16 and n_frames > 1)
+        notes = ["the first picture of the animation is read"] * (b"acTL" in self._chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
         return self._describe(
             (height, width),
             n_channels,
-            n_frames=n_frames,
-            dtype=np.uint16 if depth == 16 and n_frames == 1 else np.uint8,
+            dtype=np.uint16 if depth == 16 else np.uint8,
             has_alpha=has_alpha or b"tRNS" in self._chunks,
             exif=self._chunks.get(b"eXIf"),
             notes=tuple(notes),
@@ -189,12 +184,11 @@ class Png(Picture):
         return PngImageFile(BytesIO(self.data))
 
     def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one frame; Pillow notices what is missing, even where it cuts 16 bits to 8."""
+        """Decode the picture; Pillow notices what is missing, even where it cuts 16 bits to 8."""
         header, is_wide = self.header, self.header.dtype.itemsize > 1
         with self._opened() as image:
-            image.seek(page)
             image.load()
-            if self._mode == "L" and header.n_pages == 1:
+            if self._mode == "L":
                 return self._without_key(np.asarray(image if is_wide else image.convert("L")))
             mode = "RGBA" if header.has_alpha else "L" if header.n_channels == 1 else "RGB"
             pixels = None if is_wide else np.asarray(image.convert(mode))
@@ -332,27 +326,22 @@ class Jpeg(Picture):
         return Decoded(pixels[..., 0] if self.n_components == 1 else pixels)
 
 
-_FEW_DRAWN, _DRAWN_PER_BYTE = 2**28, 256  # pixels drawn up to a frame: a second; more need so many bytes
-_SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels, beyond which so many times the largest frame
-
-
 class Webp(Picture):
-    """WebP; frames of an animation are drawn over each other, all up to the one that is asked for."""
+    """WebP of one picture."""
 
     format = "WebP"
 
     def _read_header(self) -> Header:
         data, position = self.data, 12
         end = 8 + int.from_bytes(data[4:8], "little")
-        first, frames, exif = data[12:30], [], None
+        first, exif = data[12:30], None
         while position + 8 <= min(end, len(data)):
             kind, length = struct.unpack_from("<4sI", data, position)
             if kind == b"ANMF":
-                sides = [
-                    int.from_bytes(data[i : i + 3], "little") + 1 for i in (position + 14, position + 17)
-                ]
-                frames.append(sides[0] * sides[1])
-            elif kind == b"EXIF":
+                raise UnsuitableImageError(
+                    "animations in WebP are not read; save the frame you mean by itself"
+                )
+            if kind == b"EXIF":
                 exif = exif or data[position + 8 : position + 8 + length]
             position += 8 + length + length % 2
         self._is_cut = end > len(data) or position > len(data) + 1
@@ -368,37 +357,15 @@ class Webp(Picture):
             has_alpha = False
         else:
             raise MalformedFileError("WebP header makes no sense, file is corrupt")
-        n_frames = max(1, len(frames))
-        if n_frames > 1:
-            _check_screen("WebP", width, height, max(frames))
-        return self._describe((height, width), 3, n_frames=n_frames, has_alpha=has_alpha, exif=exif)
+        return self._describe((height, width), 3, has_alpha=has_alpha, exif=exif)
 
     def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one frame."""
+        """Decode the picture."""
+        import imagecodecs
+
         if self._is_cut:
             raise MalformedFileError("file is truncated")
-        if self.header.n_pages == 1:
-            import imagecodecs
-
-            return self._split(imagecodecs.webp_decode(self.data))
-        from PIL.WebPImagePlugin import WebPImageFile
-
-        drawn = (page + 1) * self.header.height * self.header.width
-        if drawn > _FEW_DRAWN + _DRAWN_PER_BYTE * len(self.data):
-            raise MalformedFileError(
-                f"WebP of {drawn / 1e6:.0f} Mpx up to frame {page}, more than its data hold, file is corrupt"
-            )
-        with WebPImageFile(BytesIO(self.data)) as image:
-            image.seek(page)
-            return self._split(np.asarray(image.convert("RGBA" if self.header.has_alpha else "RGB")))
-
-
-def _check_screen(format: str, width: int, height: int, largest: int) -> None:
-    """Refuse an animation whose frames are tiny beside the screen on which each of them is drawn."""
-    if width * height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
-        raise MalformedFileError(
-            f"{format} of {width} x {height} pixels whose largest frame has {largest}, file is corrupt"
-        )
+        return self._split(imagecodecs.webp_decode(self.data))
 
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
@@ -477,6 +444,8 @@ class Bmp(Picture):
     """BMP, decoded by Pillow."""
 
     format = "BMP"
+    n_frames = 1
+    notes: tuple[str, ...] = ()
 
     def _open_image(self) -> Any:
         from PIL.BmpImagePlugin import BmpImageFile
@@ -485,24 +454,18 @@ class Bmp(Picture):
 
     def _read_header(self) -> Header:
         _check_strict(self.format)
-        n_frames, largest, notes = self._count_frames()
         self._image = image = self._open_image()
-        if n_frames:
-            _check_screen(self.format, image.width, image.height, largest)
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
         colours = image.mode if image.mode in ("L", "1") else "RGB"
         self._mode = colours + "A" * has_alpha
         return self._describe(
             image.size[::-1],
             3 if colours == "RGB" else 1,
-            n_frames=max(1, n_frames),
+            n_frames=self.n_frames,
             dtype=bool if colours == "1" else np.uint8,
             has_alpha=has_alpha,
-            notes=notes,
+            notes=self.notes,
         )
-
-    def _count_frames(self) -> tuple[int, int, tuple[str, ...]]:
-        return 0, 0, ()
 
     def decode(self, axes: str, page: int) -> Decoded:
         """Decode one frame, palette expanded."""
@@ -517,6 +480,9 @@ class Bmp(Picture):
         return np.asarray(self._image) if self._image.mode == "P" and self.header.n_pages == 1 else None
 
 
+_SMALL_SCREEN, _EMPTY_SCREEN = 2**20, 64  # pixels, beyond which so many times the largest frame
+
+
 class Gif(Bmp):
     """GIF, decoded by Pillow, which would take much longer to count the frames."""
 
@@ -525,9 +491,18 @@ class Gif(Bmp):
     def _open_image(self) -> Any:
         from PIL.GifImagePlugin import GifImageFile
 
-        return GifImageFile(BytesIO(self.data))
+        n_frames, largest = self._count_frames()
+        self.n_frames = max(1, n_frames)
+        image = GifImageFile(BytesIO(self.data))
+        if n_frames and image.width * image.height > _SMALL_SCREEN + _EMPTY_SCREEN * largest:
+            raise MalformedFileError(
+                f"GIF of {image.width} x {image.height} pixels whose largest frame has {largest}, "
+                "file is corrupt"
+            )
+        return image
 
-    def _count_frames(self) -> tuple[int, int, tuple[str, ...]]:
+    def _count_frames(self) -> tuple[int, int]:
+        """Count the frames, and the pixels of the largest."""
         data = self.data
         position = 13 + _table_bytes(data[10:11])
         n_frames = largest = n_empty = 0
@@ -546,8 +521,9 @@ class Gif(Bmp):
             position += 1
         if position > len(data):
             raise MalformedFileError("file is truncated")
-        is_ended = position < len(data)
-        return n_frames, largest, () if is_ended else ("the end mark of the GIF file is missing",)
+        if position == len(data):
+            self.notes = ("the end mark of the GIF file is missing",)
+        return n_frames, largest
 
 
 def _table_bytes(flags: bytes) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
 from texseg.io.header import Header
-from texseg.io.source import Image, header_of, indices_of, open_pages, open_source
+from texseg.io.source import Image, header_of, indices_of, open_pages, open_source, shown
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
@@ -107,11 +107,8 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 def read_mask(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.bool_]:
     """Read a mask (H, W) from an image file: every value but zero, in any channel, means valid."""
-    image = read_image(path, max_pixels=max_pixels)
-    valid = image.pixels != 0
-    if image.channel_axis is not None:
-        valid = valid.any(axis=-1)
-    return valid if image.mask is None else valid & image.mask
+    with open_source(path, max_pixels=max_pixels) as source:
+        return shown(source, None, np.any)
 
 
 def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:

@@ -38,13 +38,9 @@ def read_seed_file(
 ) -> NDArray[np.int32]:
     """Read seeds (H, W): 0, or c where a pixel is of class c.
 
-    A picture of the image's size is a label image, 0 where nothing is painted, or holds other grey values or
-    colours on an unpainted ground, which is transparent or has one colour that covers most of it. Values and
-    colours are numbered from 1 in their order, and a warning says what was taken as what; those that are
-    nowhere two pixels wide, as at the edges of soft brushes, count as unpainted. GeoJSON (``.geojson``,
-    ``.json``) holds points, lines (drawn 3 pixels wide) and polygons with the number of their class in the
-    property ``class`` or ``label``, in the coordinates of the image where it has a georeference, else in
-    pixels (column, row) from its upper left corner. Errors name the file.
+    A picture is a label image, or holds other grey values or colours on an unpainted ground; a warning says
+    what was taken as what. GeoJSON holds points, lines (drawn 3 pixels wide) and polygons with the number of
+    their class in the property ``class`` or ``label``, in the coordinates of the image or in its pixels.
     """
     name = Path(path).name
     if Path(path).suffix.lower() in (".geojson", ".json"):

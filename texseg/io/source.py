@@ -175,12 +175,12 @@ class Source:
                 pixels, values = chosen_bands(pixels, values, options.bands)
             valid = both(valid, data_pixels(pixels, values, notes, options.bands))
         if self._beside is not None:
-            valid = both(valid, _shown(self._beside, None if whole else stored, np.all))
+            valid = both(valid, shown(self._beside, None if whole else stored, np.all))
         if self.header.orientation != 1:
             pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
             valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
         if self._mask is not None:
-            valid = both(valid, _shown(self._mask, None if whole else window, np.any))
+            valid = both(valid, shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
             valid = valid if n_invalid else None
@@ -486,7 +486,7 @@ def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
     return decoded
 
 
-def _shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]) -> NDArray[np.bool_]:
+def shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]) -> NDArray[np.bool_]:
     """Pixels that a mask shows: every value but zero, in any channel or in all."""
     values, valid = mask.read(window)
     shown: NDArray[np.bool_] = values != 0
