@@ -259,8 +259,7 @@ def _telling(by_texture: Division, by_values: Division) -> Division:
 def _are_values_better(by_texture: Division, maps: Sequence[Sequence[NDArray]]) -> bool:
     """Compare the labels of the scenes by texture and by values."""
     scenes, features = by_texture.scenes, by_texture.textures.features
-    cell = by_texture.textures.cell
-    return speaks_for_values(*side_by_side(lambda labels: told_by(labels, scenes, features, cell), maps))
+    return speaks_for_values(*side_by_side(lambda labels: told_by(labels, scenes, features), maps))
 
 
 def _labels_of(
