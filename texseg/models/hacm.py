@@ -490,7 +490,7 @@ class HACM(OneSided):
     A word that all rows share moves up to the root; those special to a cluster stay in its leaf.
 
     >>> X = np.array([[6.0, 6.0, 0.0], [5.0, 7.0, 0.0], [6.0, 0.0, 6.0], [7.0, 0.0, 5.0]])
-    >>> model = HACM(n_clusters=2, random_state=0).fit(X)
+    >>> model = HACM(n_clusters=2, beta=1.0, random_state=0).fit(X)
     >>> print(model.tree_text(["common", "left", "right"], n_words=1))
     root: common 1.00
       cluster 1 (2 rows): right 0.92

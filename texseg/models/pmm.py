@@ -176,7 +176,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     --------
     >>> import numpy as np
     >>> X = np.kron(np.eye(2), np.full((5, 4), 6.0))
-    >>> PMM(2, 2, random_state=0).fit(X).weights_.round(2)
+    >>> PMM(2, 2, beta=1.0, random_state=0).fit(X).weights_.round(2)
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
