@@ -191,7 +191,8 @@ def merge_tree(
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
         separations.append(float(separation.min()))
-        rivals = [(a, b, pairs.evidence(a, b, linkage[a, b])) for a, b in _closest(separation, _RIVALS)]
+        closest, now = _closest(separation, _RIVALS), pairs.distances()
+        rivals = [(a, b, pairs.evidence(a, b, now, separation[a, b])) for a, b in closest]
         odds = [table.log_odds(along_the_tree(np.array([*evidence, told])))[-1] for _, _, told in rivals]
         a, b, told = rivals[int(np.argmin(odds))]
         merges.append((a, b))

@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -114,6 +114,8 @@ class Pairs:
     """(K, K, C), means of the log-likelihood ratios of a to b in windows inside a."""
     covariances: NDArray[np.float64]
     """(K, K, C, C), their covariances."""
+    scales: dict[tuple[int, int], dict[str, float | np.floating]] = field(default_factory=dict)
+    """What was measured of pairs at several scales, until one of the two changes."""
 
     @classmethod
     def of(cls, labels: NDArray[np.intp], held_out: HeldOut, cells: Sites, window: float) -> Pairs:
@@ -151,6 +153,7 @@ class Pairs:
     def merge(self, a: int, b: int) -> None:
         """Let ``a`` absorb ``b``, and measure ``a`` again."""
         self.labels = np.where(self.labels == b, a, self.labels)
+        self.scales = {pair: seen for pair, seen in self.scales.items() if not {a, b} & set(pair)}
         border = self.borders[a] + self.borders[b]
         self.borders[a] = self.borders[:, a] = border
         self.borders[a, a] = 0
@@ -164,25 +167,26 @@ class Pairs:
         self._look_from(a, others)
         side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
 
-    def evidence(self, a: int, b: int, linkage: float) -> NDArray[np.float64]:
+    def evidence(
+        self, a: int, b: int, distances: NDArray[np.float64], linked: float
+    ) -> NDArray[np.float64]:
         """Measure what tells whether clusters a and b are one texture or two, as in :data:`PAIR_EVIDENCE`.
 
-        ``linkage`` is their average-linkage distance ``d'``.
+        ``distances`` (K, K) are those of all pairs now, and ``linked`` is the separation of these two by
+        average linkage.
         """
-        everything = self.distances()
-        separations = self.separations(everything)
+        separations = self.separations(distances)
         n_left = np.count_nonzero(self.areas.sum(axis=1) > 0)
         windows = np.sort(self.areas[[a, b]].sum(axis=1)) / self.window**2
         total = self.areas.sum() / self.window**2
         extents, outlines = 2 * np.sqrt(self.areas).sum(axis=1), self.borders.sum(axis=1)
         border = self.borders[a, b]
-        linked = self.separations(np.where(np.eye(len(everything)) > 0, 0.0, linkage))[a, b]
         means, variances = self._moments(a, b)
         channels = (means.sum(axis=0)) / np.sqrt(variances.mean(axis=0))
         falling = np.sort(channels)[::-1]
         sides = np.sort(np.maximum(means / np.sqrt(variances), _LEAST_SIDE).mean(axis=1))
         values = {
-            "distance": _log(everything[a, b], 1e-3),
+            "distance": _log(distances[a, b], 1e-3),
             "separation": _log(separations[a, b], 1e-3),
             "linked separation": _log(linked, 1e-3),
             "contrast": _log(np.sqrt(n_left) * separations.min(), 1e-3),
@@ -203,8 +207,10 @@ class Pairs:
             "nats": _log(means.sum() / len(channels), 0.01),
             "weaker side": _log(sides[0]),
             "stronger side": _log(sides[1]),
-            **self._scales_of_difference(a, b, variances.mean(axis=0)),
         }
+        if (a, b) not in self.scales:
+            self.scales[a, b] = self._scales_of_difference(a, b, variances.mean(axis=0))
+        values |= self.scales[a, b]
         return np.array([values[name] for name in PAIR_EVIDENCE])
 
     def _moments(self, a: int, b: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
