@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
+from scipy.special import ellipe
 from skimage.color import deltaE_ciede2000, rgb2lab
+from skimage.measure import perimeter_crofton
 
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
@@ -421,7 +423,7 @@ class TestTables:
         )
         assert disk.unit == "um"
         assert disk.area == pytest.approx(np.pi * 20**2, rel=0.01)
-        assert disk.perimeter == pytest.approx(2 * np.pi * 20, rel=0.06)  # what skimage makes of disks
+        assert disk.perimeter == pytest.approx(2 * np.pi * 20, rel=0.01)
         assert (disk.major_axis, disk.minor_axis) == (
             pytest.approx(40, rel=0.01),
             pytest.approx(40, rel=0.01),
@@ -434,12 +436,26 @@ class TestTables:
         segment = segment_table(labels, pixel_size=um)[1]
         assert (segment.area, segment.perimeter) == (disk.area, disk.perimeter)
 
-    def test_pixels_that_are_not_square_have_areas_but_no_perimeter(self):
-        labels = np.ones((30, 30), int)
-        (row,) = region_table(labels, pixel_size=PixelSize(2, 1, "m"))
-        assert (row.area, row.perimeter) == (1800, None)
+    @pytest.mark.parametrize("size", [(1, 1), (2, 1), (0.5, 1.5)])
+    @pytest.mark.parametrize(("axes", "within"), [((61.3, 61.3), 0.01), ((91.3, 61.3), 0.015)])
+    def test_perimeters_are_those_of_geometry_for_square_and_other_pixels(self, size, axes, within):
+        y, x = np.mgrid[-100 : 100 : size[0], -100 : 100 : size[1]]
+        labels = ((y / axes[0]) ** 2 + (x / axes[1]) ** 2 <= 1) + 1
+        length = 4 * axes[0] * ellipe(1 - (axes[1] / axes[0]) ** 2)
+        assert segment_table(labels, pixel_size=(*size, "m"))[1].perimeter == pytest.approx(
+            length, rel=within
+        )
+
+    @settings(max_examples=30, deadline=None)
+    @given(labels=label_images(3))
+    def test_perimeters_are_those_of_scikit_image_where_pixels_are_square(self, labels):
+        for row in segment_table(labels):
+            assert row.perimeter == pytest.approx(perimeter_crofton(np.pad(labels == row.label, 1), 4))
+
+    def test_pixels_that_are_not_square_have_areas_and_axes_in_their_unit(self):
+        (row,) = region_table(np.ones((30, 30), int), pixel_size=PixelSize(2, 1, "m"))
+        assert row.area == 1800
         assert row.major_axis == pytest.approx(2 * row.minor_axis, rel=0.01)
-        assert segment_table(labels, pixel_size=PixelSize(2, 1, "m"))[0].perimeter is None
 
     @settings(max_examples=30, deadline=None)
     @given(labels=label_images(4))
@@ -502,9 +518,9 @@ class TestPolygons:
             band = labels[top : top + height]
             outlines.add(band, tally.add(band, band / 4))
         um = PixelSize(0.5, 2, "um")
-        whole = {"pixel_size": um, "shapes": False}
-        assert tally.regions(["a"], um) == region_table(labels, labels / 4, ["a"], **whole)
-        assert tally.segments(["a"], um) == segment_table(labels, labels / 4, ["a"], **whole)
+        whole = region_table(labels, labels / 4, ["a"], pixel_size=um, shapes=False)
+        assert tally.regions(["a"], um) == whole
+        assert tally.segments(["a"], um) == segment_table(labels, labels / 4, ["a"], pixel_size=um)
         together = outlines.rings(tally.region_of_parts())
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]

@@ -321,7 +321,7 @@ def write_outputs(
     _write_tables(noted, files, names)
     tallies = [page.tally for page in noted]
     sure = how_sure(getattr(model, "selection_", None), mean_confidence(tallies))
-    n_segments = len(set().union(*(tally.measured for tally in tallies)))
+    n_segments = len(set().union(*(tally.pixels for tally in tallies)))
     height, width = pages[0].source.shape
     result: dict[str, Any] = {"n_segments": n_segments, "height": height, "width": width}
     if entry is not None:  # the picture in the index is in the report as well
@@ -377,8 +377,7 @@ class _Noted:
             yield labels
 
     def segments(self, names: Sequence[str]) -> list[SegmentRow]:
-        whole = None if self.page.by_blocks else self.page.labels
-        return self.tally.segments(names, self.size, whole)
+        return self.tally.segments(names, self.size)
 
     def regions(self, names: Sequence[str]) -> list[RegionRow]:
         return self.tally.regions(names, self.size, None if self.page.by_blocks else self.numbers)

@@ -219,7 +219,7 @@ def _draw_numbers(ax: Axes, labels: NDArray[np.integer]) -> None:
 
 def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
     """Return a patch of colour for each label, with its name and share."""
-    rows = segment_table(labels, names=names, shapes=False)
+    rows = segment_table(labels, names=names)
     colours = palette(max((row.label for row in rows), default=0)) / 255
     return [
         Patch(

@@ -65,7 +65,7 @@ def level_content(
     for region in region_table(labels, regions=regions, shapes=False):
         parts_of.setdefault(region.label, []).append(region)
     segments = []
-    rows = segment_table(labels, confidence, names, shapes=False)
+    rows = segment_table(labels, confidence, names)
     numbers = [row.label for row in rows]
     if bins.dtype.kind == "f":
         known = np.concatenate([bins, bins.mean(axis=0, keepdims=True)])  # the last is for unknown textures
