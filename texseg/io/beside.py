@@ -122,7 +122,15 @@ def data_pixels(
     found = [one for one in hidden if one is not None]
     missing: NDArray[np.bool_] = np.logical_or.reduce(found) if found else np.zeros(pixels.shape[:2], bool)
     if notes is not None:
-        _refuse_dead_bands(hidden, range(len(bands)) if numbers is None else numbers)
+        numbers = range(len(bands)) if numbers is None else numbers
+        dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
+        if 0 < len(dead) < len(hidden):
+            kept = [number for i, number in enumerate(numbers) if i not in dead]
+            raise UnsuitableImageError(
+                f"no valid pixels, since band {', '.join(str(numbers[i]) for i in dead)} (counted from 0) of "
+                f"{len(hidden)} holds no data at all; leave it out with bands={kept} "
+                f"(--channels {','.join(map(str, kept))})"
+            )
         in_all = np.logical_and.reduce(found) if len(found) == len(bands) else np.zeros_like(missing)
         partly = np.count_nonzero(missing) - np.count_nonzero(in_all)
         if partly:
@@ -131,36 +139,6 @@ def data_pixels(
     if zeros:
         missing |= np.logical_and.reduce(zeros)
     return ~missing if missing.any() else None
-
-
-def _refuse_dead_bands(hidden: Sequence[NDArray[np.bool_] | None], numbers: Sequence[int]) -> None:
-    dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
-    if 0 < len(dead) < len(hidden):
-        kept = [number for i, number in enumerate(numbers) if i not in dead]
-        empty = ", ".join(str(numbers[i]) for i in dead)
-        raise UnsuitableImageError(
-            f"no valid pixels, since band {empty} (counted from 0) of {len(hidden)} holds "
-            f"no data at all; leave it out with bands={kept} (--channels {','.join(map(str, kept))})"
-        )
-
-
-def check_bands(bands: Sequence[int], n_bands: int) -> None:
-    """Refuse a choice of bands, counted from 0, that is empty or names bands the image does not have."""
-    if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
-        raise UnsuitableImageError(
-            f"bands={tuple(bands)} (--channels) must name different bands of the image, "
-            f"from 0 to {n_bands - 1}"
-        )
-
-
-def chosen_bands(
-    pixels: NDArray, values: Sequence[float | None], bands: Sequence[int]
-) -> tuple[NDArray, tuple[float | None, ...]]:
-    """Keep some of the bands of an image (H, W) or (H, W, C), and their values for "no data"."""
-    check_bands(bands, pixels.shape[2] if pixels.ndim == 3 else 1)
-    kept = pixels if pixels.ndim == 2 else pixels[..., list(bands)]
-    kept = kept[..., 0] if len(bands) == 1 and kept.ndim == 3 else kept
-    return np.ascontiguousarray(kept), tuple(values[band] for band in bands if band < len(values))
 
 
 def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:

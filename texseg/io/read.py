@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
-from texseg.io.header import Header
-from texseg.io.source import Image, header_of, indices_of, open_pages, open_source, shown
+from texseg.io.source import Image, indices_of, open_pages, open_source, shown
+from texseg.io.source import read_header as read_header
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
@@ -98,11 +98,6 @@ def read_pages(path: str | os.PathLike[str], **options: Any) -> list[Image]:
     """Read all pages of a file, in order; the limit `max_pixels` applies to all of them together."""
     with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
         return [source.image() for source in sources]
-
-
-def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read what a file says about itself, without decoding its pixels or limiting their number."""
-    return header_of(Path(path))
 
 
 def read_mask(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.bool_]:

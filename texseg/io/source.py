@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.arrays import find_header, open_envi, open_npy
-from texseg.io.beside import check_bands, chosen_bands, data_pixels, with_sidecars
+from texseg.io.beside import data_pixels, with_sidecars
 from texseg.io.errors import (
     ImageReadError,
     ImageTooLargeError,
@@ -41,7 +41,7 @@ from texseg.io.stores import is_store, open_zarr
 from texseg.progress import expected_memory
 from texseg.regions import PixelSize
 
-__all__ = ["Image", "Source", "open_pages", "open_source"]
+__all__ = ["Image", "Source", "open_pages", "open_source", "read_header"]
 
 _LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
 
@@ -128,7 +128,12 @@ class Source:
         if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
         self._beside = self._mask_beside() if header.mask_file and not level else None
-        self._mask = self._mask_of_user(options.mask) if options.mask else None
+        self._mask: Source | None = None
+        if options.mask is not None:
+            mask = self._files.enter_context(open_source(options.mask, max_pixels=options.max_pixels))
+            if mask.shape != self.shape:
+                raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
+            self._mask = mask
         self._kept: Decoded | None = None
 
     @property
@@ -172,7 +177,10 @@ class Source:
                 valid = both(valid, opaque)
             values = self._values
             if options.bands is not None:
-                pixels, values = chosen_bands(pixels, values, options.bands)
+                bands = list(options.bands)
+                if pixels.ndim == 3:
+                    pixels = np.ascontiguousarray(pixels[..., bands if len(bands) > 1 else bands[0]])
+                values = tuple(values[band] for band in bands if band < len(values))
             valid = both(valid, data_pixels(pixels, values, notes, options.bands))
         if self._beside is not None:
             valid = both(valid, shown(self._beside, None if whole else stored, np.all))
@@ -225,12 +233,6 @@ class Source:
         self._notes.append(f"masked by {path.name} beside the image")
         return mask
 
-    def _mask_of_user(self, path: Path) -> Source:
-        mask = self._files.enter_context(open_source(path, max_pixels=self._options.max_pixels))
-        if mask.shape != self.shape:
-            raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
-        return mask
-
     def __enter__(self) -> Self:
         return self
 
@@ -262,10 +264,10 @@ def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[So
         ]
 
 
-def header_of(path: Path) -> Header:
-    """Read what a file and those beside it say, before it is settled which axis is which."""
-    with ExitStack() as files, failures_named(path):
-        _, header = _stored_and_header(path, files)
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a file and those beside it say, without decoding its pixels or limiting their number."""
+    with ExitStack() as files, failures_named(Path(path)):
+        _, header = _stored_and_header(Path(path), files)
     return header
 
 
@@ -332,8 +334,15 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
             stored, header = _stored_and_header(path, files, alone=alone)
             header = _with_settled_axes(header, page, options.channel_axis)
             if "P" in header.axes and page is None:
-                raise UnsuitableImageError(_several_pages(header.n_pages))
-            _check_level(level, stored.levels)
+                raise UnsuitableImageError(
+                    f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
+                    f"{header.n_pages - 1}), or all with --page all"
+                )
+            if level and not 0 <= level < len(stored.levels):
+                n_levels = len(stored.levels)
+                none = "only pyramids (TIFF, OME-Zarr) have levels, and this is none"
+                found = f"levels are 0 to {n_levels - 1}" if n_levels > 1 else none
+                raise UnsuitableImageError(f"level {level} does not exist, {found}")
             _check(header, 1, options)
             stored.check()
             source = Source(path, stored, header, page or 0, level, options)
@@ -410,24 +419,14 @@ def _with_channel_axis(header: Header, channel_axis: int) -> str:
     return axes[:position] + "C" + axes[position + 1 :]
 
 
-def _several_pages(n_pages: int) -> str:
-    last = n_pages - 1
-    return f"{n_pages} pages: choose one with page=N (--page N, from 0 to {last}), or all with --page all"
-
-
-def _check_level(level: int, levels: Sequence[tuple[int, int]]) -> None:
-    if level and len(levels) < 2:
-        raise UnsuitableImageError(
-            f"level {level} does not exist: only pyramids (TIFF, OME-Zarr) have levels, and this is none"
-        )
-    if level and not 0 <= level < len(levels):
-        raise UnsuitableImageError(f"level {level} does not exist, levels are 0 to {len(levels) - 1}")
-
-
 def _check(header: Header, n_pages: int, options: _Options) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
     if options.bands is not None:
-        check_bands(options.bands, header.n_channels)
+        bands, n_bands = options.bands, header.n_channels
+        if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
+            raise UnsuitableImageError(
+                f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
+            )
     n_pixels = header.height * header.width * n_pages
     limit = options.max_pixels
     if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:

@@ -55,19 +55,15 @@ def _choose_series(tiff: Any) -> tuple[Any, list[Any]]:
 def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
     """Tell which strips or tiles a sparse file leaves out; a file that ends too early is refused."""
     keyframe = page.keyframe
-    expected = 1 if keyframe.is_contiguous else math.prod(keyframe.chunked)
-    offsets, counts = np.array(page.dataoffsets, np.uint64), np.array(page.databytecounts, np.uint64)
+    expected, counts = math.prod(keyframe.chunked), page.databytecounts
     if keyframe.is_contiguous:
-        counts = np.array([math.prod(keyframe.shaped) * keyframe.dtype.itemsize], np.uint64)
-    if len(offsets) < expected or len(counts) < expected:
+        expected, counts = 1, [math.prod(keyframe.shaped) * keyframe.dtype.itemsize]
+    offsets, counts = np.array(page.dataoffsets[:expected]), np.array(counts[:expected])
+    if not len(offsets) == len(counts) == expected or ((offsets == 0) != (counts == 0)).any():
         raise MalformedFileError("strips or tiles are missing, file is corrupt")
-    offsets, counts = offsets[:expected], counts[:expected]
-    if (offsets + counts > file_size).any() or (offsets > file_size).any():
+    if (offsets.astype(float) + counts > file_size).any():
         raise MalformedFileError("file is truncated")
-    missing = (offsets == 0) & (counts == 0)
-    if ((offsets == 0) | (counts == 0))[~missing].any():
-        raise MalformedFileError("strips or tiles are missing, file is corrupt")
-    return missing
+    return offsets == 0
 
 
 def _segment_grid(key: Any) -> tuple[int, int, int, int]:
@@ -129,8 +125,8 @@ class TiffSource(Stored):
             raise MalformedFileError(f"TIFF colour space {name} is not supported; save it as RGB or grey")
         if int(key.photometric) == _LUMA_CHROMA and key.compression not in _JPEG_COMPRESSIONS:
             raise MalformedFileError("TIFF colour space YCBCR is supported with JPEG compression only")
-        segment = (key.tilelength * key.tilewidth if key.is_tiled else 0) * key.samplesperpixel
-        if segment * key.dtype.itemsize > _LARGEST_SEGMENT:
+        n_values = key.tilelength * key.tilewidth * key.samplesperpixel
+        if key.is_tiled and n_values * key.dtype.itemsize > _LARGEST_SEGMENT:
             raise MalformedFileError(f"TIFF tiles of {key.tilewidth} x {key.tilelength} pixels make no sense")
 
     def _alpha_index(self) -> int | None:
@@ -192,17 +188,6 @@ class TiffSource(Stored):
             return colours.astype(np.uint8)
         return (colours // 257).astype(np.uint8) if (colours % 257 == 0).all() else colours
 
-    def _in_light(self, pixels: NDArray) -> Decoded:
-        """Split alpha off stored samples, channels last, and expand the colours."""
-        opaque = None
-        if self._alpha is not None:
-            opaque = pixels[..., self._alpha] != 0
-            pixels = np.delete(pixels, self._alpha, axis=-1)
-        pixels = self._to_light(pixels)
-        if pixels.ndim == 3 and pixels.shape[2] == 1:
-            pixels = pixels[..., 0]
-        return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque)
-
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows of one page, unless that takes almost the time and memory of the whole."""
         for plane in self._planes_of(self._series.levels[level], page if "P" in axes else None)[0]:
@@ -245,7 +230,7 @@ class TiffSource(Stored):
             if mask is not None:
                 shown = mask(window)
                 stored = both(both(stored, shown.stored), shown.pixels != 0)
-            return self._in_light(pixels)._replace(stored=stored)
+            return self._in_light(pixels, stored)
 
         return read
 
@@ -330,21 +315,24 @@ class TiffSource(Stored):
         whole = slice(0, self.header.height), slice(0, self.header.width)
         return self._plane(self._series.pages[0])(whole).pixels
 
-    def _to_light(self, pixels: NDArray) -> NDArray:
-        """Expand palettes, turn inks into RGB, and invert inverted grey values back."""
-        photometric = int(self._keyframe.photometric)
+    def _in_light(self, pixels: NDArray, stored: NDArray[np.bool_] | None) -> Decoded:
+        """Split alpha off samples, channels last; expand palettes, turn inks and inverted grey into light."""
+        opaque, photometric = None, int(self._keyframe.photometric)
+        if self._alpha is not None:
+            opaque = pixels[..., self._alpha] != 0
+            pixels = np.delete(pixels, self._alpha, axis=-1)
         if photometric == _PALETTE:
             palette = self._palette()
             if pixels.max() >= len(palette):
                 raise MalformedFileError("TIFF palette is too short, file is corrupt")
-            return palette[pixels]
-        if photometric == _INKS and pixels.ndim == 3 and pixels.shape[2] == 4 and pixels.dtype.kind == "u":
-            return cmyk_to_rgb(np.iinfo(pixels.dtype).max - pixels)
-        if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "b":
-            return ~pixels
-        if photometric == _WHITE_IS_ZERO and pixels.dtype.kind == "u":
-            return pixels.dtype.type((1 << self._keyframe.bitspersample) - 1) - pixels
-        return pixels
+            pixels = palette[pixels]
+        elif photometric == _INKS and pixels.shape[2:] == (4,) and pixels.dtype.kind == "u":
+            pixels = cmyk_to_rgb(np.iinfo(pixels.dtype).max - pixels)
+        elif photometric == _WHITE_IS_ZERO and pixels.dtype.kind in "bu":
+            pixels = pixels ^ pixels.dtype.type((1 << self._keyframe.bitspersample) - 1)
+        if pixels.shape[2:] == (1,):
+            pixels = pixels[..., 0]
+        return Decoded(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), opaque, stored)
 
 
 def _squeezed(values: NDArray) -> NDArray:
