@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from benchmarks.measure import Table, limit_threads
 from benchmarks.numbered import Numbered, numbered
 from texseg import TextureSegmenter
 from texseg.method.number import MergeTree, choose_number
-from texseg.method.pairs import EVIDENCE, PairTable
+from texseg.method.pairs import EVIDENCE, PairTable, shipped_table
 
 SHIPPED = Path(__file__).resolve().parents[1] / "texseg" / "method" / "pairs.json"
 K_MAX = 14
@@ -257,6 +257,29 @@ def print_judged(judged: Sequence[Judged]) -> None:
         )
 
 
+def print_summary(judged: Sequence[Judged], shipped: Sequence[Judged]) -> None:
+    """Print means over the sources and the worst of them by number, beside the table as shipped."""
+    print("\nby number of textures: means over the sources, the worst source, and the means as shipped:")
+    table = Table(
+        [("kind", -13), ("n", 5), ("right", 6), ("ARI", 6), ("worst", 6), ("source", -14), ("shipped", 7)]
+    )
+    for kind in sorted({each.image.kind for each in judged}):
+        right = _by_source([each for each in judged if each.image.kind == kind], lambda each: each.is_right)
+        ari = _by_source([each for each in judged if each.image.kind == kind], lambda each: each.ari[0])
+        before = _by_source([each for each in shipped if each.image.kind == kind], lambda each: each.is_right)
+        worst = min(right, key=lambda name: right[name])
+        n = sum(each.image.kind == kind for each in judged)
+        means = [float(np.mean([*values.values()])) for values in (right, ari, before)]
+        table.row(kind, n, means[0], means[1], right[worst], worst, means[2])
+
+
+def _by_source(judged: Sequence[Judged], value: Callable[[Judged], float]) -> dict[str, float]:
+    values = defaultdict(list)
+    for each in judged:
+        values[each.image.source].append(value(each))
+    return {source: float(np.mean(own)) for source, own in values.items()}
+
+
 def written(table: PairTable, n_images: int) -> str:
     """The table as text, one piece of evidence a line."""
     columns = {name: getattr(table, name).T for name in ("low", "high", "mean", "spread", "knots", "slopes")}
@@ -296,7 +319,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.minutes:
         print(f"measured {len(images)} of {len(every)} images")
         return
-    print_judged(judged_apart(images))
+    judged = judged_apart(images)
+    print_judged(judged)
+    print_summary(judged, list(judge(images, shipped_table())))
     if options.curve:
         print_curve(images)
     if options.write:
