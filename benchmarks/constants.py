@@ -181,7 +181,8 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "confidence, unknown parts, words about a result": {
         "channels.notes": "_HEAVY _SPREAD _TOGETHER",
-        "method.number": "DOUBT _LISTED _MOST_LISTED _LIKELY _TIE",
+        "method.confidence": "CURVE",
+        "method.number": "_LISTED _MOST_LISTED _LIKELY _TIE",
         "method.textures": "_CALIBRATION _ROOM _PATCH",
     },
     "only with strokes, or only without additions": {

@@ -38,7 +38,8 @@ from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedu
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over
 from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.steps import Problem
-from texseg.method.number import MergeTree, confusion_of_clusters, dissolved, merge_tree, probability_of
+from texseg.method.confidence import confusion_of_clusters
+from texseg.method.number import MergeTree, dissolved, merge_tree, probability_of
 from texseg.method.seeds import Description, describe
 from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -239,7 +240,7 @@ class Search:
             s.potts,
             s.windows,
             divergence_limits(self.windows, model.scores(self.windows, params)),
-            confusion_of_clusters(labels, len(profiles), cells, self.window),
+            confusion_of_clusters(labels, len(profiles), cells, self.window, not features.has_filters),
         )
 
     @property

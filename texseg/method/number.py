@@ -36,15 +36,11 @@ __all__ = [
     "MergeTree",
     "Selection",
     "choose_number",
-    "confusion_of_clusters",
     "dissolved",
     "grouped",
     "merge_tree",
     "probability_of",
 ]
-
-DOUBT = 1.1
-"""Contrast of a cluster that is as often right as wrong, see :func:`confusion_of_clusters`."""
 
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
@@ -257,45 +253,6 @@ def _agreement(areas: NDArray[np.float64], one: NDArray[np.intp], other: NDArray
     pairs, rows, columns = ((t**2).sum() for t in (table, table.sum(axis=1), table.sum(axis=0)))
     expected, most = rows * columns / areas.sum() ** 2, (rows + columns) / 2
     return 1.0 if most <= expected else float((pairs - expected) / (most - expected))
-
-
-def confusion_of_clusters(
-    labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float
-) -> NDArray[np.float32]:
-    """Probability that what was taken for one texture belongs to another, since the clusters may be wrong.
-
-    No posterior shows that two clusters are halves of one texture. But such clusters are close. Let c be the
-    contrast of a cluster: the separation from the closest other cluster, times the root of the number of
-    clusters, over the root of the number of windows that all the data would fill. Then the cluster is right
-    with probability ``1 / (1 + (DOUBT / c)^3)``, at least one half, and is that other one otherwise. The
-    curve was measured on mosaics and photographs, with the number of segments given.
-
-    Parameters
-    ----------
-    labels : array of shape (N,)
-        Cluster of each cell, 0 .. K - 1.
-    n_clusters : int
-        K.
-    cells : Sites
-    window : float
-        Side of the windows on which spread is measured, in cells.
-
-    Returns
-    -------
-    float32 array of shape (K, K)
-        Each row, a cluster that was found, sums to one. Empty clusters are not confused with others.
-    """
-    confusion = np.eye(n_clusters, dtype=np.float32)
-    present = np.flatnonzero(np.bincount(labels, cells.sizes, n_clusters) > 0)
-    if len(present) > 1:
-        (pairs,) = measure([np.searchsorted(present, labels)], len(present), cells, window)
-        separations = pairs.separations(pairs.distances())
-        share = np.sqrt(len(present) / pairs.areas.sum()) * window
-        contrasts = share * np.maximum(separations.min(axis=1), 1e-3)
-        right = np.maximum(1 / (1 + (DOUBT / contrasts) ** 3), 0.5)
-        confusion[present, present] = right
-        confusion[present, present[separations.argmin(axis=1)]] = 1 - right
-    return confusion
 
 
 def dissolved(
