@@ -15,8 +15,6 @@ from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipe
 from texseg.channels.textons import PATCH_SIDE, learn_codebook, nearest_textons
 from texseg.threads import side_by_side
 
-__all__ = ["Features", "bins_of", "encode", "learn_features", "octaves_of"]
-
 _VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
 _SIGMAS = 3.0  # only 0.3 % of a Gaussian's weight lies beyond
 _MODULUS_TOP = 99.5  # percentile of a filter's moduli at the top of the last bin
@@ -27,21 +25,17 @@ class Features(NamedTuple):
 
     bank: GaborBank
     intensity: Intensity
-    sigma: float
-    """Pixels; standard deviation of the Gaussian that removes illumination."""
+    sigma: float  # pixels; standard deviation of the Gaussian that removes illumination
     patch_weight: float
     value_weight: float
     n_bins: int
-    ranges: tuple[Range, ...]
-    """One per channel; not used for patches."""
+    ranges: tuple[Range, ...]  # one per channel; not used for patches
     codebook: NDArray[np.floating]
     """Textons of the patch channel, shape (n_bins, side * side); empty without this channel."""
     names: tuple[str, ...]
-    wavelengths: NDArray[np.float64]
-    """Scale of each channel in pixels; 0 for plain values."""
+    wavelengths: NDArray[np.float64]  # scale of each channel in pixels; 0 for plain values
     weights: NDArray[np.floating]
-    has_filters: bool = True
-    """Whether the bank's filters are among the channels."""
+    has_filters: bool = True  # whether the bank's filters are among the channels
 
     @property
     def n_filters(self) -> int:

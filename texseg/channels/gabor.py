@@ -14,8 +14,6 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Filter", "GaborBank", "Spectrum"]
-
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
 _FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
@@ -26,14 +24,11 @@ _KEPT_TRANSFERS = 24  # the default bank, for an image and for the composites th
 class Filter(NamedTuple):
     """One filter of a bank: its centre frequency, and the widths of its Gaussian in frequency."""
 
-    wavelength: float
-    """Pixels."""
+    wavelength: float  # pixels
     orientation: float
     """Degrees; direction of the grating's wave vector, from the column axis (x) towards the row axis (y)."""
-    along: float
-    """Standard deviation along the wave vector, cycles per pixel."""
-    across: float
-    """Standard deviation across the wave vector, cycles per pixel."""
+    along: float  # standard deviation along the wave vector, cycles per pixel
+    across: float  # standard deviation across the wave vector, cycles per pixel
 
 
 class Spectrum(NamedTuple):
@@ -42,8 +37,7 @@ class Spectrum(NamedTuple):
     shape: tuple[int, int]
     sides: tuple[int, int]
     """Rows and columns of a block, without what surrounds it; the last ones may reach beyond the image."""
-    blocks: list[NDArray[np.complex64]]
-    """In row-major order."""
+    blocks: list[NDArray[np.complex64]]  # in row-major order
 
 
 class GaborBank:

@@ -18,8 +18,6 @@ from texseg.channels.planes import Planes, split_planes
 from texseg.channels.quantize import robust_range, to_unit
 from texseg.channels.textons import PATCH_SIDE
 
-__all__ = ["find_ground", "profile_of_ground", "without_ground"]
-
 _FLAT = 0.1  # of the range in a neighbourhood of texture; noise of a twentieth of its contrast stays below
 _TEXTURED = 98  # percentile of the ranges that stands for texture; the rest of the image must have some
 _NARROW = 3 * PATCH_SIDE  # pixels, squares that fit into ground; narrower areas are gaps between grains

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import bulk_of
 
-__all__ = ["multiplies", "notes_on"]
-
 _HEAVY = 0.001  # share of the values beyond the fence that is worth a note; single hot pixels are not
 _BLOCK = 24  # pixels, side of the blocks used to detect shading
 _MOST_BLOCKS = 1024  # of an image
@@ -110,12 +108,9 @@ def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], v
 class _Shading(NamedTuple):
     """How blocks of one texture differ in the logarithms of their mean and contrast."""
 
-    spread: float
-    """Root mean square difference of the means."""
-    together: float
-    """Correlation of the differences of both."""
-    slope: float
-    """Slope of the contrast over the mean: 1 where the same factor changes both."""
+    spread: float  # root mean square difference of the means
+    together: float  # correlation of the differences of both
+    slope: float  # slope of the contrast over the mean: 1 where the same factor changes both
 
 
 def _is_shaded(planes: Planes) -> bool:

@@ -9,8 +9,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NoValidPixels", "Planes", "non_finite", "split_planes"]
-
 
 class NoValidPixels(ValueError):
     """All pixels of an image are masked or have no data."""
@@ -19,10 +17,8 @@ class NoValidPixels(ValueError):
 class Planes(NamedTuple):
     """An image as real planes with its holes filled in."""
 
-    bands: list[NDArray[Any]]
-    """Each of shape (H, W), in the image's own dtype and unit; finite."""
-    mask: NDArray[np.bool_] | None
-    """True where there is data; None if there is data everywhere."""
+    bands: list[NDArray[Any]]  # each of shape (H, W), in the image's own dtype and unit; finite
+    mask: NDArray[np.bool_] | None  # True where there is data; None if there is data everywhere
 
 
 def split_planes(

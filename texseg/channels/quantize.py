@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FARTHEST", "Bulk", "Range", "bulk_of", "quantize", "robust_range", "to_unit"]
-
 _GRID = 2.0**16  # unit values are rounded to this grid, so that a * x + b gives exactly the same bins
 _OVERSHOOT = 0.25  # how far beyond the robust range values may lie before they are clipped, in ranges
 _SAMPLES = 2**16  # values sampled per channel to find its range
@@ -44,12 +42,10 @@ def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDA
 class Bulk(NamedTuple):
     """The values that determine a range, and what was set aside."""
 
-    values: NDArray
-    """A sample of them."""
+    values: NDArray  # a sample of them
     extremes: tuple[float, ...]
     """Lowest or highest values that many pixels have and that lie far from all others."""
-    share: float
-    """Share of the other values that lie beyond the fence."""
+    share: float  # share of the other values that lie beyond the fence
 
 
 def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> Bulk:

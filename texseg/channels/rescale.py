@@ -12,8 +12,6 @@ from texseg.channels.quantize import Range, robust_range
 from texseg.channels.responses import Intensity
 from texseg.io.display import LUMA
 
-__all__ = ["mismatch", "rescaled", "to_grey"]
-
 _FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 65535.0) for f in (n, 1 / n))
 _NEAR_FACTOR = 0.3  # tolerance of its natural logarithm: similar scenes fill their range only roughly alike
 _OTHER_UNIT = 8.0  # ratio of the ranges beyond which scenes alone cannot explain it

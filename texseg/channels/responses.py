@@ -15,14 +15,6 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
 from texseg.channels.textons import PATCH_SIDE
 
-__all__ = [
-    "Intensity",
-    "Recipe",
-    "flatten_illumination",
-    "learn_intensity",
-    "recipes",
-]
-
 _REDUCTION = 4  # the local mean and contrast are smooth: they are computed on a grid this many times coarser
 _LOG_OFFSET = (
     0.05  # medians; .01 and .1 are no better under vignetting, and .01 is worse without (.988, .995)
@@ -43,12 +35,10 @@ class Recipe(NamedTuple):
     """One real-valued channel of an image, whose values are computed on demand, in any thread."""
 
     name: str
-    values: Callable[[], NDArray[np.floating]]
-    """Computes the values, shape (H, W)."""
+    values: Callable[[], NDArray[np.floating]]  # computes the values, shape (H, W)
     kind: str
     """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
-    wavelength: float
-    """Scale in pixels; 0 for plain values, which have none."""
+    wavelength: float  # scale in pixels; 0 for plain values, which have none
     weight: float
 
 
@@ -60,8 +50,7 @@ class Intensity(NamedTuple):
     high: NDArray[np.float64]
     axes: NDArray[np.float64]
     """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
-    contrast: float
-    """Standard deviation of the lightness after the local mean is subtracted."""
+    contrast: float  # standard deviation of the lightness after the local mean is subtracted
     log_offset: float = 0.0
     """Added to the values before their logarithm is taken; if 0, no logarithm is taken."""
 

@@ -21,8 +21,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PATCH_SIDE", "learn_codebook", "nearest_textons"]
-
 PATCH_SIDE = 5
 """Pixels; side of the patches, and of other smallest neighbourhoods."""
 

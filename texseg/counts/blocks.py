@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, CountOperator, check_counts, is_implicit, split_counts
 
-__all__ = ["BlockCounts", "scale_rows"]
-
 
 class BlockCounts(CountOperator):
     """A table in blocks of rows, only one of which is in memory at a time.

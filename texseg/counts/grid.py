@@ -20,8 +20,6 @@ from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, agg
 from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
-__all__ = ["CellGrid", "PyramidLevel", "cell_counts", "cell_grid", "pyramid", "window_matrix", "window_means"]
-
 _ROWS = 16  # rows of cells counted at once
 _EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones would take too much memory
 
@@ -29,13 +27,10 @@ _EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones woul
 class CellGrid(NamedTuple):
     """Square cells over an image; cells at the lower and right edge may be cut off."""
 
-    shape: tuple[int, int]
-    """Rows and columns of cells."""
-    cell: int
-    """Side in pixels."""
+    shape: tuple[int, int]  # rows and columns of cells
+    cell: int  # side in pixels
     image_shape: tuple[int, int]
-    sizes: NDArray[np.floating]
-    """(cells,), number of valid pixels in each, in units of a full cell: 0 to 1."""
+    sizes: NDArray[np.floating]  # (cells,), number of valid pixels in each, in units of a full cell: 0 to 1
 
     @property
     def n_cells(self) -> int:
@@ -149,10 +144,8 @@ class PyramidLevel(NamedTuple):
     """One level of the coarse-to-fine sequence."""
 
     counts: CountMatrix
-    sizes: NDArray[np.float64]
-    """(N,), number of pixels in each row."""
-    parent: NDArray[np.intp] | None
-    """(N,), the row of the previous, coarser level; None at the first."""
+    sizes: NDArray[np.float64]  # (N,), number of pixels in each row
+    parent: NDArray[np.intp] | None  # (N,), the row of the previous, coarser level; None at the first
     shape: tuple[int, int]
 
 

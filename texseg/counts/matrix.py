@@ -19,20 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from texseg.counts.random import random_state_of
 
-__all__ = [
-    "Aggregate",
-    "ChannelCounts",
-    "WindowedCounts",
-    "aggregate",
-    "check_counts",
-    "column_totals",
-    "groups_of",
-    "is_implicit",
-    "row_blocks",
-    "row_totals",
-    "split_counts",
-]
-
 CountMatrix = Any  # an array, a sparse matrix, or an implicit operator of this module
 
 _BORDERS = {"zero": cv2.BORDER_CONSTANT, "symmetric": cv2.BORDER_REFLECT}

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedCounts", "stacked"]
-
 
 class PackedCounts:
     """A float32 array stored as multiples of ``unit``, up to 255; indexing returns ordinary floats."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["random_state_of"]
-
 
 def random_state_of(seed: Any) -> np.random.RandomState:
     """Turn any of NumPy's seeds and generators into a `numpy.random.RandomState`.

@@ -17,8 +17,6 @@ from texseg.counts.matrix import CountOperator
 from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
-__all__ = ["Sites", "border_measure", "interior_cells", "sides_of", "window_sites"]
-
 Floats = NDArray[np.floating]
 
 WINDOW_STEP = 2
@@ -55,19 +53,14 @@ def mix_background(profiles: Floats, background: Floats, share: float = BACKGROU
 class Sites(CountOperator):
     """Histograms of the sites of some grids, as a count matrix with columns multiplied by channel weights."""
 
-    counts: Any
-    """(N, M), an array or PackedCounts; every channel of a site sums to the site's size."""
-    sizes: Floats
-    """(N,), share of each site that holds data, 0 to 1."""
-    weights: Floats
-    """(M,), weight of each column's channel."""
+    counts: Any  # (N, M), an array or PackedCounts; every channel of a site sums to the site's size
+    sizes: Floats  # (N,), share of each site that holds data, 0 to 1
+    weights: Floats  # (M,), weight of each column's channel
     grids: tuple[tuple[int, int], ...]
     """Rows and columns of each image's sites; the images follow one another in the rows of ``counts``."""
-    background: Floats
-    """(M,), profile of all images together; each channel sums to one."""
+    background: Floats  # (M,), profile of all images together; each channel sums to one
     shape: tuple[int, int] = field(init=False)
-    groups: NDArray[np.intp] = field(init=False, repr=False)
-    """(M,), the channel of every column."""
+    groups: NDArray[np.intp] = field(init=False, repr=False)  # (M,), the channel of every column
 
     def __post_init__(self) -> None:
         N, M = self.counts.shape

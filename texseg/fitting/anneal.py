@@ -40,19 +40,6 @@ from texseg.fitting.moves import (
 )
 from texseg.fitting.steps import CALM_STEPS, Iteration, Problem, StepLimits, descend
 
-__all__ = [
-    "Level",
-    "State",
-    "Transition",
-    "anneal",
-    "critical_beta",
-    "geometric_schedule",
-    "grow",
-    "last_of",
-    "merge_down",
-]
-
-
 MERGED_AT_ONCE = 0.25
 """Share of the clusters too many that are merged before others settle; one by one finds no more."""
 
@@ -89,8 +76,7 @@ class State(NamedTuple):
 class Level(NamedTuple):
     """One level of a coarse-to-fine run ([1] section 5.4)."""
 
-    counts: CountMatrix
-    """(N, M), summed over the sites of every row."""
+    counts: CountMatrix  # (N, M), summed over the sites of every row
     row_weights: Floats | None = None
     """(N,), how many sites each row stands for; a row's temperature is this many times that of a site."""
     parent: NDArray[np.intp] | None = None

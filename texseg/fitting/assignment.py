@@ -35,19 +35,6 @@ from numpy.typing import NDArray
 
 from texseg.threads import side_by_side
 
-__all__ = [
-    "ArgMax",
-    "Assignment",
-    "Posterior",
-    "PottsField",
-    "SETTLING_SWEEPS",
-    "SoftMax",
-    "arg_max_over",
-    "mean_field",
-    "soft_max",
-    "soft_max_over",
-]
-
 Floats = NDArray[np.floating]
 
 SETTLING_SWEEPS = 12
@@ -63,10 +50,8 @@ _NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less ta
 class Assignment(NamedTuple):
     """Posteriors of a policy and their free energy."""
 
-    posteriors: Floats
-    """(N, K), or (N, S, K) for several runs; sums to one over K."""
-    free_energy: Any
-    """In nats; an array (S,) for several runs."""
+    posteriors: Floats  # (N, K), or (N, S, K) for several runs; sums to one over K
+    free_energy: Any  # in nats; an array (S,) for several runs
 
 
 class Posterior(Protocol):

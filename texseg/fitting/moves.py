@@ -14,27 +14,6 @@ from texseg.counts.matrix import groups_of
 from texseg.fitting.assignment import Floats
 from texseg.fitting.steps import Problem, StepLimits, descend
 
-__all__ = [
-    "Growing",
-    "Halves",
-    "Partition",
-    "Transition",
-    "assess",
-    "close_pairs",
-    "exchange",
-    "exchanges",
-    "improve",
-    "merge",
-    "merge_losses",
-    "merge_pairs",
-    "refine_halves",
-    "resolution",
-    "settle",
-    "split",
-    "unsplit",
-    "whole",
-]
-
 POWER_STEPS = 2
 """Power iterations to find the direction in which a cluster is first split."""
 

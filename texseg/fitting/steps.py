@@ -10,8 +10,6 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats
 
-__all__ = ["Iteration", "Problem", "StepLimits", "descend"]
-
 ETA_GROWTH = 1.4
 """Factor by which over-relaxation grows while it succeeds."""
 
@@ -61,7 +59,7 @@ class Iteration(NamedTuple):
 def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits) -> Iterator[Iteration]:
     """Yield EM steps at one temperature until F hardly falls or held-out data stop improving."""
     model, groups = problem.model, groups_of(problem.n)
-    watch = Watch(settings.validation, settings.patience)
+    watch = _Watch(settings.validation, settings.patience)
     result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
     heldout = watch(params, result.posteriors)
     for _ in range(settings.max_steps - 1):
@@ -85,7 +83,7 @@ def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits
     yield Iteration(params, result, heldout, cost, True)
 
 
-class Watch:
+class _Watch:
     """Held-out likelihood of every step, and whether it has stopped improving."""
 
     def __init__(self, validation: Callable[[Any, Any], float] | None, patience: int | None) -> None:

@@ -45,8 +45,6 @@ from texseg.method.textures import Textures, divergence_limits, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
 
-__all__ = ["Candidate", "Record", "Search", "interior_gain"]
-
 Floats = NDArray[np.floating]
 
 _MOST_WINDOWS = 4096  # windows used to find starts; in larger images they lie further apart. All do as well
@@ -87,14 +85,11 @@ class Record(NamedTuple):
 class Candidate(NamedTuple):
     """One fitted run."""
 
-    posteriors: Floats
-    """(N, K)."""
-    profiles: Floats
-    """(K, M); every channel sums to one."""
+    posteriors: Floats  # (N, K)
+    profiles: Floats  # (K, M); every channel sums to one
     scores: Floats
     """(N, K), log-likelihood of every site in every cluster, relative to the background profile."""
-    gain: float
-    """See :func:`interior_gain`."""
+    gain: float  # see `interior_gain`
 
 
 @dataclass
@@ -103,11 +98,9 @@ class Search:
 
     cells: Sites
     grids: Sequence[CellGrid]
-    wavelengths: NDArray[np.float64]
-    """Of the channels, in pixels."""
+    wavelengths: NDArray[np.float64]  # of the channels, in pixels
     settings: Settings
-    beta: float
-    """Inverse temperature at which windows count as many observations as are independent."""
+    beta: float  # inverse temperature at which windows count as many observations as are independent
     rng: np.random.RandomState
     history: list[Record] = field(default_factory=list)
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.method.textures import Scene
 
-__all__ = ["Told", "speaks_for_values", "told_by"]
-
 _LEAST = 0.03  # learned from 18 fields; .025 to .033 do as well where each field is left out of learning
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
@@ -29,10 +27,8 @@ _STRIDE = 2  # pixels; information is measured on every second row and column
 class Told(NamedTuple):
     """What a map tells about the pixels."""
 
-    information: float
-    """Nats per pixel about all channels, weighted as in the likelihood."""
-    raggedness: float
-    """Entropy of a label given the labels left and above, as a share of its entropy."""
+    information: float  # nats per pixel about all channels, weighted as in the likelihood
+    raggedness: float  # entropy of a label given the labels left and above, as a share of its entropy
 
 
 def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features) -> Told:

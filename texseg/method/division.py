@@ -21,22 +21,16 @@ from texseg.method.textures import Scene, Textures, cell_sites, effective_observ
 from texseg.parameters import Settings
 from texseg.threads import side_by_side
 
-__all__ = ["Divider", "Division", "n_textures", "repaint"]
-
 
 class Division(NamedTuple):
     """Scenes, divided."""
 
     textures: Textures
-    search: Search
-    """The search for clusters of cells, with the record of its steps."""
-    scenes: list[Scene]
-    """With the channels that were used: all of them, or only the plain values."""
+    search: Search  # the search for clusters of cells, with the record of its steps
+    scenes: list[Scene]  # with the channels that were used: all of them, or only the plain values
     labelled: list[Labelled]
-    selection: Selection | None = None
-    """Set if the number of segments was chosen."""
-    painted: Seeded | None = None
-    """Set if there were strokes."""
+    selection: Selection | None = None  # set if the number of segments was chosen
+    painted: Seeded | None = None  # set if there were strokes
     rival: Division | None = None
     """The division by the other cue, if both were compared and kept: new strokes may reverse the choice."""
 
@@ -51,8 +45,7 @@ class Divider:
 
     settings: Settings
     model: str
-    n_segments: int | None
-    """Includes flat ground; None chooses the number from ``k_min`` to ``k_max``."""
+    n_segments: int | None  # includes flat ground; None chooses the number from k_min to k_max
     k_min: int
     k_max: int
     min_size: int

@@ -32,16 +32,6 @@ from texseg.counts.sites import Sites, interior_cells
 from texseg.fitting.assignment import soft_max
 from texseg.method.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
-__all__ = [
-    "MergeTree",
-    "Selection",
-    "choose_number",
-    "dissolved",
-    "grouped",
-    "merge_tree",
-    "probability_of",
-]
-
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
 _EXACT = 0.5  # share of the loss that any wrong number costs; the rest is the distance between the maps
@@ -131,14 +121,11 @@ class Selection(NamedTuple):
 class MergeTree(NamedTuple):
     """A sequence of partitions, from the over-segmentation down to a single segment."""
 
-    labels: NDArray[np.intp]
-    """(N,), cluster of every site in the over-segmentation, 0 .. K - 1."""
-    areas: NDArray[np.float64]
-    """(K,), areas of the clusters, in sites."""
+    labels: NDArray[np.intp]  # (N,), cluster of every site in the over-segmentation, 0 .. K - 1
+    areas: NDArray[np.float64]  # (K,), areas of the clusters, in sites
     merges: tuple[tuple[int, int], ...]
     """Clusters (kept, absorbed), in the order of merging; each is named by its smallest member."""
-    separations: NDArray[np.float64]
-    """(K - 1,), separation of the two closest clusters before each merge."""
+    separations: NDArray[np.float64]  # (K - 1,), separation of the two closest clusters before each merge
     evidence: NDArray[np.float64]
     """(K - 1, len(EVIDENCE)), what was measured of each merged pair, see :mod:`texseg.method.pairs`."""
 

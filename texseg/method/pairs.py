@@ -40,8 +40,6 @@ from texseg.counts.grid import window_matrix
 from texseg.counts.sites import Sites
 from texseg.threads import side_by_side
 
-__all__ = ["EVIDENCE", "PAIR_EVIDENCE", "Pairs", "PairTable", "along_the_tree", "measure", "shipped_table"]
-
 Floats = NDArray[np.floating]
 
 PAIR_EVIDENCE = (
@@ -99,8 +97,7 @@ class Pairs:
     """What the separations of clusters are computed from; arrays over clusters, or pairs of them."""
 
     cells: Sites
-    window: float
-    """Side of a window in cells."""
+    window: float  # side of a window in cells
     labels: NDArray[np.intp]
     held_out: HeldOut
     held: Floats
@@ -108,12 +105,9 @@ class Pairs:
     areas: NDArray[np.float64]
     """(K, images), in cells; 0 for a cluster that was merged into another. Images with more than
     ``_MOST_CELLS`` cells in total are measured as if they were reduced to this number."""
-    borders: NDArray[np.float64]
-    """(K, K), lengths of common borders in sides of cells, likewise reduced."""
-    means: NDArray[np.float64]
-    """(K, K, C), means of the log-likelihood ratios of a to b in windows inside a."""
-    covariances: NDArray[np.float64]
-    """(K, K, C, C), their covariances."""
+    borders: NDArray[np.float64]  # (K, K), lengths of common borders in sides of cells, likewise reduced
+    means: NDArray[np.float64]  # (K, K, C), means of the log-likelihood ratios of a to b in windows inside a
+    covariances: NDArray[np.float64]  # (K, K, C, C), their covariances
     scales: dict[tuple[int, int], dict[str, float | np.floating]] = field(default_factory=dict)
     """What was measured of pairs at several scales, until one of the two changes."""
 
@@ -167,9 +161,7 @@ class Pairs:
         self._look_from(a, others)
         side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
 
-    def evidence(
-        self, a: int, b: int, distances: NDArray[np.float64], linked: float
-    ) -> NDArray[np.float64]:
+    def evidence(self, a: int, b: int, distances: NDArray[np.float64], linked: float) -> NDArray[np.float64]:
         """Measure what tells whether clusters a and b are one texture or two, as in :data:`PAIR_EVIDENCE`.
 
         ``distances`` (K, K) are those of all pairs now, and ``linked`` is the separation of these two by
@@ -301,13 +293,10 @@ class PairTable:
     high: NDArray[np.float64]
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
-    knots: NDArray[np.float64]
-    """(knots, E), where the slopes change; in units of ``spread`` from ``mean``."""
-    slopes: NDArray[np.float64]
-    """(knots + 1, E), the first slope and its changes."""
+    knots: NDArray[np.float64]  # (knots, E), where the slopes change; in units of spread from mean
+    slopes: NDArray[np.float64]  # (knots + 1, E), the first slope and its changes
     constant: float
-    doubt: float
-    """Share of the probability spread evenly over all numbers that may be answered."""
+    doubt: float  # share of the probability spread evenly over all numbers that may be answered
 
     def columns(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give what the (flattened) slopes multiply, shape (n, (knots + 1) * E)."""
@@ -387,10 +376,8 @@ def _inner_ratios(
 class HeldOut(NamedTuple):
     """Histograms of K clusters, summed over the white cells of a checkerboard, and over the black ones."""
 
-    sums: Floats
-    """(2, K, M)."""
-    sizes: Floats
-    """(2, K), cells."""
+    sums: Floats  # (2, K, M)
+    sizes: Floats  # (2, K), cells
 
     def scores(self, cells: Sites) -> Floats:
         """Scores (N, K, C) of full cells in the clusters, with profiles from cells of the other colour."""

@@ -28,8 +28,6 @@ from texseg.channels.textons import PATCH_SIDE
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
 from texseg.threads import side_by_side
 
-__all__ = ["PATCH_SIZE", "BorderClassifier", "Density", "learn_borders", "learn_density", "n_scores"]
-
 _WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
 PATCH_SIZE = PATCH_SIDE**2
 """Numbers in a patch whose density is learned."""
@@ -53,10 +51,8 @@ class Density(NamedTuple):
 
     factors: NDArray[np.floating]
     """(D, K * D): vector times factors, minus centres, has unit covariance under each of the K textures."""
-    centres: NDArray[np.floating]
-    """(K * D,)."""
-    offsets: NDArray[np.floating]
-    """(K,), half the log-determinants of the precisions."""
+    centres: NDArray[np.floating]  # (K * D,)
+    offsets: NDArray[np.floating]  # (K,), half the log-determinants of the precisions
 
     def log(self, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
         """Log-densities (K, n) of vectors (n, D), up to a constant."""
@@ -91,12 +87,9 @@ class BorderClassifier(NamedTuple):
     features: Features
     log_profiles: NDArray[np.floating]
     """(K, C, n_bins), logarithms of the profiles of all textures whose borders were learned."""
-    density: Density
-    """Density of each texture's patches."""
-    weights: NDArray[np.floating]
-    """(scores, K), see :func:`n_scores`."""
-    offsets: NDArray[np.floating]
-    """(K,)."""
+    density: Density  # density of each texture's patches
+    weights: NDArray[np.floating]  # (scores, K), see `n_scores`
+    offsets: NDArray[np.floating]  # (K,)
 
     @property
     def known(self) -> NDArray[np.bool_]:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from texseg.channels.planes import Planes
 from texseg.threads import side_by_side
 
-__all__ = ["Composite", "border_distance", "compose", "label_sizes", "trusted"]
-
 _TRIES = 24  # candidate sources of a piece; the one that fills most of it is taken
 _STRIDE = 4  # how much of a piece a source fills is measured on one in 4 * 4 of its pixels
 _LARGEST = 300  # pixels, largest side of a composite
@@ -27,8 +25,7 @@ class Composite(NamedTuple):
     """An image with known labels."""
 
     planes: Planes
-    labels: NDArray[np.int32]
-    """(H, W), from 0."""
+    labels: NDArray[np.int32]  # (H, W), from 0
     filled: NDArray[np.bool_]
     """(H, W), True where there is texture of that label; elsewhere the pixels are meaningless."""
 

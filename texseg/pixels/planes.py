@@ -12,8 +12,6 @@ from texseg.counts.grid import CellGrid, cell_grid
 from texseg.fitting.assignment import arg_max_over
 from texseg.threads import side_by_side
 
-__all__ = ["PixelPlanes"]
-
 Floats = NDArray[np.floating]
 
 _ROWS = 64  # rows of cells whose pixels are looked up at once
@@ -28,12 +26,9 @@ class PixelPlanes:
     """
 
     grid: CellGrid
-    cells: Floats
-    """(K, cells)."""
-    band: NDArray[np.intp]
-    """(n,), flat indices of the pixels with values of their own, ascending."""
-    near: Floats
-    """(K, n), their values."""
+    cells: Floats  # (K, cells)
+    band: NDArray[np.intp]  # (n,), flat indices of the pixels with values of their own, ascending
+    near: Floats  # (K, n), their values
 
     @classmethod
     def full(cls, planes: Floats) -> PixelPlanes:
