@@ -246,7 +246,6 @@ class TestBatches:
         invoke(*arguments, "--skip-existing", "-q")
         assert contents(out) == contents(tmp_path / "whole")
 
-
     @pytest.mark.parametrize("changed", [["-k", "3"], ["-k", "2", "--seed", "1"], ["-k2", "--nodata", "7"]])
     def test_results_of_other_parameters_are_no_results(self, tmp_path, changed):
         folder = folder_of(tmp_path / "in", ["a.png"])

@@ -7,7 +7,9 @@ import pytest
 from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, scores_of, sites_of
 
 from texseg.counts.grid import cell_grid
-from texseg.method.clusters import Search
+from texseg.fitting.anneal import critical_beta
+from texseg.method.clusters import Search, interior_gain
+from texseg.models.histograms import HistogramClustering
 from texseg.parameters import PottsSettings, Settings
 
 SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
@@ -62,6 +64,18 @@ def test_a_run_cools_from_one_cluster_and_tells_of_every_transition():
     assert all(t.beta == r.beta for r in search.history for t in r.transitions)
 
 
+def test_starts_lie_just_above_the_first_transition():
+    search = search_of(regions())
+    search.starts(4)
+    betas = [record.beta for record in search.history]
+    second = next(after for before, after in zip(betas, betas[1:], strict=False) if after < before)
+    windows = search.windows.only(search.windows.sizes > 0)
+    model = HistogramClustering(background=windows.background)
+    critical = critical_beta(model, windows, np.random.RandomState(0))
+    assert 0.7 * critical < second < critical  # the run on all windows
+    assert search.history[0].n_distinct == 1
+
+
 def test_more_starts_see_random_halves():
     search = search_of(regions(), replace(SETTINGS, n_starts=4))
     assert len(search.starts(3)) == 4
@@ -111,6 +125,45 @@ def test_exchanges_repair_one_texture_split_and_two_merged():
     assert agree(labels_of(best), region)
     assert best.gain > alone.gain
     assert candidates[0].gain == pytest.approx(alone.gain)
+
+
+def test_exchanges_go_on_while_they_help():
+    """Two textures split and two pairs merged: one exchange cannot repair both."""
+    rows, columns = np.mgrid[:16, :30]
+    region = rows // 8 * 3 + columns // 10
+    wrong = np.select([region == 3, region == 5], [2, 4], region)
+    wrong[(region == 0) & (columns < 5)], wrong[(region == 1) & (columns < 15)] = 3, 5
+    search = search_of(region)
+    candidates = search.candidates(profiles_of(wrong, search.cells)[None])
+    assert not agree(labels_of(candidates[0]), region)
+    assert agree(labels_of(max(candidates, key=lambda candidate: candidate.gain)), region)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_several_runs_the_one_that_found_the_textures_gives_the_segments(monkeypatch, order):
+    """The other has split one texture and merged two; exchanges would repair it."""
+    region = regions((24, 32))
+    search = search_of(region)
+    runs = np.stack([profiles_of(labels, search.cells) for labels in (spoilt(region), region)])
+    monkeypatch.setattr(search, "starts", lambda n_clusters: runs[list(order)])
+    monkeypatch.setattr(search, "candidates", lambda starts: search.on_cells(starts, 8))
+    assert agree(scores_of(search.cells, search.of_number(4)).argmax(axis=1), region)
+
+
+def test_a_cluster_of_border_cells_gains_nothing():
+    """However well it explains them: else windows across borders would be worth a cluster."""
+    region = regions((24, 32))
+    cells, _ = sites_of(region)
+    labels = region.copy()
+    labels[11:13] = 4  # two cells wide
+    posteriors = np.eye(5, dtype=np.float32)[labels.ravel()]
+    scores = np.ones((region.size, 5), np.float32)
+    gains = []
+    for of_borders in (0.0, 1.0, 100.0):
+        scores[:, 4] = of_borders
+        gains.append(interior_gain(scores, posteriors, cells))
+    assert 0.5 < gains[0] < 1
+    assert gains[0] == gains[1] == gains[2]
 
 
 def test_two_clusters_have_no_exchanges():

@@ -134,6 +134,16 @@ def test_schedule_ends_where_it_should():
     assert geometric_schedule(2.0, 1.0) == [1.0]
 
 
+def test_a_run_starts_where_there_is_just_one_cluster():
+    """Colder, the first transition would be missed; much hotter, steps would be spent on a single cluster."""
+    n, _ = planted()
+    model = HistogramClustering()
+    critical = critical_beta(model, n, np.random.RandomState(0))
+    states = list(anneal(model, n, n_clusters=3, rng=np.random.RandomState(0)))
+    assert 0.7 * critical < states[0].beta < critical
+    assert [state.n_distinct for state in states if state.converged][0] == 1
+
+
 @pytest.mark.parametrize("arguments", [(0.1, 1.0, 1.0), (0.1, 1.0, 0.0)])
 def test_schedule_needs_cooling(arguments):
     with pytest.raises(ValueError, match="cooling factor must lie between 0 and 1"):

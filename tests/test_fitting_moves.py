@@ -64,6 +64,14 @@ def test_fewer_than_three_clusters_have_no_neighbours():
     )
 
 
+def test_a_cluster_is_never_split_and_merged_with_itself_in_one_move():
+    """Where one of four is split, only pairs of the other three are merged: twelve moves, and no more."""
+    n, truth = planted()
+    problem, now, _ = partition_of(n, spoilt(truth))
+    even = Profiles(now.params.profiles, np.full(4, 0.25))
+    assert len(exchanges(problem, even, 1000, np.random.RandomState(0))) == 4 * 3
+
+
 def test_annealing_makes_exchanges_where_they_lower_the_free_energy():
     """Splits alone keep what a wrong first split has joined; with exchanges the free energy is no higher."""
     better = 0

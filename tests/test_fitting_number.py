@@ -8,6 +8,7 @@ import pytest
 from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 
 from texseg import TextureSegmenter, match_labels
+from texseg.counts.sites import Sites
 from texseg.method.number import MergeTree, Selection, choose_number, dissolved, merge_tree
 from texseg.method.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
 
@@ -394,6 +395,51 @@ def test_interleaved_stripes_are_closer_than_halves():
     assert found[0] / found[1] == pytest.approx(touch[1] / touch[0], rel=0.2)
 
 
+@pytest.mark.parametrize("width", [32, 4, 2])
+def test_the_separation_of_a_distance_falls_with_the_length_of_the_common_border(width):
+    labels = (np.mgrid[:64, :64][1] // width % 2).astype(int)
+    (pairs,) = measure([labels.ravel()], 2, mixed(labels, n_draws=2), WINDOW)
+    area, contact = 64 * 32, 64 * (64 // width - 1) / (2 * np.sqrt(64 * 32))
+    touch = ((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 6)
+    assert pairs.separations(np.ones((2, 2)))[0, 1] == pytest.approx(np.sqrt(area) / WINDOW / touch)
+
+
+def mixed(shares, n_draws, seed=0):
+    """Sites of two textures mixed: ``shares`` (H, W) of the second, 0 to 1."""
+    rng = np.random.default_rng(seed)
+    pure = rng.dirichlet(np.full(8, 0.7), (2, N_CHANNELS))
+    profiles = pure[0] + shares.reshape(-1, 1, 1) * (pure[1] - pure[0])
+    counts = (rng.multinomial(n_draws, profiles) / n_draws).reshape(shares.size, -1).astype(np.float32)
+    size, weights = np.ones(shares.size, np.float32), np.ones(counts.shape[1], np.float32)
+    return Sites(counts, size, weights, (shares.shape,), counts.mean(axis=0))
+
+
+def test_interleaved_stripes_are_one_texture():
+    """Two halves that differ as little are two."""
+    columns = np.mgrid[:64, :64][1]
+    chosen = []
+    for labels in (columns // 32, columns // 2 % 2):
+        sites = mixed(0.4 + 0.2 * labels, n_draws=12)
+        chosen.append(choose_number(merge_tree(labels.ravel(), sites, WINDOW)).chosen)
+    assert chosen == [2, 1]
+
+
+def test_a_change_without_a_step_is_one_texture_that_would_be_two_with_a_step():
+    """From side to side the texture changes slowly, and at the border that was drawn hardly at all."""
+    across = np.broadcast_to(np.arange(32) - 15.5, (24, 32))
+    found = {}
+    for width in (0.5, 48.0):
+        tree = merge_tree((across > 0).astype(int).ravel(), mixed(np.clip(0.5 + across / width, 0, 1), 12), 5)
+        found[width] = tree
+    step = EVIDENCE.index("step")
+    assert found[0.5].evidence[0, step] == pytest.approx(1, abs=0.15)
+    assert found[48.0].evidence[0, step] < 0.5
+    assert choose_number(found[0.5]).chosen == 2
+    assert choose_number(found[48.0]).chosen == 1
+    found[48.0].evidence[0, step] = 1.0
+    assert choose_number(found[48.0]).chosen == 2
+
+
 # ---- planted images ----------------------------------------------------------------------------------------
 
 
@@ -406,7 +452,7 @@ def test_the_number_of_planted_textures_is_found(make_number, n_textures, seed):
     assert (match_labels(model.labels_, truth) == truth).mean() > 0.97
 
 
-@pytest.mark.parametrize("side", [200, 2000])
+@pytest.mark.parametrize("side", [200, 800])  # of cells, the second has five times those learned from
 def test_a_texture_that_fades_is_one_at_every_size(make_number, side):
     """The larger the image, the surer even the least change once seemed to be a border."""
     image, _ = make_number(1, (side, side))

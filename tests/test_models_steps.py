@@ -319,8 +319,7 @@ def test_hacm_predictive_shares_of_the_nodes_are_those_without_the_row():
     params = model.start_from(Q.T @ n / 8, np.full(3, 1 / 3), np.zeros(6, int), leaf_share=0.5)
     params.nodes[0] = background
     shares = [
-        kind.step(n, params, 1.0, Q).params.vertical
-        for kind in (model, HierarchicalClustering(tree=TREE))
+        kind.step(n, params, 1.0, Q).params.vertical for kind in (model, HierarchicalClustering(tree=TREE))
     ]
     leaf = np.arange(3), TREE.levels[TREE.leaves]
     assert (shares[0][:, 0] > 0.5).all() and (shares[0][leaf] < 0.5).all()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from threadpoolctl import threadpool_limits
@@ -15,8 +16,9 @@ from texseg import TextureSegmenter, match_labels, segment
 from texseg.channels.encode import encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
-from texseg.pixels.borders import learn_borders, learn_density
-from texseg.pixels.composites import border_distance
+from texseg.pixels import borders
+from texseg.pixels.borders import BorderClassifier, learn_borders, learn_density
+from texseg.pixels.composites import border_distance, compose
 
 SHAPE = 192, 208
 
@@ -82,6 +84,37 @@ def test_borders_are_known_on_an_image_that_was_not_seen(classifier):
     odds = np.exp(log_odds - log_odds.max(axis=0))
     stated = 1 / odds.sum(axis=0)
     assert stated.mean() == pytest.approx(right.mean(), abs=0.06)
+
+
+def test_odds_are_calibrated_on_an_image_that_was_not_seen(classifier):
+    """Odds closer to or farther from even would explain the pixels near borders worse."""
+    image, truth = scene(seed=7)
+    pixels = np.flatnonzero(border_distance(truth) < 4)
+    log_odds = classifier[0].log_odds(split_planes(image), pixels)
+    right = log_odds[truth.ravel()[pixels], np.arange(len(pixels))]
+    losses = [(logsumexp(cold * log_odds, axis=0) - cold * right).mean() for cold in (0.75, 1.0, 1.6)]
+    assert min(losses) == losses[1]
+
+
+def test_the_discriminant_is_trained_near_borders_only(monkeypatch):
+    """What distinguishes textures far from borders is another thing, and needs no learning."""
+    composites, trained = [], []
+
+    def composed(*args):
+        composites.append(compose(*args))
+        return composites[-1]
+
+    def scored(self, planes, pixels):
+        made = next(one for one in composites if one.planes is planes)
+        trained.append(border_distance(made.labels).ravel()[pixels])
+        return scores(self, planes, pixels)
+
+    scores = BorderClassifier.scores
+    monkeypatch.setattr(borders, "compose", composed)
+    monkeypatch.setattr(BorderClassifier, "scores", scored)
+    learned(*scene(shape=(128, 144)))
+    assert len(trained) == 2
+    assert all(len(distances) > 500 and distances.max() < 4 for distances in trained)  # pixels; a cell
 
 
 def test_the_discriminant_is_that_of_scikit_learn(classifier):

@@ -5,8 +5,15 @@ import re
 
 import numpy as np
 import pytest
+from site_scenes import N_CHANNELS, regions, sites_of
 
 from texseg import TextureSegmenter, segment
+from texseg.counts.grid import cell_grid
+from texseg.fitting.assignment import PottsField
+from texseg.method.clusters import Search
+from texseg.method.seeds import describe, learn_classes, pins, seeded_textures
+from texseg.method.textures import Scene
+from texseg.parameters import PottsSettings, Settings
 
 K = 3
 
@@ -190,3 +197,58 @@ def test_a_refit_needs_the_images(mosaic, painted, fitted, tmp_path):
 def test_a_painted_class_is_not_split_but_painted_anew(fitted):
     with pytest.raises(ValueError, match="is a class of strokes; paint a part"):
         fitted.split(1)
+
+
+# ---- what is learned, on cells drawn from known profiles ---------------------------------------------------
+
+
+def learned_labels(region, painted, clusters, n_draws, seed=0):
+    """Classes (N,), from 0, that are learned from cells with seeds of each class (N, K)."""
+    cells, _ = sites_of(region, seed, n_draws)
+    field = PottsField(cells.grids, 2.0, 1.5, 12, cells.sizes)
+
+    def settle(scores):
+        return field((scores + pins(painted)).astype(np.float32), 1.0, np.ones(1)).posteriors
+
+    description = describe(cells, np.full(N_CHANNELS, 4.0))
+    return learn_classes(painted, description, cells, clusters, settle)[1].argmax(axis=1)
+
+
+def test_the_cell_of_a_seed_keeps_its_class_against_all_neighbours():
+    """It looks like the class around it, which is painted, too: the user knows better."""
+    region = regions((24, 32)) % 2
+    cells, _ = sites_of(region, n_draws=12)
+    seeds = np.zeros((24 * 8, 32 * 8), np.int32)
+    for row, column, number in ((3, 5, 1), (3, 20, 2), (20, 5, 1), (20, 20, 2), (12, 8, 2)):
+        seeds[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = number
+    settings = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
+    grid, rng = cell_grid(seeds.shape, 8), np.random.RandomState(0)
+    search = Search(cells, [grid], np.full(N_CHANNELS, 4.0), settings, 20.0, rng)
+    scene = Scene(np.zeros((N_CHANNELS, *seeds.shape), np.uint8), None, seeds=seeds)
+    classes = seeded_textures(search, [scene], None, 2, 4).classes.reshape(24, 32)
+    assert classes[12, 8] == 1
+    assert (classes == region).mean() > 0.97
+
+
+def test_cells_whose_class_is_sure_improve_the_class():
+    """One seed of a few pixels a class is not like its class: alone it gives 83 % of the cells."""
+    region = regions((24, 32)) % 2
+    rng = np.random.RandomState(1)
+    painted = np.zeros((region.size, 2))
+    for k in (0, 1):
+        painted[rng.choice(np.flatnonzero(region.ravel() == k), 1), k] = 16
+    labels = learned_labels(region, painted, np.zeros(region.size, int), n_draws=3, seed=1)
+    assert (labels == region.ravel()).mean() > 0.98
+
+
+def test_a_cluster_with_seeds_never_stands_for_a_class_without():
+    """Class 1 is two looks, most of its seeds on one of them; the other is far, but not the class missing."""
+    region = regions((24, 32)) % 2
+    region[14:20, 4:14] = 2  # another texture, on less area
+    clusters = region.ravel()
+    painted = np.zeros((region.size, 2))
+    painted[np.flatnonzero(clusters == 0)[30:60], 0] = 16
+    painted[np.flatnonzero(clusters == 1)[100], 0] = 16
+    labels = learned_labels(region, painted, clusters, n_draws=12)
+    assert (labels[clusters == 1] == 0).mean() > 0.9
+    assert (labels[clusters == 2] == 1).mean() > 0.9
