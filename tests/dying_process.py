@@ -2,7 +2,7 @@
 
 import os
 
-from texseg.cli.process import Outcome
+from texseg.cli.outputs import Outcome
 
 
 def process(item, work):

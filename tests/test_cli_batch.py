@@ -26,8 +26,8 @@ import texseg
 from texseg.cli import batch, main, outputs
 from texseg.cli.batch import read_sample, run, write_report
 from texseg.cli.inputs import Input, ReadOptions, collect_inputs, natural_key
-from texseg.cli.outputs import Writing
-from texseg.cli.process import Outcome, Work
+from texseg.cli.outputs import Outcome, Writing
+from texseg.cli.process import Work
 from texseg.io.read import read_labels
 from texseg.regions import SegmentRow, csv_text, segment_table
 
@@ -414,7 +414,7 @@ class TestBatches:
         printed = invoke("segment", folder, "-o", tmp_path / "out").stdout
         rather = texseg.TextureSegmenter().fit(noise).selection_.one_texture
         line = next(line for line in printed.splitlines() if "noise.png" in line)
-        assert rather > 0.5 and f"%), rather a single texture ({rather:.0%}), " in line
+        assert rather > 0.5 and f", rather a single texture ({rather:.0%}), " in line
 
     def test_a_shared_model_tells_its_number_once_and_not_as_odds_of_each_image(self, tmp_path):
         """An image with two of three shared textures was once said to have 2 segments, others: 2."""
@@ -618,7 +618,11 @@ class TestSample:
 def test_report_formats(tmp_path):
     outcomes = [
         Outcome(
-            Path("a.png"), "done", shape=(3, 4), seconds=0.25, n_segments=2, outputs=(Path("o/a_labels.png"),)
+            Path("a.png"),
+            "done",
+            result={"n_segments": 2, "height": 3, "width": 4},
+            seconds=0.25,
+            outputs=(Path("o/a_labels.png"),),
         ),
         Outcome(Path("b.png"), "failed", "file is truncated"),
         Outcome(Path("c.png"), "skipped", "its outputs exist"),

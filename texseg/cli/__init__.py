@@ -104,28 +104,18 @@ def report(**options: Any) -> None:
 
 def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they write."""
+    from dataclasses import replace
+
     from texseg.cli.batch import fit_and_show, run_and_show
-    from texseg.cli.inputs import collect, reading_of
-    from texseg.cli.outputs import writing_of
+    from texseg.cli.inputs import collect
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
 
     items = collect(options["paths"], options["recursive"], options["output"])
-    writing = writing_of(options, items, kinds)
-    reading, parameters = reading_of(options), parameters_of(options)
-    model = None
+    work = Work.of(options, items, kinds, parameters=parameters_of(options))
     if options["shared"]:
-        model = fit_and_show(items, reading, parameters, options["quiet"], options["jobs"])
-    work = Work(
-        reading,
-        writing,
-        parameters,
-        model,
-        digest_of_model(model) if model is not None else "",
-        allow_empty=options["allow_empty"],
-        skip_existing=options["skip_existing"],
-        resume=options["resume"],
-    )
+        model = fit_and_show(items, work.reading, work.parameters, options["quiet"], options["jobs"])
+        work = replace(work, model=model, model_digest=digest_of_model(model))
     run_and_show(items, work, options)
 
 
@@ -200,31 +190,27 @@ def apply(**options: Any) -> None:
     is given. Options and results are those of `texseg segment`.
     """
     from texseg.cli.batch import run_and_show
-    from texseg.cli.inputs import collect, reading_of
-    from texseg.cli.outputs import kinds_of, writing_of
+    from texseg.cli.inputs import collect
+    from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
     from texseg.segmenter import Segmenter
 
     items = collect(options["paths"], options["recursive"], options["output"])
-    writing = writing_of(options, items, kinds_of(options))
     try:
         model = Segmenter.load(options["model"]).edit(edits_of(options))
         model.crop_bar |= options["crop_bar"]
     except (OSError, ValueError) as error:
         fail(str(error))
-    names = model.names_
-    work = Work(
-        reading_of(options),
-        writing,
+    work = Work.of(
+        options,
+        items,
+        kinds_of(options),
         model=model,
         model_digest=digest_of_model(model),
-        names=(*names, "unknown") if options["unknown"] else names,
+        names=(*model.names_, "unknown") if options["unknown"] else model.names_,
         unknown=options["unknown"],
         rescale=options["rescale"],
-        allow_empty=options["allow_empty"],
-        skip_existing=options["skip_existing"],
-        resume=options["resume"],
     )
     run_and_show(items, work, options)
 

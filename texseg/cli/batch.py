@@ -29,11 +29,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.cli.inputs import Input, ReadOptions, open_scenes
-from texseg.cli.outputs import in_words
+from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes
+from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import (
-    Outcome,
-    Pixels,
     Work,
     fit_model,
     needs_blocks,
@@ -59,6 +57,8 @@ _SAMPLE_IMAGES = 16
 _SAMPLE_PIXELS = 16_000_000
 _PENDING_PER_JOB = 2
 _INDEX = "texseg_reports.html"
+_STATUSES = ("done", "failed", "skipped")
+_RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
 _GRACE = 0.7  # seconds in which a worker may remove the file it is writing
 _OF_THE_MAIN_PROCESS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
@@ -88,10 +88,16 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
             outcomes.sort(key=lambda outcome: order[outcome.input])
             if options["summary"] is not None:
                 _write(write_report, options["summary"], outcomes)
-    if len(items) > 1:
-        _write_index(work.writing.folder, outcomes)
+    entries = [outcome.report for outcome in outcomes if outcome.report is not None]
+    if len(items) > 1 and entries:
+        from texseg.report import write_index
+
+        _write(write_index, work.writing.folder / _INDEX, entries)
     if len(items) > 1 and not quiet:
-        say(_summary(outcomes, len(items)))
+        counts = {status: sum(o.status == status for o in outcomes) for status in _STATUSES}
+        counts["not begun"] = len(items) - len(outcomes)
+        always = ("done", "failed")
+        say(", ".join(f"{n} {status}" for status, n in counts.items() if n or status in always))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
 
 
@@ -104,25 +110,6 @@ def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None
         fail(reason_of(error))
 
 
-def _write_index(folder: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write the index of the reports, if there are any."""
-    entries = [outcome.report for outcome in outcomes if outcome.report is not None]
-    if entries:
-        from texseg.report import write_index
-
-        _write(write_index, folder / _INDEX, entries)
-
-
-def _summary(outcomes: Sequence[Outcome], n_items: int) -> str:
-    counts = {status: sum(o.status == status for o in outcomes) for status in ("done", "failed", "skipped")}
-    parts = [f"{counts['done']} done", f"{counts['failed']} failed"]
-    if counts["skipped"]:
-        parts.append(f"{counts['skipped']} skipped")
-    if len(outcomes) < n_items:
-        parts.append(f"{n_items - len(outcomes)} not begun")
-    return ", ".join(parts)
-
-
 def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
     for message in outcome.messages:
         say(f"note: {outcome.input}: {message}", err=True)
@@ -133,26 +120,29 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
     elif outcome.status == "skipped":
         say(f"{outcome.input}: skipped, {outcome.reason}")
     else:
-        height, width = outcome.shape
-        number = f"{outcome.n_segments} segment" + ("" if outcome.n_segments == 1 else "s")
-        if not with_table and outcome.sure.probability is not None:
-            number += f" ({outcome.sure.probability:.0%})"
-            if outcome.n_segments > 1 and (outcome.sure.single_texture or 0) >= 0.5:
-                number += f", rather a single texture ({outcome.sure.single_texture:.0%})"
-        if {row.name for row in outcome.rows} == {"unknown"}:
-            number = "all unknown"
-        size = f"{width} x {height}, {number}, {outcome.seconds:.1f} s"
-        say(f"{outcome.input}: {size}, results in {outcome.outputs[0].parent}")
-        if with_table:
-            if outcome.choice:
-                say(outcome.choice)
-            _show_table(outcome)
+        result = outcome.result
+        size = f"{result['width']} x {result['height']}, {_number(outcome, with_odds=not with_table)}"
+        say(f"{outcome.input}: {size}, {outcome.seconds:.1f} s, results in {outcome.outputs[0].parent}")
+        if not with_table:
+            return
+        if outcome.choice:
+            say(outcome.choice)
+        say(f"{'label':>5} {'pixels':>12} {'share':>7}")
+        for row in outcome.rows:
+            say(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
 
 
-def _show_table(outcome: Outcome) -> None:
-    say(f"{'label':>5} {'pixels':>12} {'share':>7}")
-    for row in outcome.rows:
-        say(f"{row.label:>5} {row.pixels:>12,} {100 * row.fraction:>6.1f}%  {row.name}".rstrip())
+def _number(outcome: Outcome, with_odds: bool) -> str:
+    """Say how many segments there are."""
+    if {row.name for row in outcome.rows} == {"unknown"}:
+        return "all unknown"
+    result, number = outcome.result, outcome.result["n_segments"]
+    text = f"{number} segment" + ("" if number == 1 else "s")
+    if with_odds and "probability" in result:
+        text += f" ({result['probability']:.0%})"
+    if with_odds and number > 1 and result.get("single_texture", 0) >= 0.5:
+        text += f", rather a single texture ({result['single_texture']:.0%})"
+    return text
 
 
 def fit_and_show(
@@ -187,10 +177,7 @@ def fit_shared(
     callback: Any = None,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to an even sample of the inputs, few enough to be held in memory together.
-
-    It forgets these images, and can be sent to workers for little.
-    """
+    """Fit one model to an even sample of the inputs; it forgets these images, so that sending it is cheap."""
     if reading.seeds is not None and len(items) > 1:
         raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
     with crew_of(n_jobs):
@@ -218,20 +205,15 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
         for item in items[start:end]:
             try:
                 with open_scenes(item.path, reading) as scenes:
-                    large = needs_blocks(scenes, reading)
-                    images = (
-                        read_crops(scenes[0], reading.memory)
-                        if large
-                        else [Pixels(*scene.read()) for scene in scenes]
-                    )
+                    if needs_blocks(scenes, reading):
+                        images = read_crops(scenes[0], reading.memory)
+                    else:
+                        images = [scene.read() for scene in scenes]
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue
-            sample += [
-                image
-                for image in images
-                if not sample or image.pixels.shape[2:] == sample[0].pixels.shape[2:]
-            ]
+            channels = (sample or images)[0].pixels.shape[2:]
+            sample += [image for image in images if image.pixels.shape[2:] == channels]
             break
         if sum(math.prod(image.pixels.shape[:2]) for image in sample) >= _SAMPLE_PIXELS:
             break
@@ -242,33 +224,28 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
 
 def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Write one record per input, as CSV or JSON according to the suffix of `path`."""
-    records = [_record(outcome) for outcome in outcomes]
+    records: list[dict[str, Any]] = [
+        {
+            "input": shown(outcome.input),
+            "status": outcome.status,
+            "reason": shown(outcome.reason),
+            **{name: outcome.result.get(name) for name in _RESULT},
+            "seconds": round(outcome.seconds, 3),
+            "outputs": [shown(output) for output in outcome.outputs],
+        }
+        for outcome in outcomes
+    ]
     if path.suffix.lower() == ".json":
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     else:
         buffer = StringIO(newline="")
-        writer = csv.DictWriter(buffer, _record(Outcome(path, "done")), lineterminator="\n")
-        writer.writeheader()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(("input", "status", "reason", *_RESULT, "seconds", "outputs"))
         for record in records:
-            cells = {**record, "outputs": ";".join(record["outputs"])}
-            writer.writerow({field: harmless_cell(value) for field, value in cells.items()})
+            cells = record | {"outputs": ";".join(record["outputs"])}
+            writer.writerow(map(harmless_cell, cells.values()))
         text = buffer.getvalue()
     atomic_write(path, text.encode())
-
-
-def _record(outcome: Outcome) -> dict[str, Any]:
-    height, width = outcome.shape or (None, None)
-    return {
-        "input": shown(outcome.input),
-        "status": outcome.status,
-        "reason": shown(outcome.reason),
-        "n_segments": outcome.n_segments or None,
-        **outcome.sure._asdict(),
-        "height": height,
-        "width": width,
-        "seconds": round(outcome.seconds, 3),
-        "outputs": [shown(output) for output in outcome.outputs],
-    }
 
 
 # ---- side by side ------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from texseg.cli.terminal import say
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
-from texseg.io.header import Header
+from texseg.io.geo import Georeference
 from texseg.io.read import MAX_PIXELS, read_header
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.source import Source, open_pages, open_source
@@ -52,12 +52,11 @@ class Input(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """Files found for the arguments of a command, and how many others were skipped."""
+    """Files found for the arguments of a command, and how many outputs, pipes and devices were skipped."""
 
     inputs: list[Input]
     n_own_outputs: int
-    n_special: int = 0
-    """Pipes and devices in folders, which would block for ever."""
+    n_special: int
 
 
 def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
@@ -79,13 +78,7 @@ def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[
 
 
 def natural_key(text: str) -> list[tuple[int, int | str]]:
-    """Sort key by which ``img_2`` comes before ``img_10``.
-
-    Examples
-    --------
-    >>> sorted(["img_10", "img_2", "img_1"], key=natural_key)
-    ['img_1', 'img_2', 'img_10']
-    """
+    """Sort key by which ``img_2`` comes before ``img_10``."""
     parts = re.split(r"(\d+)", text.casefold())
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
@@ -95,14 +88,16 @@ def collect_inputs(
 ) -> Collection:
     """Expand files, folders and patterns into a list of files in natural order, each once.
 
-    An argument that exists is taken literally rather than as a pattern. In folders, hidden files, files of
-    the operating system, earlier outputs, pipes and the folder `output` are skipped, and so are files that
-    neither are named like an image nor hold one; files that are named explicitly are always taken. The names
-    of their outputs are unique even if case does not count.
+    An argument that exists is taken literally rather than as a pattern. Of files in folders, only those that
+    are named like an image, or hold one, are taken; of files that are named explicitly, all.
     """
     found: dict[str, tuple[Path, Path]] = {}
     n_own_outputs = n_special = 0
-    for path in _literal_paths(arguments):
+    paths: list[Path] = []
+    for argument in arguments:
+        is_pattern = not os.path.lexists(argument) and glob.has_magic(argument)
+        paths += map(Path, (is_pattern and glob.glob(argument, recursive=True)) or [argument])
+    for path in paths:
         if not path.is_dir() or _is_zarr(path):
             found.setdefault(os.path.abspath(path), (path, path.parent))
             continue
@@ -119,15 +114,6 @@ def collect_inputs(
             found.setdefault(os.path.abspath(path), (path, path.parent))
     files = sorted(found.values(), key=lambda entry: natural_key(str(entry[0])))
     return Collection(_named(files), n_own_outputs, n_special)
-
-
-def _literal_paths(arguments: Sequence[str]) -> Iterator[Path]:
-    for argument in arguments:
-        if not os.path.lexists(argument) and glob.has_magic(argument):
-            matches = glob.glob(argument, recursive=True)
-            yield from map(Path, matches or [argument])
-        else:
-            yield Path(argument)
 
 
 def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Path]:
@@ -178,11 +164,17 @@ def _named(files: list[tuple[Path, Path]]) -> list[Input]:
     folders in which they differ, their suffix, a number.
     """
     names = [PurePath(os.path.relpath(path, root)).with_suffix("") for path, root in files]
-    lengthenings = itertools.chain([_with_folders, _with_suffixes], itertools.repeat(_with_numbers))
-    while groups := _equal(names):
-        lengthen = next(lengthenings)
+    for attempt in itertools.count():
+        if not (groups := _equal(names)):
+            break
         for group in groups:
-            longer = lengthen([files[i][0] for i in group], [names[i] for i in group])
+            paths, longer = [files[i][0] for i in group], [names[i] for i in group]
+            if attempt == 0:
+                longer = _with_folders(paths, longer)
+            elif attempt == 1:
+                longer = [name.with_name(path.name) for path, name in zip(paths, longer, strict=True)]
+            else:
+                longer = [name.with_name(f"{name.name}~{n}") for n, name in enumerate(longer, start=1)]
             for i, name in zip(group, longer, strict=True):
                 names[i] = name
     return [Input(path, name) for (path, _), name in zip(files, names, strict=True)]
@@ -203,14 +195,6 @@ def _with_folders(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
     except ValueError:  # on different drives
         return names
     return [PurePath(os.path.relpath(path, common)).with_suffix("") for path in absolute]
-
-
-def _with_suffixes(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
-    return [name.with_name(path.name) for path, name in zip(paths, names, strict=True)]
-
-
-def _with_numbers(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
-    return [name.with_name(f"{name.name}~{i}") for i, name in enumerate(names, start=1)]
 
 
 @dataclass(frozen=True)
@@ -246,19 +230,31 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
     return found[0]
 
 
-def turned_grey(pixels: NDArray[Any]) -> NDArray[np.float32]:
-    """Lightness (H, W) of colours (H, W, 3)."""
-    if pixels.shape[-1] != 3:
-        raise ValueError(f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels")
-    return np.tensordot(pixels.astype(np.float32), LUMA.astype(np.float32), 1)
-
-
 def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     if options.get("seeds") is not None and options["page"] == "all":
         raise click.UsageError("--seeds are strokes on one page; name it with --page")
     given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
     return ReadOptions(**given)
+
+
+class Pixels(NamedTuple):
+    """The pixels of a page or a crop, channels last, and where they hold data (None: everywhere)."""
+
+    pixels: NDArray[Any]
+    mask: NDArray[np.bool_] | None
+
+    @property
+    def channel_axis(self) -> int | None:
+        """-1 with channels."""
+        return -1 if self.pixels.ndim == 3 else None
+
+    @property
+    def hold_data(self) -> bool:
+        """Whether there is anything to label."""
+        finite = np.isfinite(self.pixels) if self.pixels.dtype.kind == "f" else np.ones((), bool)
+        finite = finite.all(axis=-1) if finite.ndim == 3 else finite
+        return bool((finite if self.mask is None else finite & self.mask).any())
 
 
 class OpenPage:
@@ -272,12 +268,15 @@ class OpenPage:
         self.too_large = too_large
         """Why it must not be read whole, if it must not."""
 
-    def read(
-        self, window: tuple[slice, slice] | None = None
-    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Read pixels (h, w) or (h, w, channels), and where they hold data (None: everywhere)."""
+    def read(self, window: tuple[slice, slice] | None = None) -> Pixels:
+        """Read a window, or all of it."""
         pixels, mask = self.source.read(window)
-        return turned_grey(pixels) if self._grey else pixels, mask
+        if self._grey and pixels.shape[-1] != 3:
+            raise ValueError(
+                f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels"
+            )
+        grey = LUMA.astype(np.float32)
+        return Pixels(np.tensordot(pixels.astype(np.float32), grey, 1) if self._grey else pixels, mask)
 
 
 @contextmanager
@@ -344,7 +343,7 @@ def describe(
         "pages": header.n_pages,
         "orientation": header.orientation,
         "nodata": header.nodata,
-        "georeference": _place(header),
+        "georeference": _place(header.geo),
         "pixel_size": None if size is None else f"{size.width:g} x {size.height:g} {size.unit}",
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(memory / 1e6),
@@ -352,12 +351,12 @@ def describe(
     }
 
 
-def _place(header: Header) -> str | None:
+def _place(geo: Georeference | None) -> str | None:
     """Say where an image lies."""
-    if header.geo is None:
+    if geo is None:
         return None
-    affine, epsg = header.geo.transform, header.geo.epsg
-    system = "unknown coordinate system" if epsg is None else f"EPSG:{epsg}"
+    system = "unknown coordinate system" if geo.epsg is None else f"EPSG:{geo.epsg}"
+    affine = geo.transform
     if affine is None:
         return system
     return f"{system}, origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"

@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input
-from texseg.cli.record import Earlier, replace_earlier, write_record
+from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
 from texseg.cli.terminal import fail, shown, without_options
 from texseg.io.atomic import atomic_write
 from texseg.io.files import open_regular
@@ -34,19 +34,16 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
 _ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
+_ALWAYS = frozenset(("labels", "overlay", "segments", "run"))
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
-_DIGITS = 4  # of probabilities
+_DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
 _PAGE_BYTES = 2**28  # of a report whose picture is looked for
 _MOST_COMPARED = 4  # numbers of segments, side by side
-_ALWAYS = frozenset(("labels", "overlay", "segments", "run"))
 
 _FOLDER = {"-o": True, "--output": True}
 _OF_THE_RUN = {"--summary": True, "--on-error": True, "--resume": False, "--skip-existing": False}
 """Options of a whole run, and whether they have a value: a command for one image would change its files."""
-
-LABEL_SUFFIXES = {"png": ".png", "tif": ".tif", "npy": ".npy", "zarr": ".zarr"}
-"""Suffix of each format of label images."""
 
 
 @dataclass(frozen=True)
@@ -74,55 +71,52 @@ class Page:
     """A labelled page: its labels, which arrive row by row, and the picture of it that is shown."""
 
     source: Source
-    """Its file, which says where it lies and how large its pixels are."""
     rows: Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
     """Labels (h, W) and their confidence, from top to bottom; one band if the page was one block."""
     image: NDArray[Any]
-    """What is shown: the pixels, or if ``reduction`` is above 1 means over squares of that side."""
+    """What is shown: the pixels, or means over squares of them."""
     labels: NDArray[np.integer]
     confidence: NDArray[np.floating] | None
-    """Both of the picture, complete when all rows have arrived."""
-    mask: NDArray[np.bool_] | None = None
-    """Pixels of the picture that hold data; None: those with a label."""
-    reduction: int = 1
+    mask: NDArray[np.bool_] | None
+    """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
+    geo: Georeference | None
+    """Where the picture lies on the earth; not known of a reduced one."""
     by_blocks: bool = False
 
-    @property
-    def shown_mask(self) -> NDArray[np.bool_] | None:
-        """Pixels of the picture that hold data."""
-        return self.labels > 0 if self.by_blocks else self.mask
 
-    @property
-    def shown_geo(self) -> Georeference | None:
-        """Where the picture lies on the earth; not known of a reduced one."""
-        return self.source.geo if self.reduction == 1 else None
+class Labelled(NamedTuple):
+    """What was found in the pages of an input."""
 
-
-class Sureness(NamedTuple):
-    """How sure results are; None where that is not known, as the odds of a number that was given."""
-
-    probability: float | None = None
-    """Of the number of segments."""
-    others: str | None = None
-    """Other likely numbers, with their probabilities."""
-    single_texture: float | None = None
-    """Probability that the image is a single texture."""
-    mean_confidence: float | None = None
-    """Of the labels of all pixels."""
-
-
-class Written(NamedTuple):
-    """Files that were written, and what is reported about them."""
-
-    paths: tuple[Path, ...]
-    report: ReportEntry | None
-    """What an index of reports says about the report among them."""
-    sure: Sureness
-    rows: tuple[SegmentRow, ...]
-    """Segments; of several pages, those of the first."""
-    n_segments: int
+    pages: list[Page]
+    model: Segmenter | None
+    """None where there was nothing to label."""
+    largest: int
+    """Largest label that may occur."""
+    choice: str = ""
+    """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
     messages: tuple[str, ...] = ()
-    """About results of earlier runs."""
+    probabilities: Callable[[int], NDArray[np.float32]] | None = None
+    """From the number of a page to its probabilities (K, H, W)."""
+    parts: PartsFolder | None = None
+
+
+class Outcome(NamedTuple):
+    """The outcome for one input."""
+
+    input: Path
+    status: Literal["done", "failed", "skipped"]
+    reason: str = ""
+    result: Mapping[str, Any] = {}
+    """What the record says about it: number of segments, height, width, and how sure these are."""
+    seconds: float = 0.0
+    rows: tuple[SegmentRow, ...] = ()
+    """Segments; of several pages, those of the first."""
+    choice: str = ""
+    """How the number was chosen, in words; empty where it was given."""
+    outputs: tuple[Path, ...] = ()
+    messages: tuple[str, ...] = ()
+    """Notes and warnings, in words."""
+    report: ReportEntry | None = None
 
 
 # ---- names -------------------------------------------------------------------------------------------------
@@ -131,12 +125,8 @@ class Written(NamedTuple):
 def planned_outputs(
     item: Input, writing: Writing, *, has_tags: bool, n_pages: int, by_blocks: bool = False
 ) -> dict[str, list[Path]]:
-    """Name the files that are written about an input, by kind.
-
-    For several pages there is one overlay, polygon file and report per page. By blocks there are labels in
-    any case.
-    """
-    formats, kinds = writing.formats, writing.kinds
+    """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
+    formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
     maps = formats or (("tif",) if n_pages > 1 or has_tags or by_blocks else ("png",))
     if not formats:
         formats = ("tif",) if n_pages > 1 or by_blocks else ("png", "tif")
@@ -148,14 +138,12 @@ def planned_outputs(
         "polygons": [f"{page}_polygons.geojson" for page in pages],
         "report": [f"{page}_report.html" for page in pages],
         "probabilities": [f"{page}_probabilities.{'zarr' if 'zarr' in formats else 'tif'}" for page in pages],
-        "confidence": [f"_confidence{LABEL_SUFFIXES[map_format]}"],
+        "confidence": [f"_confidence.{map_format}"],
         "segments": ["_segments.csv"],
         "regions": ["_regions.csv"],
-        "labels": [f"_labels{LABEL_SUFFIXES[form]}" for form in formats],
+        "labels": [f"_labels.{form}" for form in formats],
         "run": ["_run.json"],
     }
-    if writing.page is not None:
-        kinds = frozenset()
     folder = writing.folder / item.name.parent
     planned = {
         kind: [folder / f"{item.name.name}{ending}" for ending in of_kind]
@@ -175,20 +163,6 @@ def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
             f"its name is too long for its results (at most {_LONGEST_NAME} bytes with the ending "
             f"{longest.removeprefix(item.name.name)}); rename the file"
         )
-
-
-def inputs_in_danger(items: Sequence[Input], folder: Path, others: Sequence[Path] = ()) -> list[Path]:
-    """Find what is read, images and other files, that has the name of an output and would be overwritten."""
-    stems = {os.path.realpath(folder / item.name) for item in items}
-    ending = re.compile(rf"(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.[^.]+$")
-    read = [*(item.path for item in items), *others]
-    return [path for path in read if _stems_behind(os.path.realpath(path), ending) & stems]
-
-
-def _stems_behind(path: str, ending: re.Pattern[str]) -> set[str]:
-    """Names without the ending of an output, and without the page number before it."""
-    match = ending.search(path)
-    return set() if match is None else {path[: match.start()], path[: match.start(2) - 1]}
 
 
 def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
@@ -219,8 +193,7 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         folder, page = folder.parent, folder
     if folder.suffix.lower() in _FILE_SUFFIXES and not folder.is_dir():
         raise click.UsageError(f"-o names the folder for the results; {folder} looks like a file")
-    for path in inputs_in_danger(items, folder, _read_beside(options)):
-        raise click.UsageError(f"the results would overwrite the input {path}; choose another folder with -o")
+    _refuse_names_of_outputs(options, items, folder)
     check_folder(folder)
     if options["summary"] is not None:
         if options["summary"].suffix.lower() not in (".csv", ".json"):
@@ -228,31 +201,34 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         refuse_input(options["summary"], items)
         check_folder(options["summary"].parent)
     inputs = options["paths"] if options.get("shared") else ()
-    words, size = _words_without(options["paths"]), options.get("pixel_size")
-    return Writing(folder, options.get("formats", ()), kinds, page, words, size, inputs)
-
-
-def _read_beside(options: dict[str, Any]) -> list[Path]:
-    """List the masks and strokes, or all files in their folders."""
-    given = [Path(options[name]) for name in ("mask", "seeds") if options.get(name) is not None]
-    return [file for path in given for file in (path.iterdir() if path.is_dir() else [path])]
-
-
-def _words_without(paths: Sequence[str]) -> tuple[str, ...]:
-    """Words of the command that is running, without its inputs."""
     words = list(click.get_current_context().find_root().obj)
-    for word in ("--", *paths):
+    for word in ("--", *options["paths"]):
         if word in words:
             words.remove(word)
-    return tuple(words)
+    formats, size = options.get("formats", ()), options.get("pixel_size")
+    return Writing(folder, formats, kinds, page, tuple(words), size, inputs)
+
+
+def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], folder: Path) -> None:
+    """Refuse an image, a mask or strokes that have the name of an output and would be overwritten."""
+    given = [Path(options[name]) for name in ("mask", "seeds") if options.get(name) is not None]
+    beside = [file for path in given for file in (path.iterdir() if path.is_dir() else [path])]
+    stems = {os.path.realpath(folder / item.name) for item in items}
+    ending = re.compile(rf"(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.[^.]+$")
+    for path in (*(item.path for item in items), *beside):
+        real = os.path.realpath(path)
+        match = ending.search(real)
+        # without the ending of an output, and without the number of a page before it
+        if match is not None and {real[: match.start()], real[: match.start(2) - 1]} & stems:
+            raise click.UsageError(
+                f"the results would overwrite the input {path}; choose another folder with -o"
+            )
 
 
 def kinds_of(options: dict[str, Any]) -> frozenset[str]:
     """Pick the kinds of outputs."""
-    extra = {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
-    if options["everything"]:
-        return frozenset(OUTPUT_KINDS) - {"probabilities"} | extra
-    return _ALWAYS | extra
+    usual = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else _ALWAYS
+    return usual | {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
 
 
 def refuse_input(target: Path, items: Sequence[Input]) -> None:
@@ -281,21 +257,14 @@ def check_folder(folder: Path) -> None:
 
 def write_outputs(
     item: Input,
-    pages: Sequence[Page],
+    found: Labelled,
     planned: Mapping[str, list[Path]],
     writing: Writing,
-    *,
-    model: Segmenter | None,
-    largest: int,
-    names: Sequence[str] = (),
-    made: Mapping[str, Any] | None = None,
-    probabilities: Callable[[int], NDArray[np.float32]] | None = None,
-) -> Written:
-    """Write the planned outputs of an input, label images as their rows arrive, the record last.
-
-    Without a ``model`` there is no report. No label is above ``largest``; ``probabilities`` gives those of a
-    page, float32 (K, H, W).
-    """
+    names: Sequence[str],
+    made: Mapping[str, Any],
+) -> Outcome:
+    """Write the planned outputs of an input, label images as their rows arrive, the record last."""
+    model, pages, source = found.model, found.pages, found.pages[0].source
     files = {kind: paths for kind, paths in planned.items() if kind != "report" or model is not None}
     likely = _likely_numbers(model, pages) if "overlay" in files else {}
     if likely:
@@ -306,37 +275,44 @@ def write_outputs(
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
 
     def make_room() -> None:
-        earlier.extend(replace_earlier(path, item.path, made or {}, every) for path in files.get("run", ()))
+        earlier.extend(replace_earlier(path, item.path, made, every) for path in files.get("run", ()))
 
     noted = [_Noted(page, writing) for page in pages]
-    shape = pages[0].source.shape if len(pages) == 1 else (len(pages), *pages[0].source.shape)
-    layout = Layout(shape, largest, geo=pages[0].source.geo, pyramid=pages[0].by_blocks)
+    shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
+    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks)
     write_rows(files.get("labels", ()), _all_rows(noted, make_room), layout)
-    entry = _write_pictures(item, pages, files, writing, model, names)
+    entry = _write_pictures(item, found, files, writing, names)
     if likely:
-        write_side_by_side(files["overlay"][-1], pages[0].image, likely, pages[0].shown_mask)
-    for number, path in enumerate(files.get("probabilities", ())):
-        assert probabilities is not None  # whoever requests them
-        write_confidence(path, probabilities(number), geo=pages[0].source.geo)
+        write_side_by_side(files["overlay"][-1], pages[0].image, likely, pages[0].mask)
     _write_tables(noted, files, names)
-    tallies = [page.tally for page in noted]
-    sure = how_sure(getattr(model, "selection_", None), mean_confidence(tallies))
-    n_segments = len(set().union(*(tally.pixels for tally in tallies)))
-    height, width = pages[0].source.shape
-    result: dict[str, Any] = {"n_segments": n_segments, "height": height, "width": width}
+    selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
+    result: dict[str, Any] = {
+        "n_segments": len(set().union(*(tally.pixels for tally in tallies))),
+        "height": source.shape[0],
+        "width": source.shape[1],
+        **_how_sure(selection, mean_confidence(tallies)),
+    }
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
     records = files.pop("run", [])
     written = [path for kind, paths in files.items() if kind != "report" for path in paths]
     written += files.get("report", [])
     for path, before in zip(records, earlier, strict=True):
-        write_record(path, item.path, before, written, {**result, **known(sure)})
-    messages = tuple(message for before in earlier for message in before.messages)
+        write_record(path, item.path, before, written, result)
+    messages = [*source.notes, *found.messages, *(said for before in earlier for said in before.messages)]
     if likely:
         seen = shown(files["overlay"][-1])
-        messages += (f"no number of segments is clearly right: compare the likely ones in {seen}",)
-    rows = tuple(noted[0].tally.segments(names))
-    return Written((*written, *records), entry, sure, rows, n_segments, messages)
+        messages.append(f"no number of segments is clearly right: compare the likely ones in {seen}")
+    return Outcome(
+        item.path,
+        "done",
+        result=result,
+        rows=tuple(noted[0].tally.segments(names)),
+        choice=found.choice,
+        outputs=(*written, *records),
+        messages=tuple(messages),
+        report=entry,
+    )
 
 
 def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str, NDArray[np.integer]]:
@@ -370,22 +346,16 @@ class _Noted:
             step = _ROWS if self.page.by_blocks else len(labels)
             for top in range(0, len(labels), step):
                 part = slice(top, top + step)
-                sure = None if confidence is None else confidence[part]
-                self.numbers = self.tally.add(labels[part], sure)
+                self.numbers = self.tally.add(labels[part], None if confidence is None else confidence[part])
                 if self.outlines is not None:
                     self.outlines.add(labels[part], self.numbers)
             yield labels
 
-    def segments(self, names: Sequence[str]) -> list[SegmentRow]:
-        return self.tally.segments(names, self.size)
-
-    def regions(self, names: Sequence[str]) -> list[RegionRow]:
+    def table(self, kind: str, names: Sequence[str]) -> list[Any]:
+        """Rows of the table of segments, or of regions."""
+        if kind == "segments":
+            return self.tally.segments(names, self.size)
         return self.tally.regions(names, self.size, None if self.page.by_blocks else self.numbers)
-
-    def polygons(self, names: Sequence[str]) -> bytes:
-        assert self.outlines is not None  # requested
-        rings = self.outlines.rings(self.tally.region_of_parts())
-        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.source.geo))
 
 
 def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterator[NDArray[np.integer]]:
@@ -401,106 +371,106 @@ def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterato
 
 def _write_pictures(
     item: Input,
-    pages: Sequence[Page],
+    found: Labelled,
     files: Mapping[str, Sequence[Path]],
     writing: Writing,
-    model: Segmenter | None,
     names: Sequence[str],
 ) -> ReportEntry | None:
-    """Write overlays, reports and the map of confidence; return the entry of the first report."""
+    """Write overlays, reports and maps; return the entry of the first report."""
+    pages = found.pages
     for path, page in zip(files.get("overlay", ()), pages, strict=False):
-        write_overlay(path, page.image, page.labels, mask=page.shown_mask, geo=page.shown_geo)
+        write_overlay(path, page.image, page.labels, mask=page.mask, geo=page.geo)
     for path in files.get("confidence", ()):
         maps = [page.confidence for page in pages if page.confidence is not None]
-        write_confidence(path, np.stack(maps) if len(maps) > 1 else maps[0], geo=pages[0].shown_geo)
+        write_confidence(path, np.stack(maps) if len(maps) > 1 else maps[0], geo=pages[0].geo)
+    for number, path in enumerate(files.get("probabilities", ())):
+        assert found.probabilities is not None  # refused of blocks
+        write_confidence(path, found.probabilities(number), geo=pages[0].source.geo)
     entries = []
     for path, page in zip(files.get("report", ()), pages, strict=False):
         from texseg.report import write_report
 
         of_page = shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
-        seen: Any = copy.copy(model)
+        seen: Any = copy.copy(found.model)
         seen.channel_axis = -1 if page.image.ndim == 3 else None
         # of labels of the fit itself the report shows the hierarchy, too
-        is_fit = page.labels is getattr(model, "labels_", None)
-        entries.append(
-            write_report(
-                seen,
-                page.image,
-                path,
-                mask=page.shown_mask,
-                labels=None if is_fit else page.labels,
-                confidence=None if is_fit else page.confidence,
-                names=names,
-                title=shown(item.name) + (of_page if len(pages) > 1 else ""),
-                source=shown(item.path),
-                command=command_for(item, writing),
-                overview_of=page.source.shape if page.by_blocks else None,
-                pixel_size=writing.pixel_size or page.source.pixel_size,
-            )
+        is_fit = page.labels is getattr(found.model, "labels_", None)
+        entry = write_report(
+            seen,
+            page.image,
+            path,
+            mask=page.mask,
+            labels=None if is_fit else page.labels,
+            confidence=None if is_fit else page.confidence,
+            names=names,
+            title=shown(item.name) + (of_page if len(pages) > 1 else ""),
+            source=shown(item.path),
+            command=command_for(item, writing),
+            overview_of=page.source.shape if page.by_blocks else None,
+            pixel_size=writing.pixel_size or page.source.pixel_size,
         )
+        entries.append(entry)
     return entries[0] if entries else None
 
 
 def _write_tables(noted: Sequence[_Noted], files: Mapping[str, Sequence[Path]], names: Sequence[str]) -> None:
     """Write tables and outlines; in tables of several pages the first column is the page."""
     for path, page in zip(files.get("polygons", ()), noted, strict=False):
-        atomic_write(path, page.polygons(names))
+        assert page.outlines is not None  # requested
+        rings = page.outlines.rings(page.tally.region_of_parts())
+        regions = page.tally.regions(names, page.size)
+        atomic_write(path, geojson(collection(regions, rings, page.page.source.geo)))
     for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
         for path in files.get(kind, ()):
-            tables: list[list[Any]] = [getattr(page, kind)(names) for page in noted]
+            tables = [page.table(kind, names) for page in noted]
             if len(tables) > 1:
                 fields = ("page", *fields)
                 tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
             atomic_write(path, csv_text([row for rows in tables for row in rows], fields).encode())
 
 
+def earlier_outcome(
+    item: Input, planned: Mapping[str, list[Path]], made: Mapping[str, Any]
+) -> Outcome | None:
+    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
+    result = recorded_result(planned["run"][0], made) if "run" in planned else None
+    outputs = tuple(path for paths in planned.values() for path in paths)
+    if result is None or not all(path.exists() for path in outputs):
+        return None
+    entry, report = None, result.get("report")
+    if report is not None and "report" in planned:
+        from texseg.report import ReportEntry
+
+        path, shape = planned["report"][0], (result["height"], result["width"])
+        with open_regular(path, _PAGE_BYTES) as file:
+            found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
+        picture = "" if found is None else found[1].decode()
+        entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture)
+    return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
+
+
 # ---- how sure ----------------------------------------------------------------------------------------------
 
 
-def how_sure(selection: Selection | None, confidence: float | None) -> Sureness:
-    """Round what is known about how sure results are; further digits depend on the number of threads."""
-    mean = None if confidence is None else round(confidence, _DIGITS)
-    if selection is None or selection.by_values:
-        return Sureness(mean_confidence=mean)
-    return Sureness(
-        round(selection.probability(selection.chosen), _DIGITS),
-        selection.others_in_words,
-        round(float(selection.one_texture), _DIGITS),
-        mean,
-    )
+def _how_sure(selection: Selection | None, confidence: float | None) -> dict[str, Any]:
+    """Round what is known about how sure results are: of plain values textures do not tell the number."""
+    sure: dict[str, Any] = {}
+    if selection is not None and not selection.by_values:
+        sure["probability"] = round(selection.probability(selection.chosen), _DIGITS)
+        sure["others"] = selection.others_in_words
+    if selection is not None:
+        sure["single_texture"] = round(float(selection.one_texture), _DIGITS)
+    if confidence is not None:
+        sure["mean_confidence"] = round(confidence, _DIGITS)
+    return sure
 
 
 def in_words(selection: Selection | None) -> str:
     """Say how likely the chosen number is, which others are likely, and how to get them."""
     if selection is None:
         return ""
+    if selection.one_texture >= 0.5:  # which matters more than what the segments differ in
+        selection = selection._replace(by_values=False)
     others = [k for k in selection.others.tolist() if k > 1]
     hint = f"; to have another: -k {others[0]}" if others else ""
     return f"number chosen: {selection}{hint}"
-
-
-def known(sure: Sureness) -> dict[str, Any]:
-    """Return what is known, for a record."""
-    return {name: value for name, value in sure._asdict().items() if value is not None}
-
-
-def recorded_sureness(result: Mapping[str, Any]) -> Sureness:
-    """Return how sure results are, according to their record."""
-    return Sureness(**{name: result[name] for name in Sureness._fields if name in result})
-
-
-def recorded_entry(result: Mapping[str, Any], reports: Sequence[Path]) -> ReportEntry | None:
-    """Entry of a report in the index, from the result in the record and the picture in the report."""
-    if not reports or "report" not in result:
-        return None
-    from texseg.report import ReportEntry
-
-    entry, shape = result["report"], (result["height"], result["width"])
-    return ReportEntry(reports[0], entry["title"], entry["n_segments"], shape, _thumbnail_in(reports[0]))
-
-
-def _thumbnail_in(report: Path) -> str:
-    """Picture of a report in the index, as a data URI; an empty one where there is none."""
-    with open_regular(report, _PAGE_BYTES) as file:
-        found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
-    return "" if found is None else found[1].decode()

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +25,36 @@ from texseg.blocks import (
     sample_windows,
 )
 from texseg.channels.intake import FourthBandWarning
-from texseg.cli.inputs import Input, OpenPage, ReadOptions, named_like, open_scenes, refuse_photograph
+from texseg.cli.inputs import (
+    Input,
+    OpenPage,
+    Pixels,
+    ReadOptions,
+    named_like,
+    open_scenes,
+    reading_of,
+    refuse_photograph,
+)
 from texseg.cli.outputs import (
+    Labelled,
+    Outcome,
     Page,
-    Sureness,
     Writing,
     check_names,
+    earlier_outcome,
     in_words,
     planned_outputs,
-    recorded_entry,
-    recorded_sureness,
     write_outputs,
+    writing_of,
 )
-from texseg.cli.record import PartsFolder, made_from, parts_of, recorded_result
+from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.seeds import read_seed_file
 from texseg.progress import Progress, expected_memory, free_memory
-from texseg.regions import SegmentRow
 from texseg.threads import crew_size
 
 if TYPE_CHECKING:
-    from texseg.report import ReportEntry
     from texseg.segmenter import Segmenter
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
@@ -81,32 +89,21 @@ class Work:
     resume: bool = False
     """Go on with what an ended run has left."""
 
+    @classmethod
+    def of(
+        cls, options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str], **values: Any
+    ) -> Work:
+        """Pick what the options of a command say; what they say about writing is checked."""
+        for name in ("allow_empty", "skip_existing", "resume"):
+            values[name] = options[name]
+        return cls(reading_of(options), writing_of(options, items, kinds), **values)
+
     @property
     def size(self) -> tuple[int | None, str]:
         """Number of segments and preset, from which the memory is forecast."""
         if self.model is not None:
             return self.model.n_segments_, self.model.preset
         return self.parameters.get("n_segments"), self.parameters.get("preset", "default")
-
-
-class Outcome(NamedTuple):
-    """The outcome for one input."""
-
-    input: Path
-    status: Literal["done", "failed", "skipped"]
-    reason: str = ""
-    shape: tuple[int, ...] = ()
-    seconds: float = 0.0
-    rows: tuple[SegmentRow, ...] = ()
-    """Segments; of several pages, those of the first."""
-    n_segments: int = 0
-    choice: str = ""
-    """How the number was chosen, in words; empty where it was given."""
-    outputs: tuple[Path, ...] = ()
-    messages: tuple[str, ...] = ()
-    """Notes and warnings, in words."""
-    report: ReportEntry | None = None
-    sure: Sureness = Sureness()
 
 
 def reason_of(error: BaseException, path: Path | None = None) -> str:
@@ -146,78 +143,35 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     check_names(item, work.writing, several_pages=work.reading.page == "all")
     with open_scenes(item.path, work.reading) as scenes:
         by_blocks = needs_blocks(scenes, work.reading, *work.size)
-        made = _made_from(item, work, by_blocks)
+        what: dict[str, Any] = {
+            "allow_empty": work.allow_empty,
+            "pixel_size": work.writing.pixel_size,
+            **work.parameters,
+        }
+        if work.model is not None:
+            what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+            what["rescale"] = work.rescale
+        if by_blocks:
+            what |= {"by_blocks": True, "memory": work.reading.memory}
+        made = made_from(item, work.reading, what)
         geo = scenes[0].source.geo
         has_tags = geo is not None and bool(geo.tags)
         planned = planned_outputs(
             item, work.writing, has_tags=has_tags, n_pages=len(scenes), by_blocks=by_blocks
         )
-        earlier = _earlier_outcome(item, planned, made) if work.skip_existing else None
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing else None
         if earlier is not None:
             return earlier
         if by_blocks:
             found = _label_by_blocks(item, scenes[0], work, made, callback)
         else:
             found = _label_whole(item, scenes, work, callback)
-        written = write_outputs(
-            item,
-            found.pages,
-            planned,
-            work.writing,
-            model=found.model,
-            largest=found.largest,
-            names=work.names or (() if found.model is None else found.model.names_),
-            made=made,
-            probabilities=found.probabilities,
-        )
+        names = work.names or (() if found.model is None else found.model.names_)
+        outcome = write_outputs(item, found, planned, work.writing, names, made)
         if found.parts is not None:
             found.parts.remove()
-        notes = (*scenes[0].source.notes, *found.messages, *written.messages)
-        return Outcome(
-            item.path,
-            "done",
-            shape=scenes[0].shape,
-            rows=written.rows,
-            n_segments=written.n_segments,
-            choice=found.choice,
-            outputs=written.paths,
-            messages=(*notes, *_advice(work, found.model, written.n_segments, by_blocks)),
-            report=written.report,
-            sure=written.sure,
-        )
-
-
-def _made_from(item: Input, work: Work, by_blocks: bool) -> dict[str, Any]:
-    """Everything that the results depend on, for the record."""
-    what: dict[str, Any] = {
-        "allow_empty": work.allow_empty,
-        "pixel_size": work.writing.pixel_size,
-        **work.parameters,
-    }
-    if work.model is not None:
-        what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
-        what["rescale"] = work.rescale
-    if by_blocks:
-        what |= {"by_blocks": True, "memory": work.reading.memory}
-    return made_from(item, work.reading, what)
-
-
-def _earlier_outcome(item: Input, planned: dict[str, list[Path]], made: dict[str, Any]) -> Outcome | None:
-    """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
-    result = recorded_result(planned["run"][0], made) if "run" in planned else None
-    outputs = tuple(path for paths in planned.values() for path in paths)
-    if result is None or not all(path.exists() for path in outputs):
-        return None
-    return Outcome(
-        item.path,
-        "skipped",
-        "its results exist",
-        shape=(result["height"], result["width"]),
-        n_segments=result["n_segments"],
-        outputs=outputs,
-        report=recorded_entry(result, planned.get("report", ())),
-        sure=recorded_sureness(result),
-    )
+        advice = _advice(work, found.model, outcome.result["n_segments"], by_blocks)
+        return outcome._replace(messages=(*outcome.messages, *advice))
 
 
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
@@ -241,44 +195,9 @@ def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: boo
 # ---- one block ---------------------------------------------------------------------------------------------
 
 
-class Labelled(NamedTuple):
-    """What was found in the pages of an input."""
-
-    pages: list[Page]
-    model: Segmenter | None
-    """None where there was nothing to label."""
-    largest: int
-    """Largest label that may occur."""
-    choice: str = ""
-    """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
-    messages: tuple[str, ...] = ()
-    probabilities: Any = None
-    """Function from the number of a page to its probabilities (K, H, W)."""
-    parts: PartsFolder | None = None
-
-
-class Pixels(NamedTuple):
-    """The pixels of a page or a crop, channels last, and where they hold data (None: everywhere)."""
-
-    pixels: NDArray[Any]
-    mask: NDArray[np.bool_] | None
-
-    @property
-    def channel_axis(self) -> int | None:
-        """-1 with channels."""
-        return -1 if self.pixels.ndim == 3 else None
-
-    @property
-    def hold_data(self) -> bool:
-        """Whether there is anything to label."""
-        finite = np.isfinite(self.pixels) if self.pixels.dtype.kind == "f" else np.ones((), bool)
-        finite = finite.all(axis=-1) if finite.ndim == 3 else finite
-        return bool((finite if self.mask is None else finite & self.mask).any())
-
-
 def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labelled:
     """Label the pages of an input: by the model, or by one model fitted to all of them."""
-    images = [Pixels(*scene.read()) for scene in scenes]
+    images = [scene.read() for scene in scenes]
     seeds = read_seeds(item.path, work.reading, scenes[0])
     usable = [image.hold_data for image in images]
     if not any(usable) and not work.allow_empty:
@@ -292,7 +211,7 @@ def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: 
         for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
             labels[place], confidence[place] = page
     pages = [
-        Page(scene.source, [(of_page, sure)], image.pixels, of_page, sure, image.mask)
+        Page(scene.source, [(of_page, sure)], image.pixels, of_page, sure, image.mask, scene.source.geo)
         for scene, image, of_page, sure in zip(scenes, images, labels, confidence, strict=True)
     ]
 
@@ -359,13 +278,7 @@ def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> NDArray[np.
 def needs_blocks(
     scenes: Sequence[OpenPage], reading: ReadOptions, n_segments: int | None = None, preset: str = "default"
 ) -> bool:
-    """Tell whether an image needs more memory than it may take, or is larger than what is read whole.
-
-    Raises
-    ------
-    ImageTooLargeError
-        It does, and can only be read whole.
-    """
+    """Tell whether an image needs more memory than it may take, or is larger than what is read whole."""
     if reading.page == "all":
         return False
     scene = scenes[0]
@@ -416,26 +329,33 @@ def _label_by_blocks(
             "the model distinguishes a flat background from textures, which needs the whole image; fit it "
             "with --no-flat-ground, or mask the background"
         )
-    memory, reduction = work.reading.memory, _reduction(scene.shape)
+    memory, height, width = work.reading.memory, *scene.shape
+    reduction = 1 << ((max(height, width) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
     blocks = plan_blocks(scene.shape, model.textures_, _side(memory, model, scene), reduction)
     request = Request(model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction)
+    fitting = int(memory_budget(memory) / _memory(blocks.side, model, scene))
+
+    def tell(done: int, total: int) -> None:
+        share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
+        callback(Progress("blocks", done, total, share))
+
     found = label_blocks(
         scene,
         model.textures_,
         blocks,
         request,
-        n_jobs=_jobs(memory, model, blocks, scene),
+        n_jobs=max(1, min(crew_size(), fitting)),
         store=parts,
-        tell=None if callback is None else lambda done, total: callback(_progress(done, total)),
+        tell=None if callback is None else tell,
     )
-    small = tuple(-(-side // reduction) for side in scene.shape)
+    small = -(-height // reduction), -(-width // reduction)
     sure = np.zeros(small, np.float32) if wants_confidence else None
+    geo = scene.source.geo if reduction == 1 else None
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
-    page = Page(scene.source, (), *picture, reduction=reduction, by_blocks=True)
-    page.rows = _rows_of_blocks(found, blocks, page)
+    page = Page(scene.source, (), *picture, mask=None, geo=geo, by_blocks=True)
+    page.rows = _rows_of_blocks(found, blocks, page, reduction)
     messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
-    largest = model.n_segments_ + work.unknown
-    return Labelled([page], model, largest, choice, tuple(messages), parts=parts)
+    return Labelled([page], model, model.n_segments_ + work.unknown, choice, tuple(messages), parts=parts)
 
 
 def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int) -> str:
@@ -450,9 +370,8 @@ def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int
     return said
 
 
-def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page) -> Found:
+def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Found:
     """Put the blocks of a row side by side, and fill in the reduced picture; blocks fit its squares."""
-    step = page.reduction
     row: list[NDArray[np.integer]] = []
     sure: list[NDArray[np.floating]] = []
     for place, labels, block in found:
@@ -467,6 +386,7 @@ def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page) -> Found:
             if page.confidence is not None:
                 page.confidence[small] = confidence[::step, ::step]
         if len(row) == blocks.grid[1]:
+            page.mask = page.labels > 0
             yield np.concatenate(row, axis=1), np.concatenate(sure, axis=1) if sure else None
             row, sure = [], []
 
@@ -488,10 +408,10 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
 def read_crops(scene: OpenPage, memory: int | None, random_state: int = 0) -> list[Pixels]:
     """Read the crops that textures are learned from: an even sample, or, where that holds no data, any."""
     n_crops = _crop_count(memory, scene.n_channels)
-    crops = (Pixels(*scene.read(window)) for window in sample_windows(scene.shape, random_state, n_crops))
+    crops = (scene.read(window) for window in sample_windows(scene.shape, random_state, n_crops))
     found = [crop for crop in crops if crop.hold_data]
     if not found:
-        everywhere = (Pixels(*scene.read(window)) for window in _shuffled_windows(scene.shape, random_state))
+        everywhere = (scene.read(window) for window in _shuffled_windows(scene.shape, random_state))
         found = list(itertools.islice((crop for crop in everywhere if crop.hold_data), n_crops))
     if not found:
         raise ValueError(_NO_DATA)
@@ -516,10 +436,6 @@ def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tup
         yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
 
 
-def _progress(done: int, total: int) -> Progress:
-    return Progress("blocks", done, total, _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total)
-
-
 def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
     """Return the side of the blocks: halved until one fits into the memory given.
 
@@ -531,21 +447,7 @@ def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
     return side
 
 
-def _jobs(memory: int | None, model: Segmenter, blocks: BlockPlan, scene: OpenPage) -> int:
-    """Return the number of blocks at once: at most one per thread, and as many as fit into memory."""
-    fitting = int(memory_budget(memory) / _memory(blocks.side, model, scene))
-    return max(1, min(crew_size(), fitting))
-
-
 def _memory(side: int, model: Segmenter, scene: OpenPage) -> float:
     """Bytes that a block takes while it is labelled."""
     padded = side + 2 * model.textures_.reach
     return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
-
-
-def _reduction(shape: Sequence[int]) -> int:
-    """Return the power of two by which to reduce an image so that it is small enough to view."""
-    reduction = 1
-    while max(shape) > _PREVIEW * reduction:
-        reduction *= 2
-    return reduction
