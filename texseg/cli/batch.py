@@ -59,6 +59,7 @@ _PENDING_PER_JOB = 2
 _INDEX = "texseg_reports.html"
 _STATUSES = ("done", "failed", "skipped")
 _RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
+_CRASHED = "the process that worked on it was ended from outside, perhaps for lack of memory"
 _GRACE = 0.7  # seconds in which a worker may remove the file it is writing
 _OF_THE_MAIN_PROCESS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
@@ -152,10 +153,7 @@ def fit_and_show(
     quiet: bool,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to the inputs; warnings are printed, a failure ends the command.
-
-    The number chosen is said here, since it is that of all inputs together: the model forgets its odds.
-    """
+    """Fit one model to the inputs and say the number of all together; a failure ends the command."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
@@ -254,11 +252,10 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
 def run(
     items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
 ) -> Generator[Outcome, None, None]:
-    """Process inputs in this order and yield the outcome of each as soon as it is known.
+    """Process inputs and yield the outcome of each as soon as it is known.
 
     ``n_jobs`` processors are used by at most as many processes; if there are fewer images, each gets several
-    threads. None: one image after the other, with as many threads as there are processors; only then the
-    ``callback`` is told the progress within an image.
+    threads. None: one image after the other, each with all processors; only then there is progress within it.
     """
     if n_jobs is None or n_jobs == 1 or len(items) < 2:
         return (_process_with(n_jobs, item, work, callback) for item in items)
@@ -292,28 +289,17 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
                     yield future.result()
                     del begun[future]
         except BrokenProcessPool:  # one of those running crashed its process: each gets a process of its own
+            if len(items) == 1:
+                yield Outcome(items[0].path, "failed", _CRASHED)
+                return
             for future, item in begun.items():
-                finished_well = future.done() and future.exception() is None
-                yield future.result() if finished_well else _process_apart(item, work, n_threads)
+                is_whole = future.done() and future.exception() is None
+                yield from [future.result()] if is_whole else _side_by_side([item], work, n_threads)
         except BaseException:
             end_workers()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _process_apart(item: Input, work: Work, n_threads: int) -> Outcome:
-    pool = _pool(1, n_threads)
-    try:
-        return _submit(pool, item, work).result()
-    except BrokenProcessPool:
-        reason = "the process that worked on it was ended from outside, perhaps for lack of memory"
-        return Outcome(item.path, "failed", reason)
-    except BaseException:
-        end_workers()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
@@ -380,10 +366,7 @@ def in_worker(function: Callable[..., T], *arguments: Any) -> T:
 
 @contextlib.contextmanager
 def unheard_by_workers() -> Iterator[None]:
-    """Make workers that are started inside inherit that the signals of a terminal are blocked.
-
-    The main process receives them at the end of the block.
-    """
+    """Make workers that are started inside inherit that the signals of a terminal are blocked."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FORMATS = ("png", "tif", "npy", "zarr")
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
+_EXISTING = click.Path(exists=True, path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 class ReadBy(click.ParamType):
@@ -63,42 +65,36 @@ def _page(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
-def _whole(text: str) -> int | None:
-    """Read a number of at least 1 with an optional k, M or G; None if it is none."""
+def _count(text: str, wrong: str) -> int:
+    """Read a number of at least 1 with an optional k, M or G."""
     text = text.strip().lower()
     multiple = _MULTIPLES.get(text[-1:])
     try:
         number = float(text[:-1]) * multiple if multiple else float(text)
     except ValueError:
-        return None
-    return int(number) if 1 <= number < float("inf") else None
+        number = 0.0
+    if not 1 <= number < float("inf"):
+        raise ValueError(wrong)
+    return int(number)
 
 
 def _pixel_count(text: str) -> int | None:
-    number = _whole(text)
-    if number is None and text.strip().lower() != "none":
-        raise ValueError("not a number of pixels such as 500M, nor 'none'")
-    return number
+    is_none = text.strip().lower() == "none"
+    return None if is_none else _count(text, "not a number of pixels such as 500M, nor 'none'")
 
 
 def _memory(text: str) -> int:
-    number = _whole(text.strip().lower().removesuffix("b"))
-    if number is None:
-        raise ValueError("not an amount of memory such as 2G")
-    return number
+    return _count(text.strip().lower().removesuffix("b"), "not an amount of memory such as 2G")
 
 
 def _pixel_size(text: str) -> PixelSize:
     from texseg.regions import PixelSize
 
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([^\W\d_]+)\s*", text, re.IGNORECASE)
-    try:
-        side = float(found[1]) if found is not None else 0.0
-    except ValueError:
-        side = 0.0
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([^\W\d_]+)\s*", text, re.IGNORECASE)
+    side = float(found[1] + (found[2] or "")) if found is not None else 0.0
     if found is None or not 0 < side < float("inf"):
         raise ValueError("not a length with its unit, such as 0.25um or 30m")
-    return PixelSize(side, side, found[2])
+    return PixelSize(side, side, found[3])
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -117,20 +113,14 @@ def _channels(text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _read_merges(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Edits:
-    from texseg.edits import parse_merges
+def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> Edits:
+    """Read edits from texts of --merge, or from the file of --edits."""
+    from texseg.edits import Edits, parse_merges, read_edits
 
+    if value is None:
+        return Edits()
     try:
-        return parse_merges(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _read_edits(ctx: click.Context, param: click.Parameter, value: Path | None) -> Edits:
-    from texseg.edits import Edits, read_edits
-
-    try:
-        return Edits() if value is None else read_edits(value)
+        return parse_merges(value) if isinstance(value, tuple) else read_edits(value)
     except RecursionError:
         raise click.BadParameter(f"{value}: too deeply nested") from None
     except (OSError, ValueError) as error:
@@ -145,6 +135,14 @@ def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return command
 
     return decorate
+
+
+def _flag(*names: str, text: str) -> Callable[[Any], Any]:
+    return click.option(*names, is_flag=True, help=text)
+
+
+def _value(names: str, kind: Any, text: str, **more: Any) -> Callable[[Any], Any]:
+    return click.option(*names.split(), type=kind, help=text, **more)
 
 
 # ---- parameters --------------------------------------------------------------------------------------------
@@ -209,145 +207,123 @@ def edits_of(options: dict[str, Any]) -> Edits:
 # ---- groups of options -------------------------------------------------------------------------------------
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print failures and notes only.")
-shared_option = click.option(
-    "--shared",
-    is_flag=True,
-    help="Fit one model to all images, so that a label means the same texture everywhere.",
+quiet_option = _flag("-q", "--quiet", text="Print failures and notes only.")
+shared_option = _flag(
+    "--shared", text="Fit one model to all images, so that a label means the same texture everywhere."
 )
-recursive_option = click.option("--recursive", is_flag=True, help="Look into folders inside folders.")
+recursive_option = _flag("--recursive", text="Look into folders inside folders.")
 
+_MERGE = "Make one segment of several and name it, or name one (3=NAME); the numbers are the old ones."
+_EDITS = "Merges and names in a JSON file, as a report saves them."
 edit_options = _group(
-    click.option(
-        "--merge",
-        multiple=True,
-        metavar="2+5=NAME",
-        callback=_read_merges,
-        help="Make one segment of several and name it, or name one (3=NAME); the numbers are the old ones.",
-    ),
-    click.option(
-        "--edits",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        callback=_read_edits,
-        help="Merges and names in a JSON file, as a report saves them.",
-    ),
+    _value("--merge", str, _MERGE, multiple=True, metavar="2+5=NAME", callback=_read_edits),
+    _value("--edits", _FILE, _EDITS, metavar="FILE", callback=_read_edits),
 )
 
 fitting_options = _group(*map(parameter_option, FITTED), edit_options)
 
 reading_options = _group(
-    click.option(
+    _value(
         "--page",
-        type=ReadBy("INTEGER|all", _page),
-        help="Page of a file with several, from 0; all: one model for all of them.",
+        ReadBy("INTEGER|all", _page),
+        "Page of a file with several, from 0; all: one model for all of them.",
     ),
     parameter_option("channel_axis"),
-    click.option(
+    _value(
         "--channels",
-        type=ReadBy("INTEGER,...", _channels),
-        help="Channels to look at, from 0, such as 0,1,2.  [default: all]",
+        ReadBy("INTEGER,...", _channels),
+        "Channels to look at, from 0, such as 0,1,2.  [default: all]",
     ),
-    click.option("--grey", is_flag=True, help="Turn colour images grey."),
-    click.option(
+    _flag("--grey", text="Turn colour images grey."),
+    _value(
         "--mask",
-        type=click.Path(exists=True, path_type=Path),
-        help="Image with zero where there is no data, or a folder with one named like each image.",
+        _EXISTING,
+        "Image with zero where there is no data, or a folder with one named like each image.",
     ),
     parameter_option("nodata"),
-    click.option("--ignore-alpha", is_flag=True, help="Treat transparent pixels as data."),
-    click.option(
+    _flag("--ignore-alpha", text="Treat transparent pixels as data."),
+    _value(
         "--max-pixels",
-        type=ReadBy("NUMBER|none", _pixel_count),
+        ReadBy("NUMBER|none", _pixel_count),
+        "Refuse larger images, such as 500M; none: no limit.  (Images read by blocks have none.)",
         default="178956970",
         show_default=True,
-        help="Refuse larger images, such as 500M; none: no limit.  (Images read by blocks have none.)",
     ),
-    click.option(
-        "--level",
-        type=click.IntRange(min=0),
-        help="Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest.",
-    ),
-    click.option(
+    _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
+    _value(
         "--memory",
-        type=ReadBy("BYTES", _memory),
-        help="Images that need more, such as 2G, are read and labelled block by block.  "
-        "[default: half of what is free]",
+        ReadBy("BYTES", _memory),
+        "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
     ),
 )
 
-seeds_option = click.option(
+seeds_option = _value(
     "--seeds",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="FILE",
-    help="Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
+    _EXISTING,
+    "Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
     "GeoJSON with a property class; or a folder with one named like each image.",
+    metavar="FILE",
 )
 
-folder_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
+folder_option = _value(
+    "-o --output",
+    click.Path(path_type=Path),
+    "Folder for the results; created if needed.  [default: here]",
     default=Path("."),
     metavar="FOLDER",
-    help="Folder for the results; created if needed.  [default: here]",
 )
 
 writing_options = _group(
     folder_option,
-    click.option(
-        "--format",
-        "formats",
-        type=ReadBy(",".join(_FORMATS), _formats),
+    _value(
+        "--format formats",
+        ReadBy(",".join(_FORMATS), _formats),
+        "Formats of the label image.  [default: png,tif; for several pages, or by blocks, tif]",
         default=(),
-        help="Formats of the label image.  [default: png,tif; for several pages, or by blocks, tif]",
     ),
-    click.option("--confidence", "with_confidence", is_flag=True, help="Write a map of confidence."),
-    click.option(
+    _flag("--confidence", "with_confidence", text="Write a map of confidence."),
+    _flag(
         "--probabilities",
         "with_probabilities",
-        is_flag=True,
-        help="Write the probability of every segment: pages of a TIFF, or with --format zarr a zarr array.",
+        text="Write the probability of every segment: pages of a TIFF, or with --format zarr a zarr array.",
     ),
-    click.option(
+    _value(
         "--pixel-size",
-        type=ReadBy("LENGTH", _pixel_size),
-        help="Side of a pixel with its unit, such as 0.25um, for areas and lengths in tables.  [default: "
-        "what the file says]",
+        ReadBy("LENGTH", _pixel_size),
+        "Side of a pixel with its unit, such as 0.25um, for tables.  [default: what the file says]",
     ),
-    click.option("--regions", "with_regions", is_flag=True, help="Write a table of connected regions."),
-    click.option("--polygons", "with_polygons", is_flag=True, help="Write outlines as GeoJSON."),
-    click.option("--report-html", "with_report", is_flag=True, help="Write a page to click through."),
-    click.option("--all", "everything", is_flag=True, help="Write all of these except probabilities."),
+    _flag("--regions", "with_regions", text="Write a table of connected regions."),
+    _flag("--polygons", "with_polygons", text="Write outlines as GeoJSON."),
+    _flag("--report-html", "with_report", text="Write a page to click through."),
+    _flag("--all", "everything", text="Write all of these except probabilities."),
 )
 
 batch_options = _group(
     recursive_option,
-    click.option(
+    _value(
         "--jobs",
-        type=click.IntRange(min=1),
-        help="Processors to use: one for each image, or several where there are fewer images.  "
+        click.IntRange(min=1),
+        "Processors to use: one for each image, or several where there are fewer images.  "
         "[default: all, one image after the other]",
     ),
-    click.option(
+    _flag(
         "--resume",
-        is_flag=True,
-        help="Continue an image by blocks where an interrupted run stopped, unless anything changed since.",
+        text="Continue an image by blocks where an interrupted run stopped, unless anything changed since.",
     ),
-    click.option("--skip-existing", is_flag=True, help="Skip images whose results exist."),
-    click.option(
+    _flag("--skip-existing", text="Skip images whose results exist."),
+    _value(
         "--on-error",
-        type=click.Choice(("skip", "stop")),
+        click.Choice(("skip", "stop")),
+        "What to do when an image fails.",
         default="skip",
         show_default=True,
-        help="What to do when an image fails.",
     ),
-    click.option(
+    _value(
         "--summary",
-        type=click.Path(path_type=Path, dir_okay=False),
+        _FILE,
+        "Write a table of the outcome for each image, .csv or .json: number, its odds, mean confidence.",
         metavar="FILE",
-        help="Write a table of the outcome for each image, .csv or .json: number, its odds, mean confidence.",
     ),
-    click.option("--allow-empty", is_flag=True, help="Write labels 0 for images without any data."),
+    _flag("--allow-empty", text="Write labels 0 for images without any data."),
     quiet_option,
 )

@@ -176,9 +176,9 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
 
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
-    said: list[str] = []
     if work.model is not None or model is None or by_blocks:
-        return said
+        return []
+    said: list[str] = []
     if n_segments == 1 and work.parameters["n_segments"] is None:
         remedy = "a given number, such as -k 2, divides it all the same"
         if model.hierarchy_.n_segments[-1] == 1:
@@ -408,11 +408,13 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
 def read_crops(scene: OpenPage, memory: int | None, random_state: int = 0) -> list[Pixels]:
     """Read the crops that textures are learned from: an even sample, or, where that holds no data, any."""
     n_crops = _crop_count(memory, scene.n_channels)
-    crops = (scene.read(window) for window in sample_windows(scene.shape, random_state, n_crops))
-    found = [crop for crop in crops if crop.hold_data]
-    if not found:
-        everywhere = (scene.read(window) for window in _shuffled_windows(scene.shape, random_state))
-        found = list(itertools.islice((crop for crop in everywhere if crop.hold_data), n_crops))
+    found: list[Pixels] = []
+    for windows in (
+        sample_windows(scene.shape, random_state, n_crops),
+        _shuffled_windows(scene.shape, random_state),
+    ):
+        crops = (crop for crop in map(scene.read, windows) if crop.hold_data)
+        found = found or list(itertools.islice(crops, n_crops))
     if not found:
         raise ValueError(_NO_DATA)
     return found
@@ -420,12 +422,9 @@ def read_crops(scene: OpenPage, memory: int | None, random_state: int = 0) -> li
 
 def _crop_count(memory: int | None, n_channels: int) -> int:
     """Return the number of crops: fewer only if the memory given does not allow the usual number."""
-    n_crops = CROPS
-    while memory is not None and n_crops > 1:
-        if expected_memory(n_crops * CROP_SIDE**2, n_channels) <= memory:
-            break
-        n_crops -= 1
-    return n_crops
+    counts = range(1 if memory is not None else CROPS, CROPS + 1)
+    fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
+    return max(fitting, default=1)
 
 
 def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tuple[slice, slice]]:
@@ -437,10 +436,7 @@ def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tup
 
 
 def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
-    """Return the side of the blocks: halved until one fits into the memory given.
-
-    The memory that happens to be free is ignored, so that a resumed run has the same blocks.
-    """
+    """Return the side of the blocks: halved until one fits into the memory given, whatever is free."""
     side = SIDE
     while memory is not None and side > _SMALLEST_SIDE and _memory(side, model, scene) > memory:
         side //= 2

@@ -35,12 +35,7 @@ from texseg.pixels.joining import BlockParts
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
-_NO_MATTER = (
-    "max_pixels",
-    "memory",
-    "mask",
-    "seeds",
-)  # decide whether and how results are made, or are files
+_NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
 _PLAN, _MODEL = "plan.json", "model.texseg"
 _BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
@@ -97,37 +92,22 @@ def _beside(image: Path) -> list[Path]:
     return [file for file in files if file != image and file.is_file()]
 
 
-def _changes(before: Any, made: Mapping[str, Any]) -> str:
-    """Name what differs between two states, in words."""
-    if not isinstance(before, dict):
-        return "it is not known what it was made from"
-    names = [name for name in {**before, **made} if before.get(name) != made.get(name)]
-    return "changed since: " + ", ".join(name.removesuffix("_sha256") for name in names)
-
-
 # ---- the record --------------------------------------------------------------------------------------------
 
 
 class Earlier(NamedTuple):
-    """What an earlier run left beside the results that are written now."""
+    """What an earlier run left beside the results that are written now: digests of files that stay."""
 
     made: Mapping[str, Any]
-    """What all results are made from."""
     outputs: Mapping[str, str]
-    """Digests, by name, of files that were made from the same, and stay."""
     result: Mapping[str, Any]
     messages: tuple[str, ...]
-    """What was removed, and what was not, in words."""
 
 
 def replace_earlier(
     path: Path, input_path: Path, made: Mapping[str, Any], planned: Collection[Path]
 ) -> Earlier:
-    """Remove a record, and the results it names that would contradict those that are written now.
-
-    Results made from the same stay, such as labels beside a report that is written later. Of others, what is
-    not in `planned` is removed, if it is as texseg wrote it.
-    """
+    """Remove a record, and the unchanged results it names that are neither planned nor made from the same."""
     withdrawn = _withdrawn(path)
     record = _read(path) or _read(withdrawn)
     if record:
@@ -144,8 +124,8 @@ def replace_earlier(
     if before == made:
         return Earlier(made, others, record["result"], ())
     unchanged = [name for name, digest in others.items() if digest_of(path.with_name(name)) == digest]
-    for name in unchanged:
-        _remove(path.with_name(name))
+    for each in map(path.with_name, unchanged):
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
     messages = []
     of_another = isinstance(before, dict) and before.get("input_sha256") != made.get("input_sha256")
     if of_another and record.get("input") != shown(input_path):
@@ -213,13 +193,6 @@ def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
     }
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
 # ---- interrupted runs --------------------------------------------------------------------------------------
 
 
@@ -234,17 +207,7 @@ def can_resume(folder: Path) -> bool:
 
 
 class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
-    """Blocks of an image that have been read, each in a file that exists whole or not at all.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if needed; one that is not texseg's is refused.
-    made : mapping
-        Everything that the blocks depend on. What was made from anything else is removed.
-    resume : bool
-        Keep what was made from the same. Blocks that cannot be read are made again.
-    """
+    """Blocks of an image that have been read, each in a file; those made from the same may be kept."""
 
     def __init__(self, folder: Path, made: Mapping[str, Any], resume: bool) -> None:
         self.folder = folder
@@ -253,7 +216,9 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
         plan = {**made, "folder": [(about := folder.stat()).st_dev, about.st_ino]}
         self.message = ""
         if resume and before is not None and before != plan:
-            self.message = f"--resume starts anew: {_changes(before, plan)}"
+            changed = [name for name in {**before, **plan} if before.get(name) != plan.get(name)]
+            names = ", ".join(name.removesuffix("_sha256") for name in changed)
+            self.message = f"--resume starts anew: changed since: {names}"
         if not resume or before != plan:
             self._clear()
             atomic_write(folder / _PLAN, json.dumps(plan, sort_keys=True).encode())
@@ -294,9 +259,8 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
 
     def keep_model(self, model: Segmenter) -> Segmenter:
         """Save a model, and return it as it will be read again."""
-        path = self.folder / _MODEL
-        model.save(path)
-        return type(model).load(path)
+        model.save(self.folder / _MODEL)
+        return type(model).load(self.folder / _MODEL)
 
     def remove(self) -> None:
         """Remove the folder when all is done, unless somebody has put something else into it."""

@@ -90,13 +90,7 @@ def fail(reason: str) -> NoReturn:
 
 
 def without_options(words: Sequence[str], options: Mapping[str, bool]) -> list[str]:
-    """Words of a command without some options, each given with whether it has a value.
-
-    Examples
-    --------
-    >>> without_options(["texseg", "-qo", "out", "--log=a", "-k", "3"], {"-o": True, "--log": True})
-    ['texseg', '-q', '-k', '3']
-    """
+    """Words of a command without some options, each given with whether it has a value."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:

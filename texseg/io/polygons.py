@@ -185,14 +185,6 @@ class Outlines:
 
     If two pixels of a region touch only at a corner, the outline turns left: it stays with the pixel
     outside, so that a hole that touches the outer ring remains a separate ring.
-
-    Examples
-    --------
-    >>> outlines = Outlines((2, 1))
-    >>> for number in (3, 4):  # parts of one region
-    ...     outlines.add(np.array([[7]]), np.array([[number]]))
-    >>> [(region, rings[0].tolist()) for region, rings in outlines.rings(np.array([0, 0, 0, 1, 1]))]
-    [(1, [[0, 0], [1, 0], [1, 2], [0, 2]])]
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -203,10 +195,7 @@ class Outlines:
         self._owners: list[NDArray[np.int64]] = []
 
     def add(self, labels: NDArray[np.integer], numbers: NDArray[np.integer]) -> None:
-        """Add the next rows: values that differ where regions meet, and the number of each pixel's part.
-
-        Parts with different numbers may turn out to be one region; 0 is no region.
-        """
+        """Add the next rows: values that differ where regions meet, and the number of each pixel's part."""
         labels, numbers = (
             np.concatenate([last, rows]) for last, rows in zip(self._above, (labels, numbers), strict=True)
         )
@@ -233,9 +222,8 @@ class Outlines:
     def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
         """Yield the number of each region, ascending, and its rings; ``region_of`` maps parts to regions.
 
-        Rings are corners (column, row), int64 (n, 2), the first one not repeated at the end. The outer ring
-        comes first, clockwise as seen on the screen; holes follow, counter-clockwise. Rings touch in points
-        at most.
+        Rings are corners (column, row), int64 (n, 2). The outer ring comes first, clockwise as seen on the
+        screen; holes follow, counter-clockwise.
         """
         width = self._corners[1] - 1
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))

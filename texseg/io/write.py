@@ -6,6 +6,7 @@ one band. Labels are written as they are: the value of a pixel in the file is it
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import zlib
@@ -62,19 +63,7 @@ class Layout(NamedTuple):
 
 
 def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
-    """Write the same rows to several files, whose suffixes decide, holding one band (h, W) at a time.
-
-    The heights of bands may differ; none crosses the end of a page.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "labels.tif"
-    >>> write_rows([path], [np.ones((512, 700), int), np.full((88, 700), 2)], Layout((600, 700), 2))
-    >>> from texseg.io.read import read_labels
-    >>> read_labels(path)[[0, 511, 512, 599], 0].tolist()
-    [1, 1, 2, 2]
-    """
+    """Write the same rows to several files, holding one band (h, W) at a time; none crosses a page's end."""
     for path in paths:
         _check(path, layout)
     with ExitStack() as files:
@@ -92,9 +81,7 @@ def _check(path: Path, layout: Layout) -> None:
     """Refuse what a format cannot hold."""
     suffix, largest, has_pages = path.suffix.lower(), layout.largest, len(layout.shape) == 3
     if suffix not in _FORMATS:
-        raise ValueError(
-            f"{path.name}: labels are written as .png, .tif, .tiff, .npy or .zarr, not {suffix!r}"
-        )
+        raise ValueError(f"{path.name}: labels are written as {', '.join(_FORMATS)}, not {suffix!r}")
     if suffix == ".png" and has_pages:
         raise ValueError(f"a PNG file holds one page, got labels of shape {layout.shape}; use .tif")
     if suffix == ".zarr" and has_pages and largest is not None:
@@ -185,7 +172,8 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
         "tile": tile,
     }
     reduced: list[NDArray[Any]] = []
-    with path.open("x+b") as file, TiffWriter(file, bigtiff=_n_bytes(shape, dtype) > _CLASSIC) as tiff:
+    is_big = math.prod(shape) * dtype.itemsize > _CLASSIC
+    with path.open("x+b") as file, TiffWriter(file, bigtiff=is_big) as tiff:
         pieces = _tiles(bands, shape[-2], tile, dtype, reduced if layout.pyramid else None)
         tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common)
         for _ in bands:  # tifffile stops at the last tile, other formats have something to do at the end
@@ -197,10 +185,6 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     if layout.pyramid and geo is not None and geo.tags and find_spec("rasterio") is not None:
         _optimise_for_clouds(path)
     yield from ()
-
-
-def _n_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
 def _tiles(
@@ -291,21 +275,15 @@ def write_labels(
     """
     labels = checked_labels(labels)
     layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo)
-    write_rows([Path(path)], _pages(labels), layout)
+    write_rows([Path(path)], labels if labels.ndim == 3 else [labels], layout)
 
 
 def write_confidence(
     path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
 ) -> None:
-    """Write numbers from 0 to 1, (H, W) or (P, H, W): as they are, or as grey levels 0 to 255 into a PNG.
-
-    They are the confidence of each pixel's label, or the probabilities of segments one after the other.
-    """
-    write_rows([Path(path)], _pages(confidence), Layout(confidence.shape, None, confidence.dtype, geo))
-
-
-def _pages(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
-    return array if array.ndim == 3 else [array]
+    """Write numbers from 0 to 1, (H, W) or (P, H, W): as they are, or as grey levels 0 to 255 into a PNG."""
+    pages = confidence if confidence.ndim == 3 else [confidence]
+    write_rows([Path(path)], pages, Layout(confidence.shape, None, confidence.dtype, geo))
 
 
 def write_overlay(
@@ -316,10 +294,7 @@ def write_overlay(
     mask: NDArray[np.bool_] | None = None,
     geo: Georeference | None = None,
 ) -> None:
-    """Write a PNG of the image (H, W) or (H, W, C) under the overlay of its labels (H, W).
-
-    The range of grey is that of the pixels in the mask; ``geo`` becomes a world file beside the PNG.
-    """
+    """Write a PNG of the image (H, W) or (H, W, C) under its overlay, in the range of grey of the mask."""
     picture = _overlaid(pixels, labels, mask)
     _write_world_file(Path(path), geo)
     _write_picture(path, picture)
@@ -343,10 +318,8 @@ def _overlaid(
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
     low, high = display_range(pixels, mask)
-    picture = np.empty((*labels.shape, 3), dtype=np.uint8)
-    for top in range(0, len(labels), _BLOCK_ROWS):
-        rows = slice(top, top + _BLOCK_ROWS)
-        picture[rows] = displayable(pixels[rows], low, high)
+    bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
+    picture = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
     draw_overlay(picture, labels)
     return picture
 
