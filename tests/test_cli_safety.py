@@ -1,6 +1,8 @@
 """Nobody else's files act or are lost, and nothing stops a command half way."""
 
 import ast
+import contextlib
+import inspect
 import json
 import os
 import re
@@ -77,6 +79,49 @@ def test_a_pipe_in_a_folder_is_passed_over(tmp_path):
     result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out")
     assert "skipped 2 that are pipes or devices" in result.stderr
     assert (tmp_path / "out" / "a_labels.png").exists()
+
+
+@POSIX
+def test_no_option_waits_for_a_pipe_or_a_device(tmp_path):
+    """All in one process: a pipe that is read would block it for ever."""
+    image, model = tmp_path / "a.png", tmp_path / "m.texseg"
+    io_scenes.write(image, SMALL)
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "pipe.csv", "pipe.html", "folder/a.png"):
+        os.mkfifo(tmp_path / name)
+    invoke("fit", image, "-k", 2, "-o", model)
+    to = ("-k", 2, "-o", tmp_path / "out")
+    of_folder = tmp_path / "folder"
+    commands = [
+        ["segment", of_folder / "a.png", *to],
+        *(["segment", image, option, of_folder, *to] for option in ("--mask", "--seeds")),
+        ["segment", image, "--summary", tmp_path / "pipe.csv", *to],
+        ["report", image, "-k", 2, "-o", tmp_path / "pipe.html"],
+        ["fit", image, "-k", 2, "-o", tmp_path / "pipe"],
+    ]
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        commands += [["segment", image, option, path, *to] for option in ("--mask", "--seeds", "--edits")]
+        commands += [
+            ["segment", path, *to], ["apply", path, image], ["fit", image, "-k", 2, "-o", path],
+            ["info", path], ["score", path, path], ["name", path],
+        ]  # fmt: skip
+    code = (
+        "import json, sys; from click.testing import CliRunner; from texseg.cli import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    result = CliRunner().invoke(main, words)\n"
+        "    said = result.stderr.strip().splitlines()[-1]\n"
+        "    print(json.dumps([words, result.exit_code, said, repr(result.exception)]))"
+    )
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    run = subprocess.run([sys.executable, "-c", code, words], capture_output=True, timeout=120, check=True)
+    results = [json.loads(line) for line in run.stdout.splitlines()]
+    assert len(results) == len(commands)
+    for command, exit_code, said, _ in results:
+        assert exit_code in (1, 2), command
+        assert re.search("is a device or a pipe, not a file|is not a file, and is not replaced", said), said
+    of_others = [said for words, _, said, _ in results if "--mask" in words or "--seeds" in words]
+    assert all("the mask " in said or "the strokes " in said for said in of_others)
+    assert not (tmp_path / "pipe").is_file() and not (tmp_path / "pipe.csv").is_file()
 
 
 @POSIX
@@ -320,6 +365,24 @@ def test_every_option_that_a_message_names_exists():
         if option not in known and "<" not in text
     ]
     assert not wrong
+
+
+def test_every_parameter_that_a_message_names_exists():
+    rooms = (texseg, texseg.models, texseg.m3, texseg.plot, texseg.metrics, texseg.synth, texseg.report)
+    public = [getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room))]
+    classes = [found for found in public if isinstance(found, type)]
+    methods = [each for found in classes for _, each in inspect.getmembers(found, callable)]
+    known = {"n_samples"}  # what scikit-learn calls the number of rows
+    for found in filter(callable, [*public, *methods]):
+        with contextlib.suppress(TypeError, ValueError):  # of what is written in C
+            known |= {*inspect.signature(found).parameters}
+    wrong = [
+        (place, name)
+        for place, text in all_strings()
+        for name in re.findall(r"(?<![\w<.\"'&?/-])([a-z]\w*)=", text)
+        if " " in text and "<" not in text and name not in known
+    ]
+    assert not wrong and {"n_segments", "mask", "page"} <= known
 
 
 # ---- memory ------------------------------------------------------------------------------------------------

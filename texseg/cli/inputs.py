@@ -222,11 +222,13 @@ class ReadOptions:
 
 def named_like(path: Path, folder: Path, what: str) -> Path:
     """Return the file with the mask of an image, or with its strokes: itself, or a file in that folder."""
-    if not folder.is_dir():
-        return folder
-    found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
+    found = [folder]
+    if folder.is_dir():
+        found = sorted(file for file in folder.iterdir() if file.name == path.name or file.stem == path.stem)
     if not found:
         raise OSError(f"no {what} named {path.stem} in {folder}")
+    if _is_special(found[0]):  # in a folder it is named like the image
+        raise OSError(f"the {what} {found[0]} is a device or a pipe, not a file")
     return found[0]
 
 

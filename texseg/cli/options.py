@@ -121,8 +121,6 @@ def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> Edits
         return Edits()
     try:
         return parse_merges(value) if isinstance(value, tuple) else read_edits(value)
-    except RecursionError:
-        raise click.BadParameter(f"{value}: too deeply nested") from None
     except (OSError, ValueError) as error:
         strerror = getattr(error, "strerror", None)
         raise click.BadParameter(f"{value}: {strerror}" if strerror else str(error)) from error

@@ -40,6 +40,8 @@ def unfinished(path: Path) -> Iterator[Path]:
     Leftovers of runs that were killed while writing the same file are removed; what another run is writing at
     this moment is not.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(f"{path} is a device or a pipe, and is not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     try:
         folder, lock = _own_folder(path.parent, prefix)
