@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import importlib
 import inspect
 import json
 import os
@@ -368,7 +369,8 @@ def test_every_option_that_a_message_names_exists():
 
 
 def test_every_parameter_that_a_message_names_exists():
-    rooms = (texseg, texseg.models, texseg.m3, texseg.plot, texseg.metrics, texseg.synth, texseg.report)
+    names = ("models", "m3", "plot", "metrics", "synth", "report")
+    rooms = (texseg, *(importlib.import_module(f"texseg.{name}") for name in names))
     public = [getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room))]
     classes = [found for found in public if isinstance(found, type)]
     methods = [each for found in classes for _, each in inspect.getmembers(found, callable)]
