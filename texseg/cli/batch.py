@@ -38,10 +38,9 @@ from texseg.cli.process import (
     process,
     read_crops,
     read_seeds,
-    reason_of,
 )
 from texseg.cli.record import can_resume, parts_of
-from texseg.cli.terminal import fail, say, shown
+from texseg.cli.terminal import fail, reason_of, say, shown
 from texseg.io.atomic import atomic_write
 from texseg.progress import ProgressBar
 from texseg.regions import harmless_cell

@@ -203,19 +203,14 @@ class ReadOptions:
 
     page: int | Literal["all"] | None = None
     channel_axis: int | None = None
-    channels: tuple[int, ...] | None = None
-    """Those that are looked at, from 0; None: all."""
-    grey: bool = False
-    """Turn colour grey."""
-    mask: Path | None = None
-    """File with a mask for every image, or folder with one named like each image."""
-    seeds: Path | None = None
-    """File with strokes for the image, or folder with one named like each image."""
+    channels: tuple[int, ...] | None = None  # those that are looked at, from 0; None: all
+    grey: bool = False  # turn colour grey
+    mask: Path | None = None  # file with a mask for every image, or folder with one named like each image
+    seeds: Path | None = None  # file with strokes for the image, or folder with one named like each image
     nodata: float | None = None
     ignore_alpha: bool = False
     max_pixels: int | None = MAX_PIXELS
-    level: int | None = None
-    """Level of a pyramid; such images are read by windows."""
+    level: int | None = None  # level of a pyramid; such images are read by windows
     memory: int | None = None
     """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
 

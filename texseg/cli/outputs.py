@@ -54,14 +54,10 @@ class Writing:
     formats: tuple[str, ...] = ()
     """Formats of the label image; none: PNG, which is looked at everywhere, and TIFF, which every library
     reads as numbers (Matplotlib divides those of a PNG by 255); of several pages or blocks TIFF alone."""
-    kinds: frozenset[str] = _ALWAYS
-    """A selection of `texseg.cli.inputs.OUTPUT_KINDS`."""
-    page: Path | None = None
-    """The one report, where it is given a name of its own; there is no record then."""
-    command: tuple[str, ...] = ()
-    """Words of the command, for reports; without its inputs."""
-    pixel_size: PixelSize | None = None
-    """Of all images, where the files do not say it, or wrongly."""
+    kinds: frozenset[str] = _ALWAYS  # A selection of `texseg.cli.inputs.OUTPUT_KINDS`
+    page: Path | None = None  # the one report, where it is given a name of its own; there is no record then
+    command: tuple[str, ...] = ()  # words of the command, for reports; without its inputs
+    pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     inputs: tuple[str, ...] = ()
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
@@ -73,14 +69,12 @@ class Page:
     source: Source
     rows: Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
     """Labels (h, W) and their confidence, from top to bottom; one band if the page was one block."""
-    image: NDArray[Any]
-    """What is shown: the pixels, or means over squares of them."""
+    image: NDArray[Any]  # what is shown: the pixels, or means over squares of them
     labels: NDArray[np.integer]
     confidence: NDArray[np.floating] | None
     mask: NDArray[np.bool_] | None
     """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
-    geo: Georeference | None
-    """Where the picture lies on the earth; not known of a reduced one."""
+    geo: Georeference | None  # where the picture lies on the earth; not known of a reduced one
     by_blocks: bool = False
 
 
@@ -88,10 +82,8 @@ class Labelled(NamedTuple):
     """What was found in the pages of an input."""
 
     pages: list[Page]
-    model: Segmenter | None
-    """None where there was nothing to label."""
-    largest: int
-    """Largest label that may occur."""
+    model: Segmenter | None  # none where there was nothing to label
+    largest: int  # largest label that may occur
     choice: str = ""
     """About the number that was chosen, in words; empty if it was given, or chosen before the run ended."""
     messages: tuple[str, ...] = ()
@@ -109,13 +101,10 @@ class Outcome(NamedTuple):
     result: Mapping[str, Any] = {}
     """What the record says about it: number of segments, height, width, and how sure these are."""
     seconds: float = 0.0
-    rows: tuple[SegmentRow, ...] = ()
-    """Segments; of several pages, those of the first."""
-    choice: str = ""
-    """How the number was chosen, in words; empty where it was given."""
+    rows: tuple[SegmentRow, ...] = ()  # segments; of several pages, those of the first
+    choice: str = ""  # how the number was chosen, in words; empty where it was given
     outputs: tuple[Path, ...] = ()
-    messages: tuple[str, ...] = ()
-    """Notes and warnings, in words."""
+    messages: tuple[str, ...] = ()  # notes and warnings, in words
     report: ReportEntry | None = None
 
 

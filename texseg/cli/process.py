@@ -48,6 +48,7 @@ from texseg.cli.outputs import (
     writing_of,
 )
 from texseg.cli.record import PartsFolder, made_from, parts_of
+from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.seeds import read_seed_file
@@ -73,21 +74,15 @@ class Work:
     writing: Writing
     parameters: dict[str, Any] = field(default_factory=dict)
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
-    model: Segmenter | None = None
-    """Textures to be found again; None: every image has its own."""
-    model_digest: str = ""
-    """Tells this model from others in records."""
-    names: tuple[str, ...] = ()
-    """Names of the labels that `model` gives."""
+    model: Segmenter | None = None  # textures to be found again; None: every image has its own
+    model_digest: str = ""  # tells this model from others in records
+    names: tuple[str, ...] = ()  # names of the labels that `model` gives
     unknown: bool = False
     """Give what no texture of `model` explains a label of its own, behind those of the textures."""
-    rescale: bool = False
-    """Bring the values of each image to the range that `model` learned."""
-    allow_empty: bool = False
-    """Write labels 0 for an image without valid pixels, instead of failing."""
+    rescale: bool = False  # bring the values of each image to the range that `model` learned
+    allow_empty: bool = False  # write labels 0 for an image without valid pixels, instead of failing
     skip_existing: bool = False
-    resume: bool = False
-    """Go on with what an ended run has left."""
+    resume: bool = False  # go on with what an ended run has left
 
     @classmethod
     def of(
@@ -104,20 +99,6 @@ class Work:
         if self.model is not None:
             return self.model.n_segments_, self.model.preset
         return self.parameters.get("n_segments"), self.parameters.get("preset", "default")
-
-
-def reason_of(error: BaseException, path: Path | None = None) -> str:
-    """Say in one line why something failed, without the name of the file at its beginning."""
-    text = " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        text = "not enough memory; --memory with less, such as --memory 1G, works block by block"
-    elif isinstance(error, RecursionError):
-        text = "too deeply nested"
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror + (f": {error.filename}" if error.filename else "")
-    elif not isinstance(error, (OSError, ValueError, TypeError)):
-        text = f"{type(error).__name__}: {text}"
-    return text.removeprefix(f"{path.name}: ") if path is not None else text
 
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:

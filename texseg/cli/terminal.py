@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -87,6 +87,20 @@ def fail(reason: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
     say(f"texseg: {reason}", err=True)
     sys.exit(1)
+
+
+def reason_of(error: BaseException, path: Path | None = None) -> str:
+    """Say in one line why something failed, without the name of the file at its beginning."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        text = "not enough memory; --memory with less, such as --memory 1G, works block by block"
+    elif isinstance(error, RecursionError):
+        text = "something that was read is too deeply nested"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror + (f": {error.filename}" if error.filename else "")
+    elif not isinstance(error, (OSError, ValueError, TypeError)):
+        text = f"{type(error).__name__}: {text}"
+    return text.removeprefix(f"{path.name}: ") if path is not None else text
 
 
 def without_options(words: Sequence[str], options: Mapping[str, bool]) -> list[str]:
@@ -179,10 +193,5 @@ class Verbs(click.Group):
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
             raise
-        except MemoryError:
-            fail("not enough memory; --memory with less, such as --memory 1G, works block by block")
-        except RecursionError:
-            fail("something that was read is too deeply nested")
-        except OSError as error:
-            name = f": {error.filename}" if error.filename else ""
-            fail(f"{error.strerror}{name}" if error.strerror else str(error))
+        except (MemoryError, RecursionError, OSError) as error:
+            fail(reason_of(error))

@@ -45,12 +45,10 @@ Bands = Iterable[NDArray[Any]]
 class Layout(NamedTuple):
     """What a file of rows holds."""
 
-    shape: tuple[int, ...]
-    """(H, W), or (P, H, W) for pages one after the other."""
+    shape: tuple[int, ...]  # (H, W), or (P, H, W) for pages one after the other
     largest: int | None = None
     """Largest label that may occur; None for numbers from 0 to 1, which are no labels."""
-    dtype: Any = np.int32
-    """Of the values as they are, for ``.npy`` files."""
+    dtype: Any = np.int32  # of the values as they are, for ``.npy`` files
     geo: Georeference | None = None
     pyramid: bool = False
     """Give a TIFF file overviews, and if it can a palette; with a georeference, and if rasterio is installed,
