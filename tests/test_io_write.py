@@ -155,7 +155,7 @@ class TestLabels:
             ("l.png", np.full((3, 3), 65536), ValueError, "label 65536 does not fit into the 16 bits"),
             ("l.tif", np.full((3, 3), 2**32), ValueError, "label 4294967296 does not fit into the 32 bits"),
             ("l.png", np.zeros((2, 3, 3), int), ValueError, "a PNG file holds one page"),
-            ("l.jpg", np.zeros((3, 3), int), ValueError, ".tiff, .npy or .zarr, not '.jpg'"),
+            ("l.jpg", np.zeros((3, 3), int), ValueError, ".tiff, .npy, .zarr, not '.jpg'"),
         ],
     )
     def test_what_is_no_label_image_is_refused(self, tmp_path, name, labels, error, message):

@@ -106,7 +106,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they write."""
     from dataclasses import replace
 
-    from texseg.cli.batch import fit_and_show, run_and_show
+    from texseg.cli.batch import fit_shared, run_and_show
     from texseg.cli.inputs import collect
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
@@ -114,7 +114,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
     items = collect(options["paths"], options["recursive"], options["output"])
     work = Work.of(options, items, kinds, parameters=parameters_of(options))
     if options["shared"]:
-        model = fit_and_show(items, work.reading, work.parameters, options["quiet"], options["jobs"])
+        model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
         work = replace(work, model=model, model_digest=digest_of_model(model))
     run_and_show(items, work, options)
 
@@ -146,7 +146,7 @@ def fit(**options: Any) -> None:
 
     For many images an evenly spaced sample is read.
     """
-    from texseg.cli.batch import fit_and_show
+    from texseg.cli.batch import fit_shared
     from texseg.cli.inputs import collect, reading_of
     from texseg.cli.outputs import check_folder, refuse_input
 
@@ -154,7 +154,7 @@ def fit(**options: Any) -> None:
     items = collect(options["paths"], options["recursive"], None)
     refuse_input(target, items)
     check_folder(target.parent)
-    model = fit_and_show(items, reading_of(options), parameters_of(options), options["quiet"])
+    model = fit_shared(items, reading_of(options), parameters_of(options), options["quiet"])
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         model.save(target)

@@ -145,47 +145,38 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
     return text
 
 
-def fit_and_show(
+def fit_shared(
     items: Sequence[Input],
     reading: ReadOptions,
     parameters: dict[str, Any],
-    quiet: bool,
+    quiet: bool = True,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to the inputs and say the number of all together; a failure ends the command."""
+    """Fit one model to an even sample of the inputs; it forgets these, so that sending it is cheap.
+
+    The number of all together is printed, and so are warnings; a failure ends the command.
+    """
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
-            model = fit_shared(items, reading, parameters, None if bar.hidden else bar, n_jobs)
+            if reading.seeds is not None and len(items) > 1:
+                raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
+            with crew_of(n_jobs):
+                sample = read_sample(items, reading)
+                seeds = None
+                if reading.seeds is not None:
+                    with open_scenes(items[0].path, reading) as scenes:
+                        seeds = read_seeds(items[0].path, reading, scenes[0])
+                model = fit_model(sample, parameters, None if bar.hidden else bar, seeds)
         except (OSError, ValueError, TypeError, MemoryError) as error:
             fail(reason_of(error))
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
     if (choice := in_words(vars(model).pop("selection_", None))) and not quiet:
         say(choice)
-    model.callback = None
-    return model
-
-
-def fit_shared(
-    items: Sequence[Input],
-    reading: ReadOptions,
-    parameters: dict[str, Any],
-    callback: Any = None,
-    n_jobs: int | None = None,
-) -> Segmenter:
-    """Fit one model to an even sample of the inputs; it forgets these images, so that sending it is cheap."""
-    if reading.seeds is not None and len(items) > 1:
-        raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
-    with crew_of(n_jobs):
-        sample = read_sample(items, reading)
-        seeds = None
-        if reading.seeds is not None:
-            with open_scenes(items[0].path, reading) as scenes:
-                seeds = read_seeds(items[0].path, reading, scenes[0])
-        model = fit_model(sample, parameters, callback, seeds)
     for name in _OF_IMAGES:
         vars(model).pop(name, None)
+    model.callback = None
     return model
 
 

@@ -110,12 +110,8 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
             outcome = _process(item, work, callback)
         except Exception as error:  # one image must not end the batch, whatever happens to it
             outcome = Outcome(item.path, "failed", reason_of(error, item.path))
-    said = [
-        str(warning.message)
-        for warning in caught
-        # the file itself says which of its bands is transparency
-        if not issubclass(warning.category, (DeprecationWarning, FourthBandWarning))
-    ]
+    no_matter = (DeprecationWarning, FourthBandWarning)  # files say which of their bands is transparency
+    said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
     return outcome._replace(seconds=time.perf_counter() - start, messages=messages)
 

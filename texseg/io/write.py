@@ -220,10 +220,10 @@ def _optimise_for_clouds(path: Path) -> None:
 
 _FORMATS: dict[str, Callable[[Path, Bands, Layout], Iterator[NDArray[Any]]]] = {
     ".png": _png,
-    ".npy": _npy,
-    ".zarr": _zarr,
     ".tif": _tiff,
     ".tiff": _tiff,
+    ".npy": _npy,
+    ".zarr": _zarr,
 }
 
 
