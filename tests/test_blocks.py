@@ -6,7 +6,7 @@ import pytest
 from texseg import TextureSegmenter
 from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks, sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
-from texseg.pixels.label import connected_parts, merge_small
+from texseg.pixels.label import connected_parts
 
 
 def scene(height, width, seed=0):
@@ -157,7 +157,8 @@ def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
         for place in blocks
     }
     names = joined_labels(parts, 0, 40)
-    whole = merge_small(labels, scores, 40)
+    one = described(labels, scores, (0, 0), BlockPlan(shape, 64, 0))
+    whole = joined_labels({(0, 0): one}, 0, 40)[0, 0][connected_parts(labels).places - 1]
     for place in blocks:
         rows, columns = np.divmod(parts[place].first, shape[1])
         assert np.array_equal(names[place], whole[rows, columns])

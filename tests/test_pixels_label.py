@@ -10,7 +10,8 @@ from skimage.measure import label as connected_components
 from texseg.counts.grid import cell_grid
 from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.assignment import soft_max
-from texseg.pixels.label import dissolve_specks, merge_small, near_border, pixel_posteriors
+from texseg.pixels.joining import joined_labels, parts_of_block
+from texseg.pixels.label import connected_parts, near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
 
 N_BINS = 6
@@ -106,6 +107,19 @@ def test_posteriors_leave_their_arguments_alone():
 # ---- small parts -------------------------------------------------------------------------------------------
 
 
+def joined(labels, scores, area, min_size):
+    parts = connected_parts(labels)
+    pixels = np.flatnonzero(parts.places)
+    of_pixels = scores.reshape(len(scores), -1)[:, pixels]
+    block = parts_of_block(parts, of_pixels, pixels, (0, 0), labels.shape[1])
+    names = joined_labels({(0, 0): block}, area, min_size)[0, 0]
+    return np.concatenate([[-1], names]).astype(np.int32)[parts.places]
+
+
+def merge_small(labels, scores, min_size):
+    return joined(labels, scores, 0, min_size)
+
+
 def test_a_small_part_goes_to_the_neighbour_that_explains_it_best():
     labels = np.zeros((12, 12), np.int32)
     labels[:, 6:] = 1
@@ -197,34 +211,25 @@ def test_small_parts_are_merged_one_by_one_until_none_with_a_neighbour_is_left(s
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**16), st.lists(st.integers(1, 20), min_size=2, max_size=4), st.integers(-1, 0))
-def test_limits_of_labels_hold_while_parts_are_merged(seed, limits, lowest):
+@given(st.integers(0, 2**16), st.integers(2, 20), st.integers(2, 4), st.integers(-1, 0))
+def test_limits_of_labels_hold_while_specks_are_merged(seed, area, K, lowest):
+    """A label whose parts are all specks has no limit, also for what its parts become."""
     rng = np.random.default_rng(seed)
-    labels = rng.integers(lowest, len(limits), (9, 10)).astype(np.int32)
-    scores = rng.standard_normal((len(limits), 9, 10)).astype(np.float32)
-    merged = merge_small(labels, scores, np.array(limits))
-    np.testing.assert_array_equal(merged, merged_by_hand(labels, scores, limits))
-
-
-def test_every_label_may_have_a_limit_of_its_own():
-    labels = np.zeros((12, 12), np.int32)
-    labels[2:4, 2:4] = 1
-    labels[7:9, 7:9] = 2
-    merged = merge_small(labels, np.zeros((3, 12, 12), np.float32), np.array([5, 5, 4]))
-    assert (merged[2:4, 2:4] == 0).all()
-    assert (merged[7:9, 7:9] == 2).all()
+    labels = rng.integers(lowest, K, (9, 10)).astype(np.int32)
+    scores = rng.standard_normal((K, 9, 10)).astype(np.float32)
+    largest = [part_sizes(labels)[labels == k].max(initial=0) for k in range(K)]
+    limits = np.where(np.array(largest) >= area, area, 0)
+    np.testing.assert_array_equal(joined(labels, scores, area, 0), merged_by_hand(labels, scores, limits))
 
 
 # ---- specks ------------------------------------------------------------------------------------------------
 
 
 def without_specks(labels, area, K=2, mask=None):
-    posteriors = (labels == np.arange(K)[:, None, None]).astype(np.float32) * 0.6 + 0.4 / K
-    before = posteriors.copy()
-    dissolve_specks(PixelPlanes.full(posteriors), PixelPlanes.full(before), area, mask)
-    np.testing.assert_allclose(posteriors.sum(axis=0), before.sum(axis=0))
-    np.testing.assert_array_equal(np.sort(posteriors, axis=0), np.sort(before, axis=0))
-    return posteriors.argmax(axis=0)
+    scores = (labels == np.arange(K)[:, None, None]).astype(np.float32) * 0.6 + 0.4 / K
+    known = labels if mask is None else np.where(mask, labels, -1)
+    found = joined(known.astype(np.int32), scores, area, 0)
+    return np.where(found < 0, labels, found)
 
 
 def test_a_speck_goes_when_its_label_is_at_home_elsewhere():

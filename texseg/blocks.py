@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from texseg.channels.planes import NoValidPixels, split_planes
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import (
     BlockReading,
-    Names,
     Place,
     Window,
     empty_reading,
@@ -36,8 +35,8 @@ from texseg.method.labelling import (
     finished,
     reading_of,
 )
+from texseg.method.scenes import warn, with_bands_of
 from texseg.method.textures import Scene, Textures
-from texseg.pixels.joining import BlockParts
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
@@ -46,7 +45,6 @@ __all__ = [
     "BlockPlan",
     "BlockReading",
     "Request",
-    "Windows",
     "crops_of",
     "goes_by_blocks",
     "is_lazy",
@@ -67,21 +65,6 @@ CROPS = 16
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
 
-class Windows(Protocol):
-    """An image that is read window by window."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of pixels."""
-
-    @property
-    def channel_axis(self) -> int | None:
-        """-1 where windows have bands, None for grey images."""
-
-    def read(self, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Pixels (h, w) or (h, w, bands) of a window, and where they hold data (None: everywhere)."""
-
-
 class ArrayWindows:
     """Windows of anything that can be sliced like an array, and of its mask: in memory, mapped, zarr."""
 
@@ -92,8 +75,9 @@ class ArrayWindows:
                 f"image must have {expected} axes with channel_axis={channel_axis}, got shape "
                 f"{tuple(array.shape)}"
             )
-        array, mask = _plain(array), _plain(mask)
-        self._array, self._mask = array, mask
+        # of an xarray.DataArray, the array in it
+        array, mask = (each.data if hasattr(each, "isel") else each for each in (array, mask))
+        self.array, self.mask = array, mask
         self._axis = None if channel_axis is None else channel_axis % 3
         sides = [side for axis, side in enumerate(array.shape) if axis != self._axis]
         self.shape = int(sides[0]), int(sides[1])
@@ -103,10 +87,10 @@ class ArrayWindows:
 
     def read(self, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         """Read one window."""
-        pixels = np.asanyarray(self._array[self.index(window)])  # mrequest arrays stay mrequest
+        pixels = np.asanyarray(self.array[self.index(window)])  # masked arrays stay masked
         if self._axis is not None:
             pixels = np.moveaxis(pixels, self._axis, -1)
-        return pixels, None if self._mask is None else np.asarray(self._mask[window]) != 0
+        return pixels, None if self.mask is None else np.asarray(self.mask[window]) != 0
 
     def index(self, window: Window) -> tuple[slice, ...]:
         """Slices of the array for a window."""
@@ -114,16 +98,6 @@ class ArrayWindows:
         if self._axis is not None:
             index.insert(self._axis, slice(None))
         return tuple(index)
-
-    def pieces(self, window: Window) -> tuple[Any, Any]:
-        """Pixels and mask of a window: of a dask array sliced now, of anything else when a task reads it."""
-        pairs = ((self._array, self.index(window)), (self._mask, window))
-        pixels, mask = (None if array is None else _piece(array, index) for array, index in pairs)
-        return pixels, mask
-
-
-def _piece(array: Any, index: tuple[slice, ...]) -> Any:
-    return array[index] if hasattr(array, "__dask_graph__") else _Piece(array, index)
 
 
 @dataclass(frozen=True)
@@ -203,11 +177,18 @@ class Request(NamedTuple):
 
 
 def read_block(
-    source: Windows, place: Place, blocks: BlockPlan, textures: Textures, request: Request
+    source: Any, place: Place, blocks: BlockPlan, textures: Textures, request: Request
 ) -> BlockReading:
-    """Label one block of an image."""
-    pixels, mask = source.read(blocks.around(place))
-    inside, origin = blocks.inside(place), tuple(part.start for part in blocks.core(place))
+    """Label one block of an image that is read by windows."""
+    return _read(source, blocks.around(place), place, blocks, textures, request)
+
+
+def _read(
+    source: Any, around: Window, place: Place, blocks: BlockPlan, textures: Textures, request: Request
+) -> BlockReading:
+    """Label a block, of which a source holds the window ``around`` it."""
+    pixels, mask = source.read(around)
+    inside, (top, left) = blocks.inside(place), (part.start for part in blocks.core(place))
     preview = _reduced(pixels, inside, request.preview, source.channel_axis) if request.preview else None
     with one_blas_thread():
         scene = _scene(pixels, mask, textures.features, request.nodata, source.channel_axis)
@@ -215,24 +196,22 @@ def read_block(
             h, w = (part.stop - part.start for part in inside)
             reading = empty_reading((h, w), len(textures.profiles), blocks.shape[1])
         else:
-            read = textures.read(scene, request.smoothness, specks=True)
-            reading = reading_of(
-                read, scene.mask, request.small(textures), inside, (origin[0], origin[1]), blocks.shape[1]
-            )
+            read, small = textures.read(scene, request.smoothness), request.small(textures)
+            reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape[1])
         strange = None
         if request.unknown:
-            strange = reading.labels > 0
-            if scene is not None:
-                strange = textures.unfamiliar(scene)[inside].copy()
-    assert reading.confidence is not None and reading.of_small is not None  # just now
-    sure, of_small = (np.rint(255 * each).astype(np.uint8) for each in (reading.confidence, reading.of_small))
+            strange = reading.labels > 0 if scene is None else textures.unfamiliar(scene)[inside].copy()
+    reading = reading._replace(strange=strange, preview=preview)
     if not request.confidence:
-        return reading._replace(strange=strange, confidence=None, preview=preview, small=None, of_small=None)
-    return reading._replace(strange=strange, confidence=sure, preview=preview, of_small=of_small)
+        return reading._replace(confidence=None, small=None, of_small=None)
+    sure, of_small = (
+        np.rint(255 * np.asarray(each)).astype(np.uint8) for each in (reading.confidence, reading.of_small)
+    )
+    return reading._replace(confidence=sure, of_small=of_small)
 
 
 def label_blocks(
-    source: Windows,
+    source: Any,
     textures: Textures,
     blocks: BlockPlan,
     request: Request,
@@ -243,6 +222,8 @@ def label_blocks(
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image read window by window; labels and confidence are those of the whole image.
 
+    ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
+    and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.source.Source`.
     Each of ``n_jobs`` threads holds one block in memory. ``store`` keeps the readings until all are known;
     blocks that it already holds are not read again. ``tell`` gets the numbers of blocks read, and of all.
 
@@ -330,24 +311,25 @@ def _lazy_labels(
     except ImportError:
         raise ImportError("lazy arrays need dask: pip install 'texseg[large]'") from None
     shared = dask.delayed(textures, traverse=False)
-    read, join, finish = (dask.delayed(task, pure=True) for task in (_read_part, _join, _labels_of))
-    readings = {
-        place: read(*source.pieces(blocks.around(place)), channel_axis, place, blocks, shared, request)
-        for place in blocks
-    }
-    names = join(
-        [dask.delayed(_parts_of, pure=True)(reading) for reading in readings.values()],
-        list(readings),
-        textures.speck_area(request.smoothness),
-        request.min_size,
+    read, join, finish = (dask.delayed(task, pure=True) for task in (_read_part, final_names, finished))
+    pixels, mask = (
+        each if each is None or hasattr(each, "__dask_graph__") else da.from_array(each, name=False)
+        for each in (source.array, source.mask)
     )
+    readings = {}
+    for place in blocks:
+        window = blocks.around(place)
+        part, valid = pixels[source.index(window)], None if mask is None else mask[window]
+        readings[place] = read(part, valid, channel_axis, place, blocks, shared, request)
+    parts = {place: reading.parts for place, reading in readings.items()}
+    names = join(parts, textures.speck_area(request.smoothness), request.min_size)
     found = [
         da.from_delayed(
-            finish(reading, names[at], len(textures.profiles)),
+            finish(reading, names[place], len(textures.profiles))[0],
             tuple(part.stop - part.start for part in blocks.core(place)),
             np.int32,
         )
-        for at, (place, reading) in enumerate(readings.items())
+        for place, reading in readings.items()
     ]
     rows, columns = blocks.grid
     labels = da.block([found[row * columns : (row + 1) * columns] for row in range(rows)])
@@ -357,73 +339,31 @@ def _lazy_labels(
     return frame.copy(data=labels).rename("labels")
 
 
-def _plain(array: Any) -> Any:
-    """Unwrap an xarray.DataArray."""
-    return array.data if hasattr(array, "isel") else array
-
-
-class _Piece:
-    """A part of an array that is read in the task that needs it."""
-
-    def __init__(self, array: Any, index: tuple[slice, ...]) -> None:
-        self.array, self.index = array, index
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self.array[self.index], dtype)
-
-
-class _Part:
-    """A source that is one window of an image, which dask has computed or a task reads."""
-
-    def __init__(self, pixels: Any, mask: Any, channel_axis: int | None) -> None:
-        self._source = ArrayWindows(
-            np.asarray(pixels), channel_axis, None if mask is None else np.asarray(mask)
-        )
-        self.shape, self.channel_axis = self._source.shape, self._source.channel_axis
-
-    def read(self, _: Window) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        return self._source.read((slice(None), slice(None)))
-
-
 def _read_part(
-    pixels: Any,
-    mask: Any,
-    channel_axis: int | None,
-    place: Place,
-    blocks: BlockPlan,
-    textures: Textures,
-    request: Request,
+    pixels: Any, mask: Any, channel_axis: int | None, place: Place, blocks: BlockPlan, *request: Any
 ) -> BlockReading:
-    return read_block(_Part(pixels, mask, channel_axis), place, blocks, textures, request)
-
-
-def _parts_of(reading: BlockReading) -> BlockParts:
-    return reading.parts
-
-
-def _join(parts: list[BlockParts], places: list[Place], area: float, min_size: float) -> list[Names]:
-    return list(final_names(dict(zip(places, parts, strict=True)), area, min_size).values())
-
-
-def _labels_of(reading: BlockReading, names: Names, n_textures: int) -> NDArray[np.int32]:
-    return finished(reading, names, n_textures)[0]
+    """Label a block from its pixels and margin alone."""
+    source = ArrayWindows(np.asarray(pixels), channel_axis, None if mask is None else np.asarray(mask))
+    return _read(source, np.s_[:, :], place, blocks, *request)
 
 
 def crops_of(
-    image: Any, channel_axis: int | None, mask: Any, random_state: int
+    image: Any, channel_axis: int | None, mask: Any, random_state: Any
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None]]:
     """Compute the crops from which textures are learned, and their masks."""
+    if not is_lazy(image):
+        warn(
+            f"an image of shape {image.shape} takes more than half of the memory that is free: its textures "
+            "are learned from crops, evenly spread, and it is labelled block by block"
+        )
     source = ArrayWindows(image, channel_axis, mask)
-    crops: list[NDArray[Any]] = []
-    masks: list[NDArray[np.bool_] | None] = []
-    for window in sample_windows(source.shape, random_state):
-        pixels, given = source.read(window)
-        if given is None or given.any():
-            crops.append(pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis))
-            masks.append(given)
-    if not crops:
+    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
+    read = [source.read(window) for window in sample_windows(source.shape, seed)]
+    read = [(pixels, valid) for pixels, valid in read if valid is None or valid.any()]
+    if not read:
         raise ValueError("none of the crops that textures are learned from holds data: all are masked")
-    return crops, masks
+    crops = [pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis) for pixels, _ in read]
+    return crops, [valid for _, valid in read]
 
 
 def sample_windows(
@@ -477,11 +417,5 @@ def _scene(
         planes = split_planes(pixels, channel_axis=channel_axis, mask=mask, nodata=nodata)
     except NoValidPixels:
         return None
-    if len(planes.bands) == 1 != features.n_bands:
-        planes = planes._replace(bands=planes.bands * features.n_bands)
-    if len(planes.bands) != features.n_bands:
-        raise ValueError(
-            f"the model was fitted on images with {features.n_bands} band(s), got one with "
-            f"{len(planes.bands)}"
-        )
+    planes = with_bands_of(features, planes)
     return Scene(encode(planes, features), planes.mask, planes)

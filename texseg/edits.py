@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from texseg.io.errors import MalformedFileError
 from texseg.io.files import open_regular
 from texseg.method.hierarchy import cell_shares
-from texseg.method.merged import MergedTextures, halved, merged, separated
+from texseg.method.textures import MergedTextures
 from texseg.parameters import shown
 
 __all__ = ["Editable", "Edits", "Labels", "Values", "checked_edits", "parse_merges", "read_edits"]
@@ -105,22 +105,18 @@ def _checked_name(label: Any, name: Any) -> tuple[int, str]:
 
 
 def _checked_groups(merge: Any) -> tuple[tuple[int, ...], ...]:
-    groups = [_members(group) for group in _members(merge) or [()]]
-    if not all(len(group) > 1 and all(map(_is_whole, group)) for group in groups) and not _is_empty(merge):
+    groups = [_members(group) for group in _members(merge) or []]
+    are_groups = all(group and len(group) > 1 and all(map(_is_whole, group)) for group in groups)
+    if _members(merge) is None or not are_groups:
         form = "groups of two labels or more, such as [(2, 5)]"
         raise ValueError(f"merge must hold {form}, got {shown(merge)}")
     return tuple(tuple(map(int, group)) for group in groups if group)
 
 
-def _members(value: Any) -> tuple[Any, ...]:
-    """Members of a list, tuple, set or array; nothing for anything else."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return tuple(value) if isinstance(value, (list, tuple, set, range)) else ()
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, (list, tuple, set)) and not value
+def _members(value: Any) -> tuple[Any, ...] | None:
+    """Members of a list, tuple, set or array; None of anything else."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    return tuple(value) if isinstance(value, (list, tuple, set, range)) else None
 
 
 def _is_whole(value: Any) -> bool:
@@ -181,7 +177,7 @@ class Editable:
     hierarchy_: Any
     names_: tuple[str, ...]
     ground_: Any
-    _division: Any
+    _division: Any = None
     _parts: Sequence[NDArray[np.int32]] = ()
     _describe: Any
 
@@ -262,7 +258,8 @@ class Editable:
             images = self._images()
             sizes = np.sum([np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images], axis=0)
             sizes = sizes if images else np.ones(K)
-            self._take_over(merged(self.textures_, classes[first:] - first, sizes[first:]))
+            before = MergedTextures.of(self.textures_)
+            self._take_over(before.merged(classes[first:] - first, sizes[first:]))
         self.names_ = names
         return self
 
@@ -292,16 +289,16 @@ class Editable:
         _check_labels((segment,), K)
         if segment <= first:
             raise ValueError("segment 1 is flat ground, which cannot be split")
-        textures, parts, number = self.textures_, None, segment - 1 - first
-        if isinstance(textures, MergedTextures) and np.count_nonzero(textures.classes == number) > 1:
-            textures = separated(textures, number)
-        elif getattr(textures, "parts", textures).strokes is not None:
+        textures, parts, number = MergedTextures.of(self.textures_), None, segment - 1 - first
+        if np.count_nonzero(textures.classes == number) > 1:
+            textures = textures.separated(number)
+        elif textures.parts.strokes is not None:
             raise ValueError(
                 f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
             )
         else:
             halves = self._halves(segment)
-            textures = halved(textures, number, *self._profiles_of(halves))
+            textures = textures.halved(number, *self._profiles_of(halves))
             last = len(textures.classes) + first
             pairs = zip(halves, self._part_images(), strict=True)
             parts = [np.where(half == 2, last, image).astype(np.int32) for half, image in pairs]
@@ -325,7 +322,7 @@ class Editable:
 
     def _halves(self, segment: int) -> list[NDArray[np.int32]]:
         """Images of 1 (the larger part) and 2 where the hierarchy first divides a segment; 0 elsewhere."""
-        if getattr(self, "_division", None) is None:
+        if self._division is None:
             raise ValueError(
                 f"segment {segment} can be split where the model was fitted, not in one loaded from a file"
             )
@@ -336,7 +333,7 @@ class Editable:
                 "fit a part of it, split there, and predict the whole"
             )
         for k in hierarchy.n_segments[hierarchy.n_segments > len(self.names_)]:
-            level = hierarchy.labels(int(k)) if hierarchy.is_list else [hierarchy.labels(int(k))]
+            level = hierarchy.level(int(k))
             inside = [np.where(own == segment, finer, 0) for own, finer in zip(images, level, strict=True)]
             sizes = np.sum([np.bincount(image.ravel(), minlength=k + 1)[1:] for image in inside], axis=0)
             two = np.argsort(sizes, kind="stable")[:-3:-1]
@@ -364,7 +361,7 @@ class Editable:
             self.labels_ = images if isinstance(self.labels_, list) else images[0]
             self.__dict__.pop("_hierarchy", None)
             self.__dict__.pop("_confidence", None)
-            if getattr(self, "_division", None) is not None:
+            if self._division is not None:
                 self._division = self._division.unpainted()
         self.textures_, self._parts = textures, parts
         self._describe()

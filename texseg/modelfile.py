@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,21 +26,12 @@ from texseg.channels.responses import Intensity
 from texseg.io.atomic import atomic_write
 from texseg.io.errors import MalformedFileError
 from texseg.io.files import open_regular
-from texseg.method.merged import MergedTextures
 from texseg.method.seeds import SeedClassifier
-from texseg.method.textures import Textures
-from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings
+from texseg.method.textures import MergedTextures, Textures
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 
-__all__ = [
-    "ModelFileError",
-    "class_names_in",
-    "from_plain_data",
-    "load_model",
-    "parameters_in",
-    "save_model",
-    "to_plain_data",
-]
+__all__ = ["ModelFileError", "class_names_in", "load_model", "read_textures", "save_model", "save_textures"]
 
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
@@ -279,11 +270,11 @@ _OF_CLASSES = {
 }
 
 
-def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
-    """Flat mapping of arrays, numbers and strings that :func:`from_plain_data` understands."""
+def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
+    """Flat mapping of arrays, numbers and strings that :func:`_from_plain_data` understands."""
     if isinstance(textures, MergedTextures):
         merged = {"classes": textures.classes, "class_shares": textures.shares}
-        return to_plain_data(textures.parts) | merged
+        return _to_plain_data(textures.parts) | merged
     f, borders = textures.features, textures.borders
     bank = {name: getattr(f.bank, name) for name in ("n_orientations", "bandwidth", "angular_bandwidth")}
     of_features = ("patch_weight", "value_weight", "has_filters", "n_bins", "codebook", "wavelengths")
@@ -311,12 +302,12 @@ def to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
         values |= {f"border_{name}": table for name, table in tables.items()} | {"border_densities": ["form"]}
     if textures.strokes is not None:
         values |= {f"stroke_{name}": array for name, array in textures.strokes._asdict().items()}
-    from_plain_data(values)  # never write what could not be read again
+    _from_plain_data(values)  # never write what could not be read again
     return values
 
 
-def from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
-    """Textures from a mapping made by :func:`to_plain_data`."""
+def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
+    """Textures from a mapping made by :func:`_to_plain_data`."""
     if values["kind"] != Textures.kind:
         raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
     features = _features(values)
@@ -360,22 +351,39 @@ def class_names_in(values: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def parameters_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the segmenter in a model file."""
-    parameters = values["parameters"]
-    if not isinstance(parameters, dict):
-        raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
-    if unknown := parameters.keys() - PARAMETERS.keys():
-        raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
-    return {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
+def save_textures(
+    path: str | os.PathLike[str],
+    textures: Textures | MergedTextures,
+    parameters: Mapping[str, Any],
+    names: Sequence[str],
+    ground: NDArray[np.floating] | None,
+) -> None:
+    """Write what a segmenter has learned to a model file."""
+    named = {"class_names": list(names)} if any(names) else {}
+    flat = {} if ground is None else {"ground": ground}
+    save_model(path, {"parameters": parameters, **_to_plain_data(textures), **flat, **named})
 
 
-def ground_of(values: Mapping[str, Any]) -> NDArray[np.floating] | None:
-    """Profile of flat ground, (C, n_bins), if the model has one."""
-    if "ground" not in values:
-        return None
-    sizes = {"C": len(values["channel_names"]), "B": int(values["n_bins"])}
-    return _check("ground", values["ground"], _Numbers("CB", 0, 1, _F), sizes)
+def read_textures(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], tuple[str, ...], Any]:
+    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat ground or None."""
+    values = load_model(path)
+    try:
+        textures, ground, parameters = _from_plain_data(values), None, values["parameters"]
+        if not isinstance(parameters, dict):
+            raise ValueError(f"parameters must be a dictionary, got {parameters!r}")
+        if unknown := parameters.keys() - PARAMETERS.keys():
+            raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
+        parameters = {**parameters, "n_segments": len(textures.profiles)}
+        checked(parameters)
+        if "ground" in values:
+            sizes = {"C": len(textures.features.names), "B": textures.features.n_bins}
+            ground = _check("ground", values["ground"], _Numbers("CB", 0, 1, _F), sizes)
+    except KeyError as missing:
+        raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
+    given = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
+    return textures, given, tuple(class_names_in(values)), ground
 
 
 def _checked(

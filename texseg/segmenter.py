@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import texseg
 from texseg.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_array
+from texseg.channels.ground import profile_of_ground
 from texseg.counts.random import random_state_of
 from texseg.edits import Editable, Labels, Values
 from texseg.method.clusters import Record, Search
@@ -18,19 +19,10 @@ from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
-from texseg.method.scenes import Learned, known_scenes, learn_scenes, refuse_seeds_without_cells, warn
+from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds
 from texseg.method.textures import Scene
-from texseg.modelfile import (
-    ModelFileError,
-    class_names_in,
-    from_plain_data,
-    ground_of,
-    load_model,
-    parameters_in,
-    save_model,
-    to_plain_data,
-)
+from texseg.modelfile import read_textures, save_textures
 from texseg.parameters import PARAMETERS, Parameters, Settings, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar, costs_of
 from texseg.threads import computing, crew_of, one_blas_thread
@@ -114,40 +106,29 @@ class Segmenter(Editable):
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        if seeds is None and goes_by_blocks(X, settings.channel_axis, settings.n_segments, settings.preset):
-            return self._fit_crops(X, mask, settings)
-        return self._fit(X, mask, seeds, settings)
-
-    def _fit(self, X: Any, mask: Any, seeds: Any, settings: Settings) -> Self:
+        axis, images, masks = settings.channel_axis, X, mask
+        by_blocks = seeds is None and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
+        if by_blocks:
+            images, masks = crops_of(X, axis, mask, settings.random_state)
+            settings = settings.changed(flat_ground=False)  # crops do not see how much there is
         with ProgressBar(hidden=not settings.verbose) as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
             rng = random_state_of(settings.random_state)
-            learned = learn_scenes(X, mask, seeds, settings, rng, tell)
+            learned = learn_scenes(images, masks, seeds, settings, rng, tell)
             s = learned.settings
             divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
-        self._publish(fit, isinstance(X, (list, tuple)))
-        self.ground_ = learned._replace(features=fit.textures.features).profile_of_ground()
-        self._describe()
-        self._warn_of_fewer(fit, learned)
+        ground = profile_of_ground(
+            learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
+        )
+        self._publish(fit, isinstance(images, (list, tuple)), ground)
+        if by_blocks:
+            self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
+            self.labels_ = self.predict(X, mask=mask)
+        self._warn_of_fewer(fit)
         return self
 
-    def _fit_crops(self, X: Any, mask: Any, settings: Settings) -> Self:
-        """Learn from crops of an image that is larger than memory, and label it by blocks."""
-        if not is_lazy(X):
-            warn(
-                f"an image of shape {X.shape} takes more than half of the memory that is free: its textures "
-                "are learned from crops, evenly spread, and it is labelled block by block"
-            )
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
-        crops, masks = crops_of(X, settings.channel_axis, mask, int(seed))
-        # crops do not see how much flat ground there is
-        self._fit(crops, masks, None, settings.changed(flat_ground=False))
-        self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
-        self.labels_ = self.predict(X, mask=mask)
-        return self
-
-    def _warn_of_fewer(self, fit: Division, learned: Learned) -> None:
+    def _warn_of_fewer(self, fit: Division) -> None:
         n_found, n_segments, k_min = self.n_segments_, self.n_segments, self.k_min
         if n_segments is not None and n_found < n_segments:
             warn(
@@ -159,8 +140,11 @@ class Segmenter(Editable):
                 f"k_min is {k_min}, but only {n_found} could be told apart; n_segments={k_min} (-k {k_min}) "
                 "searches for as many"
             )
-        if learned.n_classes is not None:
-            self._warn_of_unused()
+        if fit.painted is not None and len(missing := np.setdiff1d(np.arange(1, n_found + 1), self._used())):
+            warn(
+                f"nothing was found for class {', '.join(map(str, missing))}: the image does not hold more "
+                "textures that can be told apart; paint it, or ask for fewer"
+            )
 
     @computing
     def refit(self, seeds: Any) -> Self:
@@ -198,15 +182,16 @@ class Segmenter(Editable):
         [2, 1]
         """
         self._check_is_fitted()
-        division: Division | None = getattr(self, "_division", None)
-        if division is None:
+        if self._division is None:
             raise ValueError(
                 "refit needs the images that were fitted, which a model from a file or a pickle does not "
                 "hold; call fit(image, seeds=seeds)"
             )
         if self.ground_ is not None:
             raise ValueError("strokes know no flat ground beside them; fit with flat_ground=False")
-        several, scenes = isinstance(self.labels_, list), division.scenes
+        if self._is_of_crops():
+            raise ValueError("refit needs images that were fitted as a whole, not crops of a large one")
+        several, scenes = isinstance(self.labels_, list), self._division.scenes
         refuse_seeds_without_cells(self._settings())
         shapes, masks = [scene.shape for scene in scenes], [scene.mask for scene in scenes]
         strokes, n_classes = checked_seeds(seeds, shapes, masks, several=several, n_segments=None)
@@ -218,15 +203,12 @@ class Segmenter(Editable):
                 f"seeds must number new classes without gaps: class {missing[0]} is neither painted nor a "
                 f"segment, which are 1 to {self.n_segments_}"
             )
-        present: Any = self.labels_ if several else [self.labels_]
-        division = repaint(
-            division, strokes, n_classes, k_max=self.k_max, min_size=self.min_size, present=present
-        )
-        names = (*self.names_, *[""] * (n_classes - len(self.names_)))
-        self._publish(division, several)
+        names = (*self.names_, *[""] * (n_classes - self.n_segments_))
+        options = {"k_max": self.k_max, "min_size": self.min_size, "present": self._images()}
+        fit = repaint(self._division, strokes, n_classes, **options)
+        self._publish(fit, several)
         self.names_ = names
-        self._describe()
-        self._warn_of_unused()
+        self._warn_of_fewer(fit)
         return self
 
     @computing
@@ -342,9 +324,7 @@ class Segmenter(Editable):
         self._check_is_fitted()
         names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
-        named = {"class_names": list(self.names_)} if any(self.names_) else {}
-        ground = {} if self.ground_ is None else {"ground": self.ground_}
-        save_model(path, {"parameters": parameters, **to_plain_data(self.textures_), **ground, **named})
+        save_textures(path, self.textures_, parameters, self.names_, self.ground_)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -355,18 +335,9 @@ class Segmenter(Editable):
         texseg.modelfile.ModelFileError
             The file is missing, broken, foreign, or written by a newer version.
         """
-        values = load_model(path)
-        try:
-            textures = from_plain_data(values)
-            model = cls(len(textures.profiles), **parameters_in(values))
-            model._settings()
-            ground = ground_of(values)
-        except KeyError as missing:
-            raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
-        except (TypeError, ValueError) as error:
-            raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
-        model.textures_, model.names_ = textures, tuple(class_names_in(values))
-        model.ground_ = ground
+        textures, parameters, names, ground = read_textures(path)
+        model = cls(**parameters)
+        model.textures_, model.names_, model.ground_ = textures, names, ground
         model._describe()
         return model
 
@@ -380,53 +351,47 @@ class Segmenter(Editable):
 
     @computing
     def _probabilities_of_labels(self) -> list[NDArray[np.floating]]:
-        if getattr(self, "_division", None) is None:
+        if self._division is None:
             raise AttributeError(
                 "confidence_ needs the images that were fitted, which a model from a file or a pickle does "
                 "not hold; predict_with_confidence(image) gives that of an image"
             )
-        scenes, labels = self._division.scenes, self._images()
-        if [image.shape for image in labels] != [scene.shape for scene in scenes]:  # crops of a large image
-            return [label_scene(scene, self.textures_, self._smoothness)[1] for scene in scenes]
-        pairs = zip(scenes, labels, strict=True)
-        return [confidence_of(scene, self.textures_, self._smoothness, image) for scene, image in pairs]
+        scenes, textures, smoothness = self._division.scenes, self.textures_, self._smoothness
+        if self._is_of_crops():
+            return [label_scene(scene, textures, smoothness)[1] for scene in scenes]
+        pairs = zip(scenes, self._images(), strict=True)
+        return [confidence_of(scene, textures, smoothness, image) for scene, image in pairs]
 
     @property
     def hierarchy_(self) -> Hierarchy:
         """Coarse and fine segmentations of the images that were fitted, made when one is asked for."""
         self._check_is_fitted()
-        if getattr(self, "_division", None) is None:
+        if self._division is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
-            is_list = isinstance(self.labels_, list)
-            labels: Any = self.labels_ if is_list else [self.labels_]
-            if [image.shape for image in labels] != [scene.shape for scene in self._division.scenes]:
+            if self._is_of_crops():
                 raise AttributeError("hierarchy_ of the crops of a large image ends with the first edit")
-            if self._unused():  # which strokes leave their number
-                used = np.unique(np.concatenate([[0], *(np.unique(image) for image in labels)]))
-                labels = [np.searchsorted(used, image).astype(np.int32) for image in labels]
+            labels, used = self._images(), self._used()
+            if len(used) < self.n_segments_:  # which strokes leave their number
+                labels = [np.searchsorted([0, *used], image).astype(np.int32) for image in labels]
             has_ground, search = self.ground_ is not None, self._division.search
             levels = partial(_nested, labels, has_ground, search, self.k_max, self.n_jobs)
-            self._hierarchy = Hierarchy(levels, is_list)
+            self._hierarchy = Hierarchy(levels, isinstance(self.labels_, list))
         return self._hierarchy
+
+    def _is_of_crops(self) -> bool:
+        """Tell whether textures were learned from crops of a larger image."""
+        return [image.shape for image in self._images()] != [one.shape for one in self._division.scenes]
 
     def _sees_the_same_in_blocks(self, X: Any, rescale: bool) -> bool:
         """Tell whether nothing has to be known of the whole to label an array as it is."""
         bands = 1 if self.channel_axis is None or np.ndim(X) != 3 else X.shape[self.channel_axis % 3]
         return not rescale and self.ground_ is None and bands == self.textures_.features.n_bands
 
-    def _unused(self) -> list[int]:
-        """Segments without any pixel in the images that were fitted."""
-        images = self.labels_ if isinstance(self.labels_, list) else [self.labels_]
-        used = np.unique(np.concatenate([np.unique(image) for image in images]))
-        return np.setdiff1d(np.arange(1, self.n_segments_ + 1), used).tolist()
-
-    def _warn_of_unused(self) -> None:
-        if unused := self._unused():
-            warn(
-                f"nothing was found for class {', '.join(map(str, unused))}: the image does not hold more "
-                "textures that can be told apart; paint it, or ask for fewer"
-            )
+    def _used(self) -> NDArray[np.integer]:
+        """Segments with pixels in the images that were fitted."""
+        found = np.unique(np.concatenate([np.unique(image) for image in self._images()]))
+        return found[found > 0]
 
     def _settings(self) -> Settings:
         """Validate all parameters before anything is computed."""
@@ -437,25 +402,23 @@ class Segmenter(Editable):
         has_ground = self.ground_ is not None
         return known_scenes(X, mask, self._settings(), self.textures_.features, has_ground, rescale)
 
-    def _publish(self, fit: Division, is_list: bool) -> None:
+    def _publish(self, fit: Division, is_list: bool, ground: NDArray[np.floating] | None = None) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
         for old in ("selection_", "_hierarchy", "names_", "_confidence"):
             self.__dict__.pop(old, None)
-        self.textures_ = fit.textures
-        self.history_ = fit.search.history
+        self.textures_, self.history_, self.ground_ = fit.textures, fit.search.history, ground
         self._division = fit._replace(labelled=[])
         if fit.selection is not None:
             self.selection_ = fit.selection
-        labels, confidence = [list(each) for each in zip(*fit.labelled, strict=True)]
+        labels, self._confidence = [list(each) for each in zip(*fit.labelled, strict=True)]
         self.labels_ = labels if is_list else labels[0]
-        self._confidence = confidence
+        self._describe()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the images: a pickled model can predict, and keeps its labels."""
         getattr(self, "confidence_", None)  # found now, where an edit left it open
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        left = ("_hierarchy", "_division")
-        return {name: value for name, value in state.items() if name not in left}
+        return {name: value for name, value in state.items() if name not in ("_hierarchy", "_division")}
 
     @property
     def _smoothness(self) -> float:

@@ -24,7 +24,6 @@ from texseg.blocks import (
     plan_blocks,
     sample_windows,
 )
-from texseg.channels.intake import FourthBandWarning
 from texseg.cli.inputs import (
     Input,
     OpenPage,
@@ -52,6 +51,7 @@ from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.seeds import read_seed_file
+from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
 

@@ -31,14 +31,7 @@ class Levels(NamedTuple):
 class Hierarchy:
     """Segmentations into 1 .. K segments; each is a coarsening of the next, and one is the result itself.
 
-    They are computed when first needed.
-
-    Parameters
-    ----------
-    make : function
-        Returns the :class:`Levels`; called once.
-    is_list : bool
-        Whether a list of images was fitted.
+    They are computed by ``make`` when first needed; ``is_list`` tells whether a list of images was fitted.
     """
 
     def __init__(self, make: Callable[[], Levels], is_list: bool) -> None:
@@ -87,9 +80,13 @@ class Hierarchy:
         ValueError
             ``k`` is below 1 or above the number of segments of the finest segmentation.
         """
-        number = np.concatenate([[0], grouped(self.merges, k) + 1]).astype(np.int32)
-        images = [number[image] for image in self.finest]
+        images = self.level(k)
         return images if self.is_list else images[0]
+
+    def level(self, k: int) -> list[NDArray[np.int32]]:
+        """Label images with ``k`` segments; one image is a list of one."""
+        number = np.concatenate([[0], grouped(self.merges, k) + 1]).astype(np.int32)
+        return [number[image] for image in self.finest]
 
 
 def levels_of(

@@ -125,7 +125,7 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
     Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
     """
     area = textures.speck_area(smoothness)
-    block = reading_of(textures.read(scene, smoothness, specks=True), scene.mask, max(area, min_size))
+    block = reading_of(textures.read(scene, smoothness), scene.mask, max(area, min_size))
     names = final_names({(0, 0): block.parts}, area, min_size)[0, 0]
     labels, block = finished(block, names, len(textures.profiles))
     assert block.confidence is not None  # always known of a scene
@@ -146,7 +146,7 @@ def _with_ground(scene: Scene, labels: NDArray[np.int32], confidence: NDArray[np
 def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArray[np.floating]:
     """Probability of every segment at every pixel, (segments, H, W); zeros where there is no data."""
     area = textures.speck_area(smoothness)
-    read = textures.read(scene, smoothness, specks=True)
+    read = textures.read(scene, smoothness)
     block = reading_of(read, scene.mask, area)
     own = block.labels.astype(np.int32) - 1
     known, _ = final_names({(0, 0): block.parts}, area, 0)[0, 0]

@@ -1,4 +1,4 @@
-"""From arrays to scenes: planes and masks, flat ground, the logarithm, notes, seeds, and bins.
+"""From arrays to scenes: transparency, info bars, planes, masks, flat ground, logarithm, notes, seeds, bins.
 
 :func:`learn_scenes` is for images that textures are learned from, :func:`known_scenes` for those that are
 labelled by what was learned.
@@ -6,6 +6,7 @@ labelled by what was learned.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import warnings
@@ -18,22 +19,43 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
-from texseg.channels.ground import find_ground, profile_of_ground, without_ground
-from texseg.channels.intake import FourthBandWarning, take_in
+from texseg.channels.ground import find_ground, without_ground
 from texseg.channels.notes import multiplies, notes_on
-from texseg.channels.planes import Planes, non_finite
+from texseg.channels.planes import Planes, non_finite, split_planes
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
 from texseg.parameters import Settings
 
-__all__ = ["Learned", "known_scenes", "learn_scenes", "refuse_seeds_without_cells", "warn"]
+__all__ = [
+    "FourthBandWarning",
+    "Learned",
+    "known_scenes",
+    "learn_scenes",
+    "refuse_seeds_without_cells",
+    "warn",
+    "with_bands_of",
+]
 
 _LOGARITHM_TAKEN = (
     "the logarithm of the values is taken, since contrast follows brightness by the same factor everywhere, "
     "as under light, gains or speckle that multiply; log=False (--no-log) takes the values as they are"
 )
+_NUMBERS = {2: ("two", "one band", "second"), 4: ("four", "three bands", "fourth")}
+_PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
+_TEXT_ROW = 0.25  # ... and of a row with text, that has the bar's one colour
+_BAR_HEIGHTS = (0.02, 0.2)  # of the image; thinner ones are frames, taller ones ground
+_FEWEST_ROWS = 8
+_TEXT = (0.003, 0.5)  # share of a bar covered by text and scale
+_TOLERANCE = 0.03  # of the image's range: how far compression changes a single colour
+_GREY = 0.1  # of the image's range: how far a bar may be from black or white
+_ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to it
+Note = tuple[str, type[Warning]]
 Grounds = list[NDArray[np.bool_] | None]
+
+
+class FourthBandWarning(UserWarning):
+    """An array has two or four bands, the last of which may be transparency."""
 
 
 class Learned(NamedTuple):
@@ -48,20 +70,12 @@ class Learned(NamedTuple):
     originals: list[Planes]
     """The images with their flat ground."""
 
-    def profile_of_ground(self) -> NDArray[np.floating] | None:
-        """Profile (C, n_bins) of flat ground, if there is any."""
-        return profile_of_ground(self.originals, [scene.ground for scene in self.scenes], self.features)
-
-    @property
-    def has_ground(self) -> bool:
-        """Whether flat ground is a segment."""
-        return any(scene.ground is not None for scene in self.scenes)
-
 
 def learn_scenes(
     X: Any, mask: Any, seeds: Any, settings: Settings, rng: np.random.RandomState, tell: Callable[..., Any]
 ) -> Learned:
     """Check images, masks and seeds, learn features from the images, and encode them."""
+    bank = GaborBank(settings.wavelengths, settings.n_orientations)
     images = _planes(X, mask, settings)
     images = _same_bands(images, max(len(planes.bands) for planes in images))
     if len({len(planes.bands) for planes in images}) > 1:
@@ -69,7 +83,7 @@ def learn_scenes(
         raise ValueError(f"all images must have the same number of bands, got {counts}")
     shapes = [planes.bands[0].shape for planes in images]
     settings = settings.scaled(min(max(shape) for shape in shapes))
-    side, bank = min(min(shape) for shape in shapes), GaborBank(settings.wavelengths, settings.n_orientations)
+    side = min(min(shape) for shape in shapes)
     if side < bank.halo:
         warn(
             f"an image with a side of {side} pixels is smaller than the filters, which look "
@@ -111,13 +125,7 @@ def known_scenes(
     if features.n_bands == 1 and any(len(planes.bands) == 3 for planes in images):
         warn("the model learned grey images; colour images are turned to grey for it")
         images = [to_grey(planes) for planes in images]
-    images = _same_bands(images, features.n_bands)
-    for planes in images:
-        if len(planes.bands) != features.n_bands:
-            raise ValueError(
-                f"the model was fitted on images with {features.n_bands} band(s), "
-                f"got one with {len(planes.bands)}"
-            )
+    images = [with_bands_of(features, planes) for planes in images]
     if rescale:
         images = rescaled(images, features.intensity)
     elif (difference := mismatch(images, features.intensity)) is not None:
@@ -126,6 +134,17 @@ def known_scenes(
     images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
     pairs = zip(images, grounds, strict=True)
     return [Scene(encode(planes, features), planes.mask, planes, ground) for planes, ground in pairs]
+
+
+def with_bands_of(features: Features, planes: Planes) -> Planes:
+    """Refuse another number of bands than features were learned from."""
+    (planes,) = _same_bands([planes], features.n_bands)
+    if len(planes.bands) != features.n_bands:
+        raise ValueError(
+            f"the model was fitted on images with {features.n_bands} band(s), got one with "
+            f"{len(planes.bands)}"
+        )
+    return planes
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
@@ -156,15 +175,106 @@ def _planes(X: Any, mask: Any, settings: Settings) -> list[Planes]:
         raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
     axis, nodata, bar = settings.channel_axis, settings.nodata, settings.crop_bar
     pairs = list(zip(images, masks, strict=True))
-    taken = [take_in(image, channel_axis=axis, mask=one, nodata=nodata, crop_bar=bar) for image, one in pairs]
-    for note in dict.fromkeys(intake.fourth_band for intake in taken if intake.fourth_band):
-        warn(note, FourthBandWarning)
-    for note in dict.fromkeys(note for intake in taken for note in intake.notes):
-        warn(note)
+    taken, notes = zip(*(_taken_apart(image, axis, one, nodata, bar) for image, one in pairs), strict=True)
+    for note, category in sorted(
+        dict.fromkeys(itertools.chain(*notes)), key=lambda each: each[1] is UserWarning
+    ):
+        warn(note, category)
     bad = sum(non_finite(image, axis, one) for image, one in pairs)
     if bad:
         warn(f"{bad} non-finite pixels treated as no data (label 0)")
-    return [intake.planes for intake in taken]
+    return list(taken)
+
+
+def _taken_apart(
+    image: Any, channel_axis: int | None, mask: Any, nodata: float | None, crop_bar: bool
+) -> tuple[Planes, list[Note]]:
+    """Split an image into planes, without transparency and, on request, without its info bar."""
+    image, opaque, note = _without_alpha(image, channel_axis)
+    notes: list[Note] = [(note, FourthBandWarning)] if note else []
+    if opaque is not None:
+        mask = opaque if mask is None else (np.asarray(mask) != 0) & opaque
+    planes = split_planes(image, channel_axis=channel_axis, mask=mask, nodata=nodata)
+    rows = _info_bar(planes)
+    if rows is None:
+        return planes, notes
+    what = f"rows {rows.start} to {rows.stop - 1} look like the info bar of a microscope, and were "
+    if not crop_bar:
+        what += "segmented like the picture; crop_bar=True (--crop-bar) leaves them out"
+        return planes, [*notes, (what, UserWarning)]
+    kept = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask.copy()
+    kept[rows] = False
+    planes = split_planes(image, channel_axis=channel_axis, mask=kept, nodata=nodata)
+    return planes, [*notes, (what + "left out (label 0)", UserWarning)]
+
+
+def _without_alpha(image: Any, channel_axis: int | None) -> tuple[Any, NDArray[np.bool_] | None, str | None]:
+    """Remove transparency from two or four bands; also return where they are opaque, and the note.
+
+    The last of two or four bands of unsigned integers, or of floats from 0 to 1, is transparency (as in
+    scikit-image and imageio) if it holds only the two ends of its range. If it may be transparency all the
+    same (other types and ranges; softer edges), a note says so.
+    """
+    array = np.asarray(image)
+    if not isinstance(channel_axis, (int, np.integer)) or array.ndim != 3 or not -3 <= channel_axis < 3:
+        return image, None, None
+    n_bands = array.shape[channel_axis]
+    if n_bands not in _NUMBERS or array.dtype.kind not in "iuf":
+        return image, None, None
+    last = np.take(array, -1, axis=channel_axis)
+    held = np.isfinite(last)
+    if not held.any():
+        return image, None, None
+    low, high = last[held].min(), last[held].max()
+    is_on_or_off = bool(((last == low) | (last == high))[held].all())
+    top, is_scaled = 1.0, array.dtype.kind == "u"
+    if is_scaled:
+        top = float(np.iinfo(array.dtype).max)
+    elif array.dtype.kind == "f":
+        is_scaled = bool(np.nanmin(array) >= 0 and np.nanmax(array) <= 1)
+    number, others, place = _NUMBERS[n_bands]
+    if not (is_scaled and is_on_or_off and high == top and low in (0, top)):
+        if not is_on_or_off and (n_bands < 4 or not is_scaled):
+            return image, None, None
+        note = f"the last of {number} bands was taken as a band like the others; if it is transparency, pass "
+        return image, None, f"{note}{others} and mask=alpha > 0"
+    bands = np.delete(np.ma.asarray(image) if np.ma.isMaskedArray(image) else array, -1, axis=channel_axis)
+    opaque = last == top
+    n = int(np.count_nonzero(held & ~opaque))
+    note = f"the {place} band was taken for transparency: {n} pixels hold no data"
+    return bands, None if opaque.all() else opaque, note if n else None
+
+
+def _info_bar(planes: Planes) -> slice | None:
+    """Rows of a nearly black or white bar with text along the lower or upper edge; None if there is none."""
+    if planes.mask is not None:
+        return None
+    grey = np.mean(planes.bands, axis=0) if len(planes.bands) > 1 else planes.bands[0]
+    H = len(grey)
+    lowest, highest = float(grey.min()), float(grey.max())
+    tolerance = _TOLERANCE * (highest - lowest)
+    for is_top in (False, True):
+        lines = grey if is_top else grey[::-1]
+        end = float(np.median(lines[0]))
+        first_row = _shares_of(lines[:1], end, tolerance)[0]
+        if first_row < _PLAIN_ROW or min(end - lowest, highest - end) > _GREY * (highest - lowest):
+            continue
+        from_edge = _shares_of(lines, end, tolerance)
+        others = np.flatnonzero(from_edge < _TEXT_ROW)
+        height = int(others[0]) if len(others) else H
+        if height < _FEWEST_ROWS:
+            continue
+        text = 1 - float(from_edge[:height].mean())
+        near = from_edge[height : height + _FEWEST_ROWS]
+        is_bar = _BAR_HEIGHTS[0] * H <= height <= _BAR_HEIGHTS[1] * H and near.max() <= _ABOVE
+        if is_bar and _TEXT[0] <= text <= _TEXT[1]:
+            return slice(0, height) if is_top else slice(H - height, H)
+    return None
+
+
+def _shares_of(lines: NDArray[Any], end: float, tolerance: float) -> NDArray[np.floating]:
+    """Share of the pixels in each row that have a value, or nearly so."""
+    return (np.abs(lines.astype(np.float64) - end) <= tolerance).mean(axis=1)
 
 
 def _check_array(image: Any) -> None:

@@ -30,11 +30,19 @@ from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
-from texseg.pixels.label import dissolve_specks, near_border, pixel_posteriors
+from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
-__all__ = ["Reading", "Scene", "Textures", "cell_sites", "effective_observations", "potts_field"]
+__all__ = [
+    "MergedTextures",
+    "Reading",
+    "Scene",
+    "Textures",
+    "cell_sites",
+    "effective_observations",
+    "potts_field",
+]
 
 _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
@@ -192,8 +200,8 @@ class Textures:
             cells += math.ceil(self.strokes.sides.max() / 2) * self.cell
         return self.features.reach + max(cells, windows)
 
-    def read(self, scene: Scene, smoothness: float, *, specks: bool = False) -> Reading:
-        """Classify every pixel of a scene; ``specks`` keeps parts that are too small."""
+    def read(self, scene: Scene, smoothness: float) -> Reading:
+        """Classify every pixel of a scene, before parts that are too small go to a neighbour."""
         if smoothness == 0:
             return self._read_windows(scene)
         cells = self._cells(scene, smoothness)
@@ -201,8 +209,6 @@ class Textures:
         scores, learned = self._pixel_scores(scene, cells)
         strength = PottsSettings().strength * smoothness
         posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, strength, scene.mask)
-        if not specks:
-            dissolve_specks(posteriors, scores, self.speck_area(smoothness), scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         wide = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
@@ -308,6 +314,90 @@ class Textures:
         H, W = scene.shape
         coarse = opened.repeat(WINDOW_STEP * self.cell, 0).repeat(WINDOW_STEP * self.cell, 1)[:H, :W]
         return coarse > 1
+
+
+@dataclass(frozen=True)
+class MergedTextures:
+    """Textures, several of which may belong to the same segment: a gland is lumen and epithelium."""
+
+    parts: Textures
+    """The P textures, as learned; whatever a merge does not change is theirs."""
+    classes: NDArray[np.intp]
+    """(P,), segment of each texture, 0 .. K - 1."""
+    shares: NDArray[np.floating]
+    """(P,), weight of each in the histograms of its segment, such as its number of pixels."""
+
+    @classmethod
+    def of(cls, textures: Textures | MergedTextures) -> MergedTextures:
+        """Textures in the form that can be merged; by default, each is a segment."""
+        if isinstance(textures, MergedTextures):
+            return textures
+        K = len(textures.profiles)
+        return cls(textures, np.arange(K), np.ones(K))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("features", "cell", "reach", "speck_area", "unfamiliar"):
+            raise AttributeError(name)
+        return getattr(self.parts, name)
+
+    @property
+    def members(self) -> NDArray[np.floating]:
+        """(K, P), 1 where a texture belongs to a segment."""
+        return (np.arange(self.classes.max() + 1)[:, None] == self.classes).astype(np.float64)
+
+    @property
+    def profiles(self) -> NDArray[np.floating]:
+        """Histograms of the segments, (K, M); each channel sums to one."""
+        members = self.members * self.shares
+        members /= members.sum(axis=1, keepdims=True)
+        return (members @ self.parts.profiles).astype(self.parts.profiles.dtype)
+
+    def read(self, scene: Scene, smoothness: float) -> Reading:
+        """Classify every pixel of a scene.
+
+        A pixel belongs to the segment of its texture, so that a merge moves no border; its probability is the
+        sum over all textures of the segment.
+        """
+        read = self.parts.read(scene, smoothness)
+        groups = [np.flatnonzero(members) for members in self.members]
+
+        def of_segments(planes: PixelPlanes, joined: Any) -> PixelPlanes:
+            return planes.changed(
+                lambda columns: np.stack([joined(columns[group], axis=0) for group in groups])
+            )
+
+        posteriors, scores = of_segments(read.posteriors, np.max), of_segments(read.scores, np.max)
+        probabilities = of_segments(read.probabilities, np.sum)
+        agree(probabilities.cells, arg_max_over(posteriors.cells))
+        agree(probabilities.near, arg_max_over(posteriors.near))
+        return Reading(posteriors, probabilities, scores)
+
+    def merged(self, classes: NDArray[np.intp], sizes: NDArray[np.floating]) -> MergedTextures:
+        """Merge K segments into new ones, ``classes`` (K,) from 0, given their areas ``sizes`` (K,)."""
+        within = self.shares / (self.members @ self.shares)[self.classes]
+        return MergedTextures(self.parts, classes[self.classes], within * sizes[self.classes])
+
+    def separated(self, segment: int) -> MergedTextures:
+        """Undo the merges of a segment: its first texture keeps the number, the others get new ones."""
+        classes = self.classes.copy()
+        others = np.flatnonzero(classes == segment)[1:]
+        classes[others] = classes.max() + 1 + np.arange(len(others))
+        return replace(self, classes=classes)
+
+    def halved(
+        self, segment: int, profiles: NDArray[np.floating], sizes: NDArray[np.floating]
+    ) -> MergedTextures:
+        """Replace the only texture of a segment by two, given their profiles (2, M) and areas (2,).
+
+        The first keeps the number, the second gets the last one; both take over the learned borders.
+        """
+        P, K = len(self.classes), int(self.classes.max()) + 1
+        old = int(np.flatnonzero(self.classes == segment)[0])
+        parts = self.parts.take(np.array([*range(P), old]))
+        table, shares = parts.profiles.copy(), np.append(self.shares, self.shares[old])
+        table[[old, P]] = profiles
+        shares[[old, P]] *= sizes / sizes.sum()
+        return MergedTextures(replace(parts, profiles=table), np.append(self.classes, K), shares)
 
 
 def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> None:

@@ -65,7 +65,8 @@ def joined_labels(
 ) -> dict[tuple[int, int], NDArray[np.int32]]:
     """Give the final labels of the parts of all blocks, by their places in the grid of blocks.
 
-    Missing blocks hold no data; ``area`` is that of `dissolve_specks`, ``min_size`` of `merge_small`.
+    Missing blocks hold no data. Parts below ``area`` pixels whose label has a larger one are merged, and then
+    all below ``min_size``.
     """
     places = list(blocks)
     sizes = [len(blocks[place].labels) for place in places]

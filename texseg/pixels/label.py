@@ -23,9 +23,7 @@ from texseg.threads import side_by_side
 __all__ = [
     "Parts",
     "connected_parts",
-    "dissolve_specks",
     "merge_parts",
-    "merge_small",
     "near_border",
     "pixel_posteriors",
     "speck_sizes",
@@ -103,50 +101,17 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     return cv2.dilate(border, square, iterations=1).astype(bool).ravel()
 
 
-def dissolve_specks(
-    posteriors: PixelPlanes, scores: PixelPlanes, area: float, mask: NDArray[np.bool_] | None = None
-) -> None:
-    """Give parts too small to show their texture to the neighbour that explains them best, in place.
-
-    A knot in a cloth briefly looks like another texture. A small part is dissolved only if its label has a
-    larger part elsewhere: a texture that occurs only in small parts keeps them. Where a pixel changes its
-    label, the posteriors of both labels are exchanged; parts below ``area`` pixels are specks.
-    """
-    labels = posteriors.labels()
-    if mask is not None:
-        labels[~mask] = -1
-    parts = connected_parts(labels)
-    del labels
-    sizes = speck_sizes(parts.labels[1:], parts.sizes[1:], len(posteriors), area)
-    merged = _merged_labels(parts, scores, sizes)
-    moved = np.flatnonzero((merged != parts.labels)[parts.places])
-    part = parts.places.ravel()[moved]
-    posteriors.exchange(moved, parts.labels[part], merged[part])
-
-
 def speck_sizes(
     labels: NDArray[np.int32], sizes: NDArray[np.integer], n_labels: int, area: float
 ) -> NDArray[np.floating]:
-    """Size (K,) below which parts of a label are specks; 0 if all of them are so small."""
+    """Size (K,) below which parts of a label are specks; 0 if all of them are so small.
+
+    A knot in a cloth briefly looks like another texture, but a texture that occurs only in small parts keeps
+    them.
+    """
     largest = np.zeros(n_labels, np.int64)
     np.maximum.at(largest, labels, sizes)
     return np.where(largest >= area, area, 0)
-
-
-def merge_small(
-    labels: NDArray[np.int32], scores: Floats | PixelPlanes, min_size: float | NDArray[np.floating]
-) -> NDArray[np.int32]:
-    """Give connected parts below ``min_size`` pixels to the neighbour that explains them best.
-
-    The smallest part is merged first (of equals, the one with the first pixel), together with all its
-    neighbours of the new label, until no part that has a neighbour is small. Labels (H, W) are -1 without
-    data; ``min_size`` is one for all labels or (K,).
-    """
-    limits = np.broadcast_to(min_size, len(scores))
-    if limits.max() <= 1:
-        return labels.copy()
-    parts = connected_parts(labels)
-    return _merged_labels(parts, scores, limits)[parts.places]
 
 
 class Parts(NamedTuple):
@@ -179,40 +144,6 @@ def connected_parts(labels: NDArray[np.int32]) -> Parts:
     return Parts(ranked, np.bincount(ranked.ravel(), minlength=n_parts), np.array(names, np.int32)[order])
 
 
-def _merged_labels(
-    parts: Parts, scores: Floats | PixelPlanes, limits: NDArray[np.floating]
-) -> NDArray[np.int32]:
-    """Labels (parts + 1,) of all parts after merging the small ones; limits (K,) in pixels."""
-    small = parts.sizes < limits[parts.labels]
-    small[0] = False
-    if not small.any():
-        return parts.labels
-    pixels = np.flatnonzero(small[parts.places])  # scores are needed for small parts only
-    part = parts.places.ravel()[pixels]
-    sums: Floats = np.stack(
-        [np.bincount(part, plane.ravel()[pixels], len(small)).astype(np.float64) for plane in scores], axis=1
-    )
-    own, sizes = parts.labels.copy(), parts.sizes.copy()
-    merge_parts(own, sizes, sums, _neighbours(parts.places, small), limits)
-    return own
-
-
-def _neighbours(places: NDArray[np.intp], small: NDArray[np.bool_]) -> list[set[int]]:
-    """Neighbours of small parts, and small neighbours of the others; background, 0, is no neighbour."""
-    keys = []
-    for one, other in ((places[:, :-1], places[:, 1:]), (places[:-1], places[1:])):
-        touch = one != other
-        p, q = one[touch], other[touch]
-        told = (small[p] | small[q]) & (p > 0) & (q > 0)
-        keys.append(p[told] * len(small) + q[told])
-    near: list[set[int]] = [set() for _ in small]
-    for key in np.unique(np.concatenate(keys)).tolist():
-        p, q = divmod(key, len(small))
-        near[p].add(q)
-        near[q].add(p)
-    return near
-
-
 def merge_parts(
     own: NDArray[np.int32],
     sizes: NDArray[np.intp],
@@ -220,7 +151,11 @@ def merge_parts(
     near: list[set[int]],
     limits: NDArray[np.floating],
 ) -> None:
-    """Relabel small parts in place; touching parts of one label become one, named after the largest."""
+    """Give small parts to the neighbour that explains them best, in place, the smallest part first.
+
+    Touching parts of one label become one, named after the largest; of equals, the part with the first pixel
+    goes first. This ends when no part that has a neighbour is small.
+    """
     into = np.arange(len(own))
     first = into.copy()
     queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]

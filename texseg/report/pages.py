@@ -22,7 +22,7 @@ from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
-from texseg.method.merged import MergedTextures
+from texseg.method.textures import MergedTextures
 from texseg.overlay import draw_overlay
 from texseg.parameters import MOST_SEGMENTS
 from texseg.regions import palette
