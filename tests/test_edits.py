@@ -237,7 +237,11 @@ def test_confidence_is_that_of_the_labels_after_every_edit(tmp_path):
     assert not hasattr(loaded, "confidence_")
     seeds = np.zeros(IMAGE.shape, int)
     seeds[10:14, 10:50], seeds[10:14, 140:180] = 1, 2
-    refitted = fitted().merge([(2, 3)]).refit(seeds)
+    before = fitted().merge([(2, 3)])
+    old = before.hierarchy_
+    refitted = before.refit(seeds)
+    assert refitted.hierarchy_ is not old
+    np.testing.assert_array_equal(refitted.hierarchy_.labels(refitted.n_segments_), refitted.labels_)
     assert (refitted.confidence_[seeds > 0] == 1).all() and refitted.confidence_.max() <= 1
     halves = refitted.merge([(1, 2)])
     assert (halves.confidence_ > 0.9999).all()

@@ -6,6 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import (
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+)
 
 from texseg import TextureSegmenter, segment
 from texseg.parameters import PARAMETERS, PRESETS, Settings, checked
@@ -99,3 +104,17 @@ def test_an_unknown_parameter_is_refused_by_name():
             TypeError, match="Segmenter has no parameter 'smothness'; it has n_segments, model"
         ):
             function(smothness=2)
+
+
+def test_scikit_learn_can_clone_change_and_show_an_estimator():
+    model = TextureSegmenter(3, smoothness=0.5, wavelengths=(4.0, 8.0))
+    copy = clone(model)
+    assert copy is not model and copy.get_params() == model.get_params()
+    assert copy.set_params(k_max=5, cue="texture") is copy
+    assert (copy.k_max, copy.cue, model.k_max) == (5, "texture", 14)
+    assert "smoothness=0.5" in repr(copy) and "k_max=5" in repr(copy) and "n_bins" not in repr(copy)
+    with pytest.raises(ValueError, match="Invalid parameter 'smothness' for estimator TextureSegmenter"):
+        copy.set_params(smothness=1)
+    assert copy._repr_html_() and copy.__sklearn_tags__().estimator_type == "clusterer"
+    check_no_attributes_set_in_init("TextureSegmenter", TextureSegmenter())
+    check_parameters_default_constructible("TextureSegmenter", TextureSegmenter())

@@ -252,3 +252,16 @@ def test_a_cluster_with_seeds_never_stands_for_a_class_without():
     labels = learned_labels(region, painted, clusters, n_draws=12)
     assert (labels[clusters == 1] == 0).mean() > 0.9
     assert (labels[clusters == 2] == 1).mean() > 0.9
+
+
+def test_classes_for_which_seeds_leave_no_room_are_refused_before_they_are_searched_for():
+    rows, columns = np.mgrid[:64, :96]
+    stripes = columns // 32
+    image = np.choose(stripes, [np.sin(rows), np.sin(rows / 2), np.sin(rows / 5)])
+    seeds = stripes + 1
+    message = "seeds leave 0 cells of 4 x 4 pixels to 2 classes without seeds; paint fewer pixels, or request"
+    with pytest.raises(ValueError, match=message):
+        segment(image, 5, seeds=seeds)
+    seeds[:4, :8] = 0  # two cells: more classes than clusters that could hold them
+    with pytest.warns(UserWarning, match="nothing was found for class|image with a side|can be told apart"):
+        assert set(np.unique(segment(image, 5, seeds=seeds, k_max=2))) >= {1, 2, 3}

@@ -226,13 +226,8 @@ def label_blocks(
     and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.source.Source`.
     Each of ``n_jobs`` threads holds one block in memory. ``store`` keeps the readings until all are known;
     blocks that it already holds are not read again. ``tell`` gets the numbers of blocks read, and of all.
-
-    Yields
-    ------
-    place : (int, int)
-    labels : int32 array (h, w), from 1; 0 without data
-    reading : BlockReading
-        What else is known about the block; its confidence, in bytes, is that of these labels.
+    Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
+    confidence, in bytes, is that of these labels.
     """
     kept: MutableMapping[Place, BlockReading] = {} if store is None else store
     missing = [place for place in blocks if place not in kept]

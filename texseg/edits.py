@@ -170,7 +170,7 @@ def _words(groups: Sequence[Sequence[int]]) -> str:
 
 
 class Editable:
-    """Merging, splitting and naming the segments of a fitted or loaded segmenter, without a new fit."""
+    """What a segmenter can do with its segments without a new fit."""
 
     textures_: Any
     labels_: Labels
@@ -197,16 +197,7 @@ class Editable:
         Parameters
         ----------
         groups : sequence of sequences of int
-            For example ``[(2, 5)]``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A label is not one of the model's, or is in two groups.
+            For example ``[(2, 5)]``; a ValueError tells of unknown labels, and of those in two groups.
 
         Examples
         --------
@@ -219,13 +210,7 @@ class Editable:
         return self.edit(Edits(_checked_groups(groups)))
 
     def rename(self, names: Mapping[int, str]) -> Self:
-        """Name segments, for example ``{2: "gland"}``; an empty string removes a name.
-
-        Raises
-        ------
-        ValueError
-            A label is not one of the model's, or a name is given twice.
-        """
+        """Name segments, for example ``{2: "gland"}``, each differently; an empty string removes a name."""
         return self.edit({"names": names})
 
     def edit(self, edits: Edits | Mapping[str, Any] | str | os.PathLike[str]) -> Self:
@@ -235,10 +220,6 @@ class Editable:
         ----------
         edits : mapping, or path of a JSON file
             ``{"merge": [[2, 5]], "names": {"2": "gland"}}``; all numbers are those before the edit.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -268,15 +249,6 @@ class Editable:
 
         The larger part (of a merge, the first) keeps the number; new parts get the last numbers. Other
         segments stay as they are.
-
-        Parameters
-        ----------
-        segment : int
-            Its label.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

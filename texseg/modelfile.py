@@ -56,20 +56,7 @@ class ModelFileError(OSError):
 
 
 def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write a flat mapping as a model file; an interrupted call leaves no partial file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Where to write; an existing file is replaced.
-    values : mapping of str to value
-        Arrays of numbers or booleans, and anything JSON can hold (numbers, strings, None, lists and
-        dictionaries of these).
-
-    Raises
-    ------
-    TypeError
-        A value is neither an array of numbers nor known to JSON.
+    """Write arrays of numbers, and what JSON can hold, by name; an interrupted call leaves no partial file.
 
     Examples
     --------
@@ -96,19 +83,7 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a model file that `save_model` wrote.
-
-    Returns
-    -------
-    dict
-        The saved values; tuples have become lists.
-
-    Raises
-    ------
-    ModelFileError
-        The file is missing, broken, not a model file, changed after it was written, or written by a newer
-        version of the library.
-    """
+    """Read what `save_model` wrote; tuples have become lists. Any fault is a ModelFileError."""
     name = Path(path).name
     try:
         content = _content_of(path)

@@ -264,14 +264,8 @@ class ProgressBar:
     ``TextureSegmenter(verbose=True)`` opens one for each fit. Nothing is shown unless the stream is a
     terminal or the output of a notebook.
 
-    Parameters
-    ----------
-    n_images : int, default=1
-        Images that are fitted one after the other; :meth:`step` counts them.
-    stream : text stream, optional
-        Standard error by default.
-    hidden : bool, default=False
-        Show nothing at all.
+    ``n_images`` are fitted one after the other, and :meth:`step` counts them; ``stream`` is standard error by
+    default; ``hidden`` shows nothing at all.
 
     Examples
     --------

@@ -140,7 +140,11 @@ class Segmenter(Editable):
                 f"k_min is {k_min}, but only {n_found} could be told apart; n_segments={k_min} (-k {k_min}) "
                 "searches for as many"
             )
-        if fit.painted is not None and len(missing := np.setdiff1d(np.arange(1, n_found + 1), self._used())):
+        self._warn_of_unused()
+
+    def _warn_of_unused(self) -> None:
+        missing = np.setdiff1d(np.arange(1, self.n_segments_ + 1), self._used())
+        if len(missing):  # of other classes than those of seeds, all are used
             warn(
                 f"nothing was found for class {', '.join(map(str, missing))}: the image does not hold more "
                 "textures that can be told apart; paint it, or ask for fewer"
@@ -208,7 +212,7 @@ class Segmenter(Editable):
         fit = repaint(self._division, strokes, n_classes, **options)
         self._publish(fit, several)
         self.names_ = names
-        self._warn_of_fewer(fit)
+        self._warn_of_unused()
         return self
 
     @computing
@@ -305,16 +309,9 @@ class Segmenter(Editable):
     def report(self, path: str | os.PathLike[str], image: Any, *, mask: Any = None, **options: Any) -> None:
         """Write one HTML file about the segmentation, to be clicked through in any browser.
 
-        Parameters
-        ----------
-        path : str or path-like
-        image : the image that was fitted
-            The model itself keeps no images.
-        mask : array of shape (H, W), optional
-            Non-zero where there is data.
-        **options
-            Title, names of the segments, and labels of another image, see
-            :func:`texseg.report.write_report`.
+        ``image`` (and ``mask``, non-zero where there is data) is the one that was fitted, since the model
+        keeps none; ``options`` are title, names of the segments, and labels of another image, see
+        :func:`texseg.report.write_report`.
         """
         self._check_is_fitted()
         texseg.report.write_report(self, image, path, mask=mask, **options)

@@ -297,6 +297,13 @@ def seeded_textures(
     """
     cells, settings = search.cells, search.settings
     painted = painted_cells([scene.seeds for scene in scenes], search.grids, n_classes)
+    missing = np.count_nonzero(painted.sum(axis=0) == 0)
+    free = np.count_nonzero((painted.sum(axis=1) == 0) & (cells.sizes > 0))
+    if missing > free:
+        raise ValueError(
+            f"seeds leave {free} cells of {settings.cell} x {settings.cell} pixels to {missing} classes "
+            "without seeds; paint fewer pixels, or request fewer classes (n_segments)"
+        )
     potts = settings.potts._replace(strength=SEED_STRENGTH * settings.potts.strength)
     field = PottsField(
         cells.grids, potts.strength * settings.smoothness, potts.sigma, SETTLING_SWEEPS, cells.sizes
@@ -354,13 +361,16 @@ def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Fl
     shares = (samples[:, known] / np.maximum(samples.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     of_classes = mix_background(cells.profiles(shares), cells.background)
     areas = members.T @ cells.sizes
+    unpainted = (painted.sum(axis=1) == 0) & (cells.sizes > 0)
+    possible = members.T @ unpainted > 0
     free = members.T @ (painted.sum(axis=1) > 0) == 0  # clusters without seeds
     for label in missing:
         gains = areas * _divergences(profiles, of_classes, cells.weights).min(axis=1)
-        chosen = int(np.where(free | ~free.any(), gains, -1).argmax())
-        own = np.flatnonzero(clusters == chosen)
+        best = free & possible if (free & possible).any() else possible
+        chosen = int(np.where(best, gains, -1).argmax())
+        own = np.flatnonzero((clusters == chosen) & unpainted)
         own = own[inside[own]] if inside[own].any() else own
-        samples[_spread_over(own[painted[own].sum(axis=1) == 0]), label] = 1
+        samples[_spread_over(own), label] = 1
         of_classes = np.concatenate([of_classes, profiles[chosen][None]])
         free[chosen] = False
     return samples
