@@ -123,18 +123,8 @@ class FiniteM3(DensityMixin, CountEstimator):
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from the documents.
 
-        Parameters
-        ----------
-        X : count matrix of shape (D, M)
-            Documents by words: array, data frame, sparse matrix or implicit counts; rows may be empty.
-        y : None
-            Ignored.
-        sample_weight : array of shape (D,), optional
-            How often each document counts.
-
-        Returns
-        -------
-        self
+        ``X`` (D, M) holds documents by words: array, data frame, sparse matrix or implicit counts; rows may
+        be empty. ``sample_weight`` (D,) says how often each document counts.
         """
         self._check_parameters()
         n = self._checked(X, "X", reset=True)
@@ -159,13 +149,7 @@ class FiniteM3(DensityMixin, CountEstimator):
         return self.transform(X)[:, : self.n_components_[0]].argmax(axis=1)
 
     def transform(self, X: Any) -> Array:
-        """Infer the expected memberships of documents.
-
-        Returns
-        -------
-        ndarray of shape (D, K1 + ... + KL)
-            The first K1 columns of a row sum to one, and so do the next K2.
-        """
+        """Infer the expected memberships (D, K1 + ... + KL); each space's part of a row sums to one."""
         gamma = np.vstack([found.memory for found in self._infer(X)])
         sides = split(gamma, self.n_components_)
         return np.hstack([side / side.sum(axis=1, keepdims=True) for side in sides])

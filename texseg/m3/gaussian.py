@@ -1,7 +1,4 @@
-"""Densities, posterior draws and modes of Gaussians whose means and covariances belong to different sides.
-
-A covariance is kept as its whitener, the upper triangular W with ``W.T @ W = inv(Sigma)``.
-"""
+"""Densities, draws and modes of Gaussians; covariances are upper triangular W, ``W.T @ W = inv(Sigma)``."""
 
 from __future__ import annotations
 

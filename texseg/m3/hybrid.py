@@ -107,17 +107,7 @@ class HybridM3(SampledM3):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
-        """Alternately sample the first side and fit the second.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Alternately sample the first side and fit the second to the data (N, D)."""
         check_alpha(self)
         check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start", "n_init"))
         X = validate_data(self, X, dtype=np.float64)

@@ -147,17 +147,7 @@ class InfiniteM3(SampledM3):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> InfiniteM3:
-        """Sample memberships and parameters given the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Sample memberships and parameters given the data (N, D)."""
         sharing = self._check_parameters()
         X = validate_data(self, X, dtype=np.float64)
         family = (SharedGaussians() if self.family is None else self.family).prepare(X)

@@ -144,17 +144,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         return float(self.score_samples(X).mean())
 
     def coclustering(self, side: int | None = None) -> Array:
-        """Compute the posterior probability that two training points are together.
-
-        Parameters
-        ----------
-        side : {0, 1}, optional
-            The membership to compare; by default both must agree.
-
-        Returns
-        -------
-        ndarray of shape (N, N)
-        """
+        """Posterior probability (N, N) that points are together on one side (0 or 1), or on both (None)."""
         check_is_fitted(self)
         if side not in (None, 0, 1):
             raise ValueError(f"side must be None, 0 or 1, got {side!r}")

@@ -1,17 +1,13 @@
 """The asymmetric clustering model (ACM): every row belongs to one cluster, every cluster has one profile.
 
 Also known as one-sided clustering, distributional clustering and histogram clustering. With profiles
-``q`` (K, M), mixing proportions ``rho`` (K,) and counts ``n`` (N, M), [1]_ section 3:
+``q`` (K, M), mixing proportions ``rho`` (K,) and counts ``n`` (N, M), section 3 of the memo:
 
     scores_ik = sum_j n_ij log q_jk                      the likelihood (Eq. 21), without its constant
     Q_ik      ~ rho_k exp(beta scores_ik)                E-step (Eq. 29, 60); hard: the largest (Eq. 23)
     q_jk      ~ sum_i Q_ik n_ij                          M-step (Eq. 24)
     rho_k     = 1/N sum_i Q_ik                           (Eq. 31)
     p(j | i)  = sum_k Q_ik q_jk                          prediction (Eq. 32)
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ MOST_ROWS = 8000
 
 @dataclass(frozen=True, eq=False)
 class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
-    """The ACM fitted by predictive EM ([1]_ section 5.2); F may rise."""
+    """The ACM fitted by predictive EM (section 5.2); F may rise."""
 
     def _left_out(
         self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Floats | None
@@ -304,7 +300,7 @@ def two_sided(
     """Start of a two-sided model: assignments of the rows (N, K) and of the columns (M, L).
 
     Clusters of one side are grown on the counts summed over those of the other, in turn; there their
-    likelihood is that of the two-sided clustering ([1]_ Eq. 44). Long rows are cut down, or one could
+    likelihood is that of the two-sided clustering (Eq. 44). Long rows are cut down, or one could
     outweigh all others together.
     """
     n = with_short_rows(n)

@@ -81,7 +81,7 @@ def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> F
 
 
 def extrapolate(old: Floats, new: Floats, eta: float) -> Floats:
-    """``(1 - eta) old + eta new`` ([1]_ Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised."""
+    """``(1 - eta) old + eta new`` (Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised."""
     return np.maximum(old + eta * (new - old), RELAX_FLOOR * new)
 
 

@@ -1,12 +1,8 @@
 """What all estimators share: validation, restarts, the choice of the inverse temperature, prediction.
 
-The inverse temperature and the stopping point are chosen on held-out occurrences of the fitted rows ([1]_
-sections 5.1 and 6.1): with ``beta="auto"`` part of the occurrences is set aside, and the model with the
-highest held-out likelihood over all temperatures and steps is kept.
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
+The inverse temperature and the stopping point are chosen on held-out occurrences of the fitted rows (Hofmann
+and Puzicha, A.I. Memo 1625, sections 5.1 and 6.1): with ``beta="auto"`` part of the occurrences is set aside,
+and the model with the highest held-out likelihood over all temperatures and steps is kept.
 """
 
 from __future__ import annotations
@@ -108,25 +104,11 @@ class Run(NamedTuple):
 def heldout_log_likelihood(
     mixing: Floats, profiles: Floats, n: CountMatrix, floor: float = PREDICTION_FLOOR
 ) -> float:
-    """Mean log-probability of the occurrences in ``n`` given their rows, in nats.
+    """Mean log-probability of the occurrences in ``n`` given their rows, in nats; NaN if ``n`` is empty.
 
-    Parameters
-    ----------
-    mixing : array of shape (N, R)
-        ``p(r | i)``.
-    profiles : array of shape (R, M)
-        ``p(j | r)``.
-    n : count matrix of shape (N, M)
-    floor : float
-        Share of the uniform distribution mixed into every prediction.
+    ``mixing`` (N, R) is ``p(r | i)``, ``profiles`` (R, M) is ``p(j | r)``, ``n`` a count matrix (N, M), and
+    ``floor`` the share of the uniform distribution mixed into every prediction.
 
-    Returns
-    -------
-    float
-        NaN if ``n`` is empty.
-
-    Examples
-    --------
     >>> value = heldout_log_likelihood(np.ones((1, 1)), np.array([[0.5, 0.5]]), np.array([[3.0, 1.0]]))
     >>> bool(np.isclose(value, np.log(0.5)))
     True
@@ -155,30 +137,19 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     labels_: NDArray[np.intp]
 
     def fit_predict(self, X: Any, y: None = None, **options: Any) -> NDArray[np.intp]:
-        """Fit the model and return ``labels_``.
-
-        Parameters
-        ----------
-        X, **options
-            See `fit`.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        int array of shape (N,)
-        """
+        """Fit the model, with the options of `fit`, and return ``labels_``, int (N,)."""
         return self.fit(X, **options).labels_
 
     def top_words(
         self, names: Sequence[str] | None = None, n: int = 10, *, distinct: bool = False
     ) -> list[list[tuple[str, float]]]:
-        """Words (columns) of every component, the first ones first, with their probabilities.
+        """List the most probable words (columns) of every component, with their probabilities.
 
         Parameters
         ----------
         names : sequence of M strings, optional
-            Names of the columns; by default those of the data frame that was fitted, or their numbers.
+            Names of the columns; by default those of the data frame that was fitted, or their numbers. A ValueError
+            tells if their number is not M.
         n : int, default=10
             Words a component.
         distinct : bool, default=False
@@ -188,11 +159,6 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Returns
         -------
         list of (name, probability) for every row of ``components_``; for the `HACM`, of ``nodes_``
-
-        Raises
-        ------
-        ValueError
-            ``names`` does not have M entries.
         """
         profiles, labels = self._described(), self._column_names(names)
         ranks = distinction(profiles) if distinct else profiles
@@ -200,17 +166,7 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return [[(labels[j], float(p[j])) for j in row] for p, row in zip(profiles, best, strict=True)]
 
     def to_frame(self, names: Sequence[str] | None = None) -> Any:
-        """``components_`` as a `pandas.DataFrame`, one row a component, one column a word.
-
-        Parameters
-        ----------
-        names : sequence of M strings, optional
-            See `top_words`.
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
+        """Return ``components_`` as a `pandas.DataFrame`: rows components, columns words."""
         check_is_fitted(self)
         labels = self._column_names(names)
         return import_module("pandas").DataFrame(
@@ -341,23 +297,17 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             Non-negative; fractional counts, empty rows and empty columns are allowed. The column names of a
             data frame are kept; a table larger than memory can be given as `BlockCounts`. Large tables in
             single precision stay so: a step of the `ACM` or `SMM` then takes half the time.
-        y : None
-            Ignored.
         validation : count matrix of shape (N, M), optional
             Held-out occurrences of the same rows, on which to stop early and, with ``beta="auto"``, to choose
             the inverse temperature; instead of a random ``validation_fraction`` of ``X``.
         sample_weight : array of shape (N,), optional
             How often each row counts: 2 counts it twice, 0 leaves it out of the fit.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
             ``X`` or ``validation`` are not counts of the same shape, a setting is out of range, more clusters
-            (aspects) than rows are asked for, no row with occurrences has weight, or single occurrences
+            (aspects) than rows are requested, no row with occurrences has weight, or single occurrences
             cannot be held out, as in windows of images.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
@@ -603,18 +553,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     # ---- using
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities (N, K) of the clusters (aspects) of new rows, which are folded in at ``beta_``.
+        """Probabilities (N, K) of the clusters (aspects) of new rows (N, M), folded in at ``beta_``.
 
         Folding in means that the profiles stay fixed and only the row's own probabilities are estimated: by
         one E-step if a row belongs to one cluster, by EM steps if it has shares in several aspects.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-
-        Returns
-        -------
-        array of shape (N, K), rows sum to one
         """
         n = self._check_new(X)
         return self._fitted_model.fold_in(n, self._params, self.beta_)
@@ -627,18 +569,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         X : count matrix of shape (N, M)
             New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
         fold_in : count matrix of shape (N, M), optional
-            Other occurrences of the rows of ``X``, from which their mixing is found first.
+            Other occurrences of the rows of ``X``, from which their mixing is found first. A ValueError tells if
+            the number of rows differs.
         floor : float, default=0.01
             Share of the uniform distribution mixed into every prediction.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            ``X`` or ``fold_in`` are not counts of the right shape.
         """
         n = self._check_new(X)
         mixing = self.mixing_
@@ -654,20 +588,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def recommend(
         self, rows: Any, n: int = 10, names: Sequence[str] | None = None
     ) -> list[list[tuple[str, float]]]:
-        """Columns that rows do not have and would most probably have next: items for users.
+        """List the columns that rows do not have and would most probably have next: items for users.
 
-        Parameters
-        ----------
-        rows : count matrix of shape (N, M)
-            What the rows (users) have; they need not have been fitted.
-        n : int, default=10
-            Most columns (items) a row.
-        names : sequence of M strings, optional
-            See `top_words`.
-
-        Returns
-        -------
-        list of (name, probability) for every row, the most probable first
+        ``rows`` (R, M) are counts, which need not have been fitted, ``n`` the most columns a row, and
+        ``names`` those of the columns, see `top_words`. Returns for every row a list of (name, probability),
+        the most probable first.
         """
         labels, out = self._column_names(names), []
         for _, block in row_blocks(self._check_new(rows, "rows"), 1024):
@@ -680,50 +605,21 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return out
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Most probable cluster (aspect) of every new row, shape (N,), counted from 0.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-
-        Returns
-        -------
-        int array of shape (N,)
-        """
+        """Most probable cluster (aspect) of every row of new counts (N, M), int (N,), counted from 0."""
         return self.predict_proba(X).argmax(axis=1)
 
     def transform(self, X: Any) -> Floats:
-        """Describe rows by their shares in ``components_``: ``transform(X) @ components_`` is ``p(j | i)``.
+        """Shares (N, R) of new rows in ``components_``: ``transform(X) @ components_`` is ``p(j | i)``.
 
         For the SMM these are the probabilities of its aspects in each row, for clusterings those of the
         clusters. Rows are folded in, see `predict_proba`.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-
-        Returns
-        -------
-        array of shape (N, R), rows sum to one
         """
         return self._predictive_mixing(self._check_new(X))
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Turn shares in the components into the expected shares of the columns, ``p(j | i)``.
+        """Turn shares (N, R) in the components into expected shares (N, M) of the columns, ``p(j | i)``.
 
-        Parameters
-        ----------
-        X : array of shape (N, R)
-            As returned by `transform`.
-
-        Returns
-        -------
-        array of shape (N, M), rows sum to one (for images: in each channel)
-
-        Raises
-        ------
-        ValueError
-            ``X`` does not have R columns.
+        Rows sum to one (for images: in each channel); a ValueError tells if ``X`` does not have R columns.
         """
         check_is_fitted(self)
         shares = np.asarray(X, dtype=float)
@@ -735,19 +631,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return shares @ self.components_
 
     def score_samples(self, X: Any) -> Floats:
-        """Log-likelihood of every row of ``X``, in nats, each half of a row predicted from its other half.
+        """Log-likelihood (N,) of every row, in nats, each half of a row predicted from its other half.
 
         A row's occurrences are assigned to the two halves by coin flips that depend only on the row itself;
-        no occurrence influences the shares by which it is judged.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-
-        Returns
-        -------
-        array of shape (N,)
-            Sums over the occurrences; 0 for a row without any.
+        no occurrence influences the shares by which it is judged. Sums over the occurrences; 0 for a row
+        without any.
         """
         total = []
         for _, block in row_blocks(self._check_new(X)):
@@ -761,20 +649,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return np.concatenate(total)
 
     def score(self, X: Any, y: None = None, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of an occurrence in ``X``, in nats; see `score_samples`.
-
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-        y : None
-            Ignored.
-        sample_weight : array of shape (N,), optional
-            How often each row counts.
-
-        Returns
-        -------
-        float
-        """
+        """Mean log-likelihood of an occurrence, in nats, rows weighted by (N,); see `score_samples`."""
         logs, totals = self.score_samples(X), row_totals(self._check_new(X))
         weights = np.ones(len(logs)) if sample_weight is None else _check_sample_weight(sample_weight, logs)
         return float((weights @ logs) / (weights @ totals))
@@ -874,30 +749,11 @@ def _judge(model: Any, validation: CountMatrix) -> Callable[[Any, Any], float]:
 def cross_validate(
     estimator: CooccurrenceEstimator, X: Any, n_folds: int = 10, random_state: Any = None
 ) -> Floats:
-    """Test perplexities of ``n_folds`` folds of occurrences ([1]_ section 6.1).
+    """Test perplexities (n_folds,) of folds of the occurrences (A.I. Memo 1625, section 6.1).
 
-    Every fold is predicted by a model fitted to the others; with ``beta="auto"`` that model takes its
-    validation occurrences from these others.
+    Every fold is predicted by a clone of the estimator fitted to the others; with ``beta="auto"`` it takes
+    its validation occurrences from these others. ``X`` (N, M) must hold whole numbers.
 
-    Parameters
-    ----------
-    estimator : estimator of this package
-        Not modified; a clone is fitted each time.
-    X : array or sparse matrix of shape (N, M)
-        Whole numbers.
-    n_folds : int, default=10
-    random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    array of shape (n_folds,)
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-
-    Examples
-    --------
     >>> from texseg.models import SMM
     >>> X = np.kron(np.eye(2, dtype=int), np.full((5, 4), 6))
     >>> float(cross_validate(SMM(2, random_state=0), X, n_folds=3, random_state=0).mean().round(1))
@@ -915,27 +771,10 @@ def choose_number(
 
     With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. The rows
     are divided into folds, each is judged by a model of the others (`score`), and of all numbers whose score
-    is below the best by less than one standard error of the difference, the smallest is taken.
+    is below the best by less than one standard error of the difference, the smallest is taken. Clones of the
+    estimator are fitted to ``X`` (N, M); of two-sided models the number of rows' groups is varied. A
+    ValueError tells if ``numbers`` is empty.
 
-    Parameters
-    ----------
-    estimator : ACM, HACM, PMM, SCM or SMM
-        Not modified; clones are fitted. Of two-sided models the number of rows' groups is varied.
-    X : array or sparse matrix of shape (N, M)
-    numbers : iterable of ints
-    n_folds : int, default=5
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        ``numbers`` is empty.
-
-    Examples
-    --------
     >>> from texseg.models import ACM
     >>> rng = np.random.RandomState(0)
     >>> profiles = rng.dirichlet(np.full(30, 0.4), size=3)

@@ -2,7 +2,7 @@
 
 Clusters are the leaves of a tree; every node ``v`` has a profile, and every single occurrence in a row of
 cluster ``k`` comes from one of the nodes on the path from the root to leaf ``k``. What is common to a whole
-subtree is explained by its inner node; leaves keep what is special. [1]_ section 4, [2]_:
+subtree is explained by its inner node; leaves keep what is special. Section 4 of the memo:
 
     p_kj   = sum_v tau_kv q_vj                              profile of a cluster, v on the path to k
     Q_ik   ~ rho_k exp(beta sum_j n_ij log p_kj)            horizontal E-step, annealed (Eq. 55)
@@ -12,14 +12,8 @@ subtree is explained by its inner node; leaves keep what is special. [1]_ sectio
     rho_k  = 1/N sum_i Q_ik                                 (Eq. 56)
     p(j|i) = sum_k Q_ik p_kj                                prediction (Eq. 59)
 
-The degrees of freedom grow in three stages ([1]_ section 4.2): ``tau`` constant along every path, one
-``tau`` per cluster, and one ``tau`` per row in each cluster. Only the last needs the single entries of ``n``.
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-.. [2] T. Hofmann, Learning and Representing Topic: A Hierarchical Mixture Model for Word Occurrences in
-   Document Databases, 1998.
+The degrees of freedom grow in three stages (section 4.2): ``tau`` constant along every path, one ``tau`` per
+cluster, and one ``tau`` per row in each cluster. Only the last needs the single entries of ``n``.
 """
 
 from __future__ import annotations
@@ -136,14 +130,8 @@ class Tree:
 
     @classmethod
     def from_transitions(cls, transitions: Iterable[Transition], n_clusters: int) -> Tree:
-        """Turn the phase transitions of an annealing run into the tree of its clusters ([1]_ section 5.1).
+        """Turn the phase transitions of an annealing run into the tree of its clusters (section 5.1).
 
-        References
-        ----------
-        .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-
-        Examples
-        --------
         >>> Tree.from_transitions([Transition(0.1, 0, 1), Transition(0.3, 1, 2)], 3).parents.tolist()
         [-1, 0, 0, 2, 2]
         """
@@ -158,8 +146,6 @@ class Tree:
     def balanced(cls, n_clusters: int) -> Tree:
         """Return the binary tree with ``n_clusters`` leaves whose levels fill up one after the other.
 
-        Examples
-        --------
         >>> Tree.balanced(3).parents.tolist()
         [-1, 0, 0, 1, 1]
         """
@@ -646,17 +632,7 @@ class HACM(OneSided):
         return self.nodes_
 
     def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
-        """Write out the tree, one node per line, indented by level, with its most probable columns.
-
-        Parameters
-        ----------
-        names, n_words
-            See `top_words`.
-
-        Returns
-        -------
-        str
-        """
+        """Write out the tree, a node a line, indented by level, with its most probable words."""
         words = self.top_words(names, n_words)
         sizes = np.bincount(self.labels_, minlength=self.n_clusters)
         titles = {int(leaf): f"cluster {k} ({sizes[k]} rows)" for k, leaf in enumerate(self.tree_.leaves)}
@@ -672,16 +648,8 @@ class HACM(OneSided):
     def tree_graph(self, names: Sequence[str] | None = None, n_words: int = 5) -> Any:
         """Export the tree as a `networkx.DiGraph`, edges from parents to children.
 
-        Parameters
-        ----------
-        names, n_words
-            See `top_words`.
-
-        Returns
-        -------
-        networkx.DiGraph
-            Nodes 0 ... V - 1 with the attributes ``words`` (as in `top_words`), ``level`` and ``cluster``
-            (None at inner nodes).
+        Nodes 0 ... V - 1 have the attributes ``words`` (as in `top_words`), ``level`` and ``cluster`` (None
+        at inner nodes).
         """
         import networkx
 

@@ -1,30 +1,21 @@
 """Scores of every row under profiles from which its own occurrences are left out.
 
-A row that is judged by profiles to which it has itself contributed fits its own cluster too well, the more
-so the fewer rows the cluster has. Predictive EM ([1]_ section 5.2) leaves the row out: if every occurrence
-of column j in row i has added ``a_ivj`` to the probability ``q_vj`` in the profile of a node,
+A row that is judged by profiles to which it has itself contributed fits its own cluster too well, the more so
+the fewer rows the cluster has. Predictive EM (section 5.2 of the memo) leaves the row out: if every
+occurrence of column j in row i has added ``a_ivj`` to the probability ``q_vj`` in the profile of a node,
 
     q_vj without i  =  (q_vj - n_ij a_ivj) / (1 - sum_j n_ij a_ivj)
 
 What no other row of the cluster has would then be impossible. So every node is given unobserved occurrences,
-``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, [2]_). The background is
-the number of rows in which a column occurs, which says more about new rows than the number of occurrences
-does [3]_. The shares of the nodes along a path of a tree are estimated with the row left out as well ([5]_);
-otherwise a leaf that has seen a row's words would explain that row better than any other node, and inner
-nodes would die out.
+``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, MacKay and Peto 1995).
+The background is the number of rows in which a column occurs, which says more about new rows than the number
+of occurrences does (Kneser and Ney, 1995). The shares of the nodes along a path of a tree are estimated with
+the row left out as well (McCallum et al., 1998); otherwise a leaf that has seen a row's words would explain
+that row better than any other node, and inner nodes would die out.
 
-The occurrences of a row depend on each other beyond what its cluster explains. With an intraclass
-correlation rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones ([4]_), so long rows
-should be assigned at a higher temperature than short ones.
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-.. [2] D. MacKay and L. Peto, A hierarchical Dirichlet language model, 1995.
-.. [3] R. Kneser and H. Ney, Improved backing-off for m-gram language modeling, 1995.
-.. [4] L. Kish, Survey Sampling, 1965.
-.. [5] A. McCallum, R. Rosenfeld, T. Mitchell and A. Ng, Improving text classification by shrinkage in a
-   hierarchy of classes, 1998.
+The occurrences of a row depend on each other beyond what its cluster explains. With an intraclass correlation
+rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones (Kish, 1965), so long rows should be
+assigned at a higher temperature than short ones.
 """
 
 from __future__ import annotations

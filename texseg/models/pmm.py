@@ -1,17 +1,13 @@
 """The product-space mixture model (PMM): aspects that are pairs of a row group and a column group.
 
 An SMM whose ``K L`` aspects share K distributions over rows and L over columns. With ``pi`` (K, L),
-``p`` (K, N), ``q`` (L, M), [1]_ section 2.5:
+``p`` (K, N), ``q`` (L, M), section 2.5 of the memo:
 
     p_ij   = sum_kl pi_kl p_ki q_lj                      the model (Eq. 15, 16)
     R_ijkl ~ pi_kl (p_ki q_lj)^beta                      E-step
     pi_kl  ~ sum_ij n_ij R_ijkl                          M-step
     p_ki   ~ sum_j n_ij sum_l R_ijkl                     (Eq. 18)
     q_lj   ~ sum_i n_ij sum_k R_ijkl                     (Eq. 19)
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 """
 
 from __future__ import annotations

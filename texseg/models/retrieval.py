@@ -1,19 +1,13 @@
 """Finding rows by words: retrieval by clusters, and what the nodes of a tree stand for.
 
-A fitted model says how likely each of its nodes (clusters, aspects) is to produce a word of a row,
-``p(v | i)``, and which words a node uses, ``q_vj``. Everything here follows from these two and from the
-counts ([1]_ section 6.1, [2]_ section 4; documents are rows, words are columns):
+A fitted model says how likely each of its nodes (clusters, aspects) is to produce a word of a row, ``p(v |
+i)``, and which words a node uses, ``q_vj``. Everything here follows from these two and from the counts
+(section 6.1 of the memo; documents are rows, words are columns):
 
     p(j | i)    = sum_v p(v | i) q_vj                            prediction (Eq. 59)
     p(i | w..)  ~ prod_w ((1 - s) p(w | i) + s n_iw / n_i)       rows for a query, s the row's own share
     p(v | w)    ~ p(v) q_vw,   p(v) = sum_i n_i p(v | i) / n     where in the tree a word is used (Fig. 10)
     r_iv        = sum_j n_ij p(v | i, j) / n_i                   share of a row that comes from a node
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-.. [2] T. Hofmann, Learning and Representing Topic: A Hierarchical Mixture Model for Word Occurrences in
-   Document Databases, 1998.
 """
 
 from __future__ import annotations
@@ -142,26 +136,20 @@ class Retrieval:
     # ---- rows
 
     def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
-        """Find the most probable rows for a query.
+        """Find the ``n`` most probable rows for a query, the best first.
 
         Parameters
         ----------
         query : string, sequence of strings, or array of shape (M,)
             Words (a string is split at white space; words that are not a column are ignored), or how often
-            each column is asked for.
+            each column is asked for. A ValueError tells if no word is known.
         n : int, default=10
             Maximum number of rows.
 
         Returns
         -------
         list of Match
-            The best first; scores are ``p(i | query)``, with all rows equally probable a priori, and sum to
-            one over all N rows.
-
-        Raises
-        ------
-        ValueError
-            No word of the query is known.
+            Scores are ``p(i | query)``, with all rows equally probable a priori, and sum to one over all N rows.
         """
         return self._matches(self.row_probabilities(query), n)
 
@@ -181,10 +169,7 @@ class Retrieval:
 
     @cached_property
     def row_shares(self) -> Floats:
-        """Share of each row's occurrences that comes from each node, ``r_iv``, shape (N, V).
-
-        It is ``p(v | i)`` updated by the row's words; rows with words sum to one.
-        """
+        """Share ``r_iv`` (N, V) of a row's occurrences that comes from a node; rows with words sum to one."""
         index, n = entry_rows(self.own_words), self.own_words
         p = products_at(self.node_shares, np.ascontiguousarray(self.nodes.T), index, n.indices)
         ratio = sp.csr_array((n.data / np.maximum(p, FLOOR), n.indices, n.indptr), n.shape)
@@ -201,7 +186,7 @@ class Retrieval:
         return distinction(self.nodes)
 
     def average_words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
-        """Most frequent words in the rows below a node, with shares: the plain average of [2]_ Fig. 3."""
+        """Most frequent words in the rows below a node, with shares: their plain average."""
         return self._named(self.averages[self._checked(node)], n)
 
     @cached_property
@@ -213,10 +198,7 @@ class Retrieval:
         return normalise(np.asarray((self._counts.T @ below).T))
 
     def responsibility(self, query: str | Sequence[str] | ArrayLike) -> Floats:
-        """Where in the tree a word is used: ``p(v | word)``, shape (V,), sums to one ([1]_ Fig. 10).
-
-        Of several words, the mean.
-        """
+        """Where in the tree a word is used: ``p(v | word)`` (V,), sum 1; of several words, the mean."""
         asked = self._asked(query)
         columns = np.flatnonzero(asked)
         return np.asarray(self._by_word(columns) @ asked[columns] / asked.sum())
@@ -226,23 +208,10 @@ class Retrieval:
         return int(self._levels()[self.responsibility([word]).argmax()])
 
     def unseen_words(self, row: int, n: int = 10) -> list[list[tuple[str, float]]]:
-        """Words missing from a row that it would most probably use, by level ([2]_ Fig. 2, ghost writer).
+        """Words missing from a row that it would most probably use, by level, the root first (ghost writer).
 
-        Parameters
-        ----------
-        row : int
-            From 0.
-        n : int, default=10
-            Maximum number of words per level. A word is listed at the level that makes it most probable.
-
-        Returns
-        -------
-        list over the levels of lists of (word, probability), the root first
-
-        Raises
-        ------
-        ValueError
-            There is no such row.
+        For every level at most ``n`` pairs of word and probability; a word is listed at the level that makes
+        it most probable. A ValueError tells if there is no row of this number, counted from 0.
         """
         if not 0 <= row < len(self.titles):
             raise ValueError(f"row must lie in 0 ... {len(self.titles) - 1}, got {row!r}")
@@ -270,19 +239,7 @@ class Retrieval:
         )
 
     def walk(self, query: str | Sequence[str] | ArrayLike, n_words: int = 5) -> list[View]:
-        """Go from the root to a leaf, at each node to the child with the most probable rows below it.
-
-        Parameters
-        ----------
-        query
-            See `search`.
-        n_words : int, default=5
-
-        Returns
-        -------
-        list of View
-            The root first.
-        """
+        """Go from the root to a leaf, at each node to the child with the most probable rows below it."""
         tree = self._tree()
         below = self.row_probabilities(query) @ self._model.row_posteriors_ @ tree.membership
         path = [self.look(0, n_words)]

@@ -2,7 +2,7 @@
 
 Both rows and columns are partitioned; all that matters about a pair is which clusters it joins. With
 assignments ``I`` (N, K) and ``J`` (M, L), margins ``p_i`` and ``q_j`` (the shares of row i and column j in
-all occurrences) and the association ``c`` (K, L), [1]_ section 3:
+all occurrences) and the association ``c`` (K, L), section 3 of the memo:
 
     p_ij     = p_i q_j sum_kl I_ik J_jl c_kl                           the model (Eq. 34)
     pi_kl    ~ sum_ij n_ij I_ik J_jl                                   joint frequency of clusters (Eq. 43)
@@ -14,10 +14,6 @@ all occurrences) and the association ``c`` (K, L), [1]_ section 3:
 The updates alternate, (I, c, J, c); then F never rises, because the association is consistent with the side
 that is held fixed (Eq. 45). Hard assignments (Eq. 44) take the largest instead, and maximise the mutual
 information ``sum_kl pi_kl log c_kl`` between the clusters.
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 """
 
 from __future__ import annotations

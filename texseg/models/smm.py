@@ -1,7 +1,7 @@
 """The separable mixture model (SMM), also known as the aspect model or PLSA.
 
 Every single occurrence of a pair (i, j) comes from one of K aspects, which draws row and column
-independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N, M), [1]_ section 2:
+independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N, M), section 2 of the memo:
 
     p_ij    = sum_k pi_k p_ki q_kj                                  the model (Eq. 1)
     R_ijk   ~ pi_k (p_ki q_kj)^beta                                 E-step (Eq. 6; beta = 1)
@@ -16,21 +16,15 @@ The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(
 responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products
 with the sparse matrix ``n_ij / z_ij``.
 
-Predictive EM ([1]_ section 5.2) leaves the occurrence at hand out of the sums from which its own posterior is
+Predictive EM (section 5.2) leaves the occurrence at hand out of the sums from which its own posterior is
 computed, and therefore keeps R: (non-zero entries x K) numbers in single precision.
 
 Dirichlet priors add unobserved occurrences to the M-step: to each row ``a`` of them, shared out as the
 aspects are in all rows, to each aspect ``b``, spread evenly over the columns: rows want the first, uneven
-kind of prior, columns the even one [2]_, and where the sizes of the priors are chosen well, so simple an
-algorithm predicts as well as others that fit LDA [3]_:
+kind of prior, columns the even one (Wallach, Mimno and McCallum, 2009), and where the sizes of the priors are
+chosen well, so simple an algorithm predicts as well as others that fit LDA (Asuncion et al., 2009):
 
     p(k | i) ~ sum_j n_ij R_ijk + a pi_k,    q_kj ~ sum_i n_ij R_ijk + b / M
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-.. [2] H. Wallach, D. Mimno and A. McCallum, Rethinking LDA: Why Priors Matter, 2009.
-.. [3] A. Asuncion, M. Welling, P. Smyth and Y. W. Teh, On Smoothing and Inference for Topic Models, 2009.
 """
 
 from __future__ import annotations
@@ -221,7 +215,7 @@ def folded_in(
 
 @dataclass(frozen=True)
 class PredictiveAspectModel(AspectModel):
-    """The SMM fitted by predictive EM ([1]_ section 5.2, Appendix B); F may rise."""
+    """The SMM fitted by predictive EM (section 5.2, Appendix B); F may rise."""
 
     monotone: ClassVar[bool] = False
 
