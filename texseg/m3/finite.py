@@ -15,7 +15,7 @@ from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
 from texseg.counts.random import random_state_of
 from texseg.m3.dirichlet import fit_concentration, fit_concentrations
 from texseg.m3.switch import Array, Expectation, Switch, Topics, shares_of, split
-from texseg.models.estimator import CountEstimator
+from texseg.models.estimator import CountEstimator, store
 
 _FIRST_OMEGA = 0.5
 
@@ -97,6 +97,16 @@ class FiniteM3(DensityMixin, CountEstimator):
     ((3, 6), True)
     """
 
+    n_components: int | Sequence[int]
+    omega: float | Sequence[float] | None
+    alpha: str | float | Sequence[float]
+    topic_prior: float
+    warm_up: int
+    max_iter: int
+    tol: float
+    max_doc_iter: int
+    random_state: Any
+
     def __init__(
         self,
         n_components: int | Sequence[int] = (10, 2),
@@ -110,15 +120,7 @@ class FiniteM3(DensityMixin, CountEstimator):
         max_doc_iter: int = 15,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.omega = omega
-        self.alpha = alpha
-        self.topic_prior = topic_prior
-        self.warm_up = warm_up
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_doc_iter = max_doc_iter
-        self.random_state = random_state
+        store(self, locals())
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from the documents.

@@ -81,7 +81,7 @@ def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Components, 
         rows = slice(start, min(len(X), start + max(1, _BLOCK // width)))
         block = _Block(rng, X[rows], first, second, family, n_new)
         _sweep_block(rng, seats, block, z1[rows], z2[rows])
-        first, second, start = block.first, block.second, rows.stop
+        (first, second), start = block.shared, rows.stop
     return _compact(state, seats, z1 - n_new, z2 - n_new, first, second)
 
 
@@ -98,50 +98,34 @@ class _Block:
         n_new: int,
     ) -> None:
         self.X, self.family, self.n_new = X, family, n_new
-        self.first, self.second = first, second
-        self.own_first = _per_point(family.draw_first(rng, len(X) * n_new), len(X))
-        self.own_second = _per_point(family.draw_second(rng, len(X) * n_new), len(X))
-        self.logs = np.concatenate(
-            [self._row_logs(self.own_first, 0), self._row_logs(_shared(first), 0)], axis=1
-        )
+        self.shared = [first, second]
+        drawn = family.draw_first(rng, len(X) * n_new), family.draw_second(rng, len(X) * n_new)
+        self.own = [tuple(a.reshape(len(X), n_new, *a.shape[1:]) for a in params) for params in drawn]
+        self.logs = self._logs(self._seats(0, 0), self._seats(1, 0), 0)
         self.density = self._exponentials(0)
 
-    def bear_first(self, row: int, unborn: int, seat: int) -> None:
-        """Seat an unborn first component of a point; later points see it."""
-        born = take(self.own_first, (row, slice(unborn, unborn + 1)))
-        self.first = _put(self.first, born, seat - self.n_new)
-        logs = np.zeros((len(self.X), 1, self.logs.shape[2]))
-        logs[row + 1 :] = self._row_logs(_shared(born), row + 1)
-        self.logs = _put_axis(self.logs, logs, seat, 1)
+    def bear(self, side: int, row: int, unborn: int, seat: int) -> None:
+        """Seat an unborn component of a point; later points see it."""
+        born = take(self.own[side], (row, slice(unborn, unborn + 1)))
+        self.shared[side] = _put(self.shared[side], born, seat - self.n_new)
+        seats = [self._seats(0, row + 1), self._seats(1, row + 1)]
+        seats[side] = [_shared(born)]
+        logs = np.zeros_like(self.logs.take([0], axis=1 + side))
+        logs[row + 1 :] = self._logs(seats[0], seats[1], row + 1)
+        before, after = np.split(self.logs, [seat], axis=1 + side)
+        rest = np.take(after, np.arange(1, after.shape[1 + side]), axis=1 + side)
+        self.logs = np.concatenate([before, logs, rest], axis=1 + side)
         self.density = self._exponentials(row + 1)
 
-    def bear_second(self, row: int, unborn: int, seat: int) -> None:
-        """Seat an unborn second component of a point; later points see it."""
-        born = take(self.own_second, (row, slice(unborn, unborn + 1)))
-        self.second = _put(self.second, born, seat - self.n_new)
-        X = self.X[row + 1 :]
-        logs = np.zeros((len(self.X), self.logs.shape[1], 1))
-        own = take(self.own_first, slice(row + 1, None))
-        logs[row + 1 :] = np.concatenate(
-            [
-                self.family.log_density(X, own, _shared(born)),
-                self.family.log_density(X, _shared(self.first), _shared(born)),
-            ],
-            axis=1,
-        )
-        self.logs = _put_axis(self.logs, logs, seat, 2)
-        self.density = self._exponentials(row + 1)
+    def _seats(self, side: int, start: int) -> list[Params]:
+        """Components of a side for the points from `start` on: their own unborn ones, and the common ones."""
+        return [take(self.own[side], slice(start, None)), _shared(self.shared[side])]
 
-    def _row_logs(self, first: Params, start: int) -> Array:
-        """Log-densities under given first components and every seat of the second side."""
-        X = self.X[start:]
-        return np.concatenate(
-            [
-                self.family.log_density(X, first, take(self.own_second, slice(start, None))),
-                self.family.log_density(X, first, _shared(self.second)),
-            ],
-            axis=2,
-        )
+    def _logs(self, firsts: list[Params], seconds: list[Params], start: int) -> Array:
+        """Log-densities of the points from `start` on, under every pair."""
+        X, density = self.X[start:], self.family.log_density
+        rows = [np.concatenate([density(X, first, other) for other in seconds], 2) for first in firsts]
+        return np.concatenate(rows, axis=1)
 
     def _exponentials(self, start: int) -> Array:
         """Densities from row `start` on, each point's scaled by its largest; earlier rows are finished."""
@@ -173,9 +157,9 @@ def _sweep_block(rng: np.random.Generator, seats: Seats, block: _Block, z1: Labe
             chosen = _choose_in_logs(seats.weights(), logs, uniforms[row])
         new_c, new_d = divmod(chosen, weights.shape[1])
         if new_c < n_new:
-            new_c = _first_birth(rng, seats, block, row, new_c, c if alone[0] else None)
+            new_c = _birth(rng, seats, block, 0, row, new_c, c if alone[0] else None)
         if new_d < n_new:
-            new_d = _second_birth(rng, seats, block, row, new_d, d if alone[1] else None)
+            new_d = _birth(rng, seats, block, 1, row, new_d, d if alone[1] else None)
         seats.add(new_c, new_d)
         z1[row], z2[row] = new_c, new_d
 
@@ -187,21 +171,13 @@ def _own_first(logs: Array, c: int, d: int) -> Array:
     return logs[np.ix_(rows, columns)]
 
 
-def _first_birth(
-    rng: np.random.Generator, seats: Seats, block: _Block, row: int, unborn: int, own: int | None
+def _birth(
+    rng: np.random.Generator, seats: Seats, block: _Block, side: int, row: int, unborn: int, own: int | None
 ) -> int:
-    seat = seats.open_first(rng, own if unborn == 0 else None)
+    """Open a seat for an unborn component, or keep the component in which the point is alone."""
+    seat = seats.open(side, rng, own if unborn == 0 else None)
     if own is None or unborn > 0:
-        block.bear_first(row, unborn, seat)
-    return seat
-
-
-def _second_birth(
-    rng: np.random.Generator, seats: Seats, block: _Block, row: int, unborn: int, own: int | None
-) -> int:
-    seat = seats.open_second(rng, own if unborn == 0 else None)
-    if own is None or unborn > 0:
-        block.bear_second(row, unborn, seat)
+        block.bear(side, row, unborn, seat)
     return seat
 
 
@@ -256,10 +232,6 @@ def first_state(
     return Chain(z1, z2, first, second, sharing, sticks)
 
 
-def _per_point(params: Params, n_points: int) -> Params:
-    return tuple(array.reshape(n_points, -1, *array.shape[1:]) for array in params)
-
-
 def _shared(params: Params) -> Params:
     return take(params, (None,))
 
@@ -267,9 +239,3 @@ def _shared(params: Params) -> Params:
 def _put(params: Params, born: Params, index: int) -> Params:
     """Replace component `index`, or append."""
     return concatenate(take(params, slice(index)), born, take(params, slice(index + 1, None)))
-
-
-def _put_axis(logs: Array, column: Array, seat: int, axis: int) -> Array:
-    before, after = np.split(logs, [seat], axis=axis)
-    rest = np.take(after, np.arange(1, after.shape[axis]), axis=axis)
-    return np.concatenate([before, column, rest], axis=axis)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
-from sklearn.utils.validation import validate_data
 
-from texseg.m3.families import Family, Params, SharedGaussians, concatenate, take
+from texseg.m3.families import Family, Params, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
-from texseg.m3.sampled import Sample, SampledM3, check_alpha, check_sampling, generator, start_labels
+from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing
+from texseg.models.estimator import store
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -79,6 +79,9 @@ class HybridM3(SampledM3):
     ((80, 2), 2)
     """
 
+    n_components: int
+    n_draws: int
+
     def __init__(
         self,
         n_components: int = 2,
@@ -94,25 +97,11 @@ class HybridM3(SampledM3):
         n_init: int = 1,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.family = family
-        self.alpha = alpha
-        self.n_sweeps = n_sweeps
-        self.burn_in = burn_in
-        self.thin = thin
-        self.n_draws = n_draws
-        self.n_auxiliary = n_auxiliary
-        self.n_start = n_start
-        self.n_init = n_init
-        self.random_state = random_state
+        store(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
         """Alternately sample the first side and fit the second to the data (N, D)."""
-        check_alpha(self)
-        check_sampling(self, ("n_components", "thin", "n_draws", "n_auxiliary", "n_start", "n_init"))
-        X = validate_data(self, X, dtype=np.float64)
-        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
-        rng = generator(self.random_state)
+        rng, X, family = self._prepared(X, "n_components", "n_draws")
         starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
         runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts.tolist()]
         histories = [self._log_joints(X, states, family) for states in runs]

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
-from texseg.m3.families import Family, Params, SharedGaussians, concatenate
+from texseg.m3.families import Family, Params, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
-from texseg.m3.sampled import Sample, SampledM3, check_alpha, check_sampling, generator, start_labels, waic
+from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
+from texseg.models.estimator import store
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -117,6 +117,10 @@ class InfiniteM3(SampledM3):
     (False, (100, 100))
     """
 
+    omega: float | None
+    omega1: float | None
+    omega2: float | None
+
     def __init__(
         self,
         family: Family | None = None,
@@ -133,25 +137,12 @@ class InfiniteM3(SampledM3):
         n_init: int = 2,
         random_state: Any = None,
     ) -> None:
-        self.family = family
-        self.alpha = alpha
-        self.omega = omega
-        self.omega1 = omega1
-        self.omega2 = omega2
-        self.n_sweeps = n_sweeps
-        self.burn_in = burn_in
-        self.thin = thin
-        self.n_auxiliary = n_auxiliary
-        self.n_start = n_start
-        self.n_init = n_init
-        self.random_state = random_state
+        store(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> InfiniteM3:
         """Sample memberships and parameters given the data (N, D)."""
-        sharing = self._check_parameters()
-        X = validate_data(self, X, dtype=np.float64)
-        family = (SharedGaussians() if self.family is None else self.family).prepare(X)
-        rng = generator(self.random_state)
+        rng, X, family = self._prepared(X)
+        sharing = self._sharing()
         runs = [self._run(rng, X, family, sharing, number) for number in range(self.n_init)]
         best = 0
         if self.n_init > 1:
@@ -177,9 +168,7 @@ class InfiniteM3(SampledM3):
     def _first(self, *args: Any) -> Chain:
         return first_state(*args)
 
-    def _check_parameters(self) -> Sharing:
-        check_sampling(self, ("n_auxiliary", "n_start", "n_init", "thin"))
-        check_alpha(self)
+    def _sharing(self) -> Sharing:
         if self.omega is None and (self.omega1 is not None or self.omega2 is not None):
             raise ValueError(
                 "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"

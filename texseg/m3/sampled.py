@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.random import random_state_of
-from texseg.m3.families import Family, Params, take
+from texseg.m3.families import Family, Params, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
 
 Array = NDArray[np.float64]
@@ -109,6 +109,16 @@ def _log_densities(X: Array, samples: Sequence[Sample], family: Family) -> Array
 class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     """Base of estimators that keep samples of pairs of memberships."""
 
+    family: Family | None
+    alpha: float
+    n_sweeps: int
+    burn_in: int
+    thin: int
+    n_auxiliary: int
+    n_start: int
+    n_init: int
+    random_state: Any
+
     samples_: list[Sample]
     family_: Family
     memberships_: Labels
@@ -152,6 +162,25 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
             return coclustering([sample.pairs for sample in self.samples_])
         return coclustering([(sample.z1, sample.z2)[side] for sample in self.samples_])
 
+    def _prepared(self, X: Any, *at_least_one: str) -> tuple[np.random.Generator, Array, Family]:
+        """Check the settings and the data, and resolve the priors of the family."""
+        owner = type(self).__name__
+        for name in (*at_least_one, "thin", "n_auxiliary", "n_start", "n_init", "n_sweeps"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} of {owner} must be a whole number of at least 1, got {value!r}")
+        if not 0 <= self.burn_in < self.n_sweeps:
+            raise ValueError(
+                f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {self.n_sweeps - 1}, got"
+                f" {self.burn_in!r}"
+            )
+        if not self.alpha > 0:
+            raise ValueError(f"alpha of {owner} must be above 0, got {self.alpha!r}")
+        X = validate_data(self, X, dtype=np.float64)
+        seed = random_state_of(self.random_state).randint(2**32, size=4, dtype=np.uint32)
+        family = SharedGaussians() if self.family is None else self.family
+        return np.random.default_rng(seed), X, family.prepare(X)
+
     def _best_pairs(self, X: Any) -> Labels:
         """Most probable pair of each point, flattened."""
         check_is_fitted(self)
@@ -170,36 +199,11 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         self._pair_labels, self.labels_ = _label_pairs(best)
 
 
-def generator(random_state: Any) -> np.random.Generator:
-    """Make a generator from what scikit-learn accepts as random state, or continue one."""
-    return np.random.default_rng(random_state_of(random_state).randint(2**32, size=4, dtype=np.uint32))
-
-
-def check_sampling(estimator: Any, at_least_one: tuple[str, ...]) -> None:
-    """Check the settings of a Gibbs run."""
-    owner = type(estimator).__name__
-    for name in (*at_least_one, "n_sweeps"):
-        value = getattr(estimator, name)
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} of {owner} must be a whole number of at least 1, got {value!r}")
-    if not 0 <= estimator.burn_in < estimator.n_sweeps:
-        raise ValueError(
-            f"burn_in of {owner} must lie in 0 ... n_sweeps - 1 = {estimator.n_sweeps - 1}, got"
-            f" {estimator.burn_in!r}"
-        )
-
-
 def start_labels(X: Array, n_start: int, rng: np.random.Generator) -> Labels:
     """Clusters of k-means as a start, numbered without gaps, (N,)."""
     distinct = len(np.unique(X, axis=0))
     means = KMeans(min(n_start, distinct), n_init=1, random_state=int(rng.integers(2**31)))
     return np.unique(means.fit_predict(X), return_inverse=True)[1]
-
-
-def check_alpha(estimator: Any) -> None:
-    """Check the concentration."""
-    if not estimator.alpha > 0:
-        raise ValueError(f"alpha of {type(estimator).__name__} must be above 0, got {estimator.alpha!r}")
 
 
 def _label_pairs(sample: Sample) -> tuple[Labels, Labels]:

@@ -82,27 +82,22 @@ class Seats:
         """Seat a point at the pair (c, d) of born components."""
         self._change(c, d, 1)
 
-    def open_first(self, rng: np.random.Generator, seat: int | None = None) -> int:
-        """Give birth to a component of the first side, at an empty seat or a new one; return the seat."""
+    def open(self, side: int, rng: np.random.Generator, seat: int | None = None) -> int:
+        """Give birth to a component of a side (0 or 1), at an empty seat or a new one; return the seat."""
+        counts = (self.first, self.second)[side]
         if seat is None:
-            seat = _empty_seat(self.first, self.n_new)
-        if seat == len(self.first):
-            self.first.append(0)
-            self._u = np.append(self._u, 0.0)
-            self._pairs.append([0] * len(self.second))
-            self._P = np.pad(self._P, ((0, 1), (0, 0)))
-        return seat
-
-    def open_second(self, rng: np.random.Generator, seat: int | None = None) -> int:
-        """Give birth to a component of the second side, at an empty seat or a new one; return the seat."""
-        if seat is None:
-            seat = _empty_seat(self.second, self.n_new)
-        if seat == len(self.second):
-            self.second.append(0)
-            self._v = np.append(self._v, 0.0)
-            for row in self._pairs:
-                row.append(0)
-            self._P = np.pad(self._P, ((0, 0), (0, 1)))
+            empty = (seat for seat in range(self.n_new, len(counts)) if counts[seat] == 0)
+            seat = next(empty, len(counts))
+        if seat == len(counts):
+            counts.append(0)
+            self._P = np.pad(self._P, ((0, 1 - side), (0, side)))
+            if side == 0:
+                self._u = np.append(self._u, 0.0)
+                self._pairs.append([0] * len(self.second))
+            else:
+                self._v = np.append(self._v, 0.0)
+                for row in self._pairs:
+                    row.append(0)
         return seat
 
     def weights(self) -> Array:
@@ -150,16 +145,14 @@ class ExchangeableSeats(Seats):
                 sticks[: self.n_new] += sticks[seat] / self.n_new
                 sticks[seat] = 0.0
 
-    def open_first(self, rng: np.random.Generator, seat: int | None = None) -> int:
-        """See `Seats`; a part Beta(1, gamma1) is broken off the rest."""
-        seat = super().open_first(rng, seat)
-        self._break(self._u, seat, self._gammas[0], rng)
-        return seat
-
-    def open_second(self, rng: np.random.Generator, seat: int | None = None) -> int:
-        """See `Seats`; a part Beta(1, gamma2) is broken off the rest."""
-        seat = super().open_second(rng, seat)
-        self._break(self._v, seat, self._gammas[1], rng)
+    def open(self, side: int, rng: np.random.Generator, seat: int | None = None) -> int:
+        """See `Seats`; a part Beta(1, gamma) is broken off the rest."""
+        seat = super().open(side, rng, seat)
+        sticks, gamma = (self._u, self._v)[side], self._gammas[side]
+        part = rng.beta(1.0, gamma) if np.isfinite(gamma) else 0.0
+        rest = sticks[: self.n_new].sum()
+        sticks[seat] = part * rest
+        sticks[: self.n_new] = (1.0 - part) * rest / self.n_new
         return seat
 
     def sticks(self) -> Sticks:
@@ -171,12 +164,6 @@ class ExchangeableSeats(Seats):
                 for weights, counts in sides
             )
         )
-
-    def _break(self, sticks: Array, seat: int, gamma: float, rng: np.random.Generator) -> None:
-        part = rng.beta(1.0, gamma) if np.isfinite(gamma) else 0.0
-        rest = sticks[: self.n_new].sum()
-        sticks[seat] = part * rest
-        sticks[: self.n_new] = (1.0 - part) * rest / self.n_new
 
 
 def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
@@ -228,8 +215,3 @@ def _pair_counts(z1: Labels, z2: Labels) -> Labels:
     pairs = np.zeros((z1.max() + 1, z2.max() + 1), np.intp)
     np.add.at(pairs, (z1, z2), 1)
     return pairs
-
-
-def _empty_seat(counts: list[int], n_new: int) -> int:
-    """Find a seat that has become empty, or else the next one."""
-    return next((seat for seat in range(n_new, len(counts)) if counts[seat] == 0), len(counts))

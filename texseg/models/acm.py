@@ -25,7 +25,7 @@ from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.base import FLOOR, group_sums, normalise, normalise_profiles, working_dtype
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, check_assignment, with_short_rows
+from texseg.models.estimator import CooccurrenceEstimator, Data, Run, check_assignment, store, with_short_rows
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
@@ -179,6 +179,8 @@ class ACM(OneSided):
     True
     """
 
+    assignment: str
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -193,16 +195,7 @@ class ACM(OneSided):
         over_relaxation: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.assignment = assignment
-        self.beta = beta
-        self.predictive = predictive
-        self.validation_fraction = validation_fraction
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.over_relaxation = over_relaxation
-        self.random_state = random_state
+        store(self, locals())
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)

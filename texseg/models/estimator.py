@@ -130,6 +130,11 @@ def _log_predictions(
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
+def store(estimator: Any, settings: dict[str, Any]) -> None:
+    """Keep what a constructor was called with, each setting under its name, as scikit-learn expects."""
+    vars(estimator).update((name, value) for name, value in settings.items() if name != "self")
+
+
 class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of whatever is fitted to counts: the checks of tables, and the names of columns."""
 
@@ -148,8 +153,8 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         names : sequence of M strings, optional
-            Names of the columns; by default those of the data frame that was fitted, or their numbers. A ValueError
-            tells if their number is not M.
+            Names of the columns; by default those of the data frame that was fitted, or their numbers. Any
+            other number of names is a ValueError.
         n : int, default=10
             Words a component.
         distinct : bool, default=False
@@ -569,8 +574,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         X : count matrix of shape (N, M)
             New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
         fold_in : count matrix of shape (N, M), optional
-            Other occurrences of the rows of ``X``, from which their mixing is found first. A ValueError tells if
-            the number of rows differs.
+            Other occurrences of the rows of ``X``, from which their mixing is found first. Another
+            number of rows is a ValueError.
         floor : float, default=0.01
             Share of the uniform distribution mixed into every prediction.
         """

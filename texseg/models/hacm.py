@@ -49,7 +49,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import Data, FitRecord, Run
+from texseg.models.estimator import Data, FitRecord, Run, store
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
@@ -483,6 +483,9 @@ class HACM(OneSided):
       cluster 0 (2 rows): left 1.00
     """
 
+    mixing: str
+    tree: str | Tree
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -498,17 +501,7 @@ class HACM(OneSided):
         over_relaxation: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.mixing = mixing
-        self.tree = tree
-        self.beta = beta
-        self.predictive = predictive
-        self.validation_fraction = validation_fraction
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.over_relaxation = over_relaxation
-        self.random_state = random_state
+        store(self, locals())
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)

@@ -36,7 +36,7 @@ from texseg.models.base import (
     soften,
     tempered,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data
+from texseg.models.estimator import CooccurrenceEstimator, Data, store
 from texseg.models.smm import FOLD_IN_STEPS, folded_in
 
 
@@ -182,6 +182,9 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     _warm = True
     score = CooccurrenceEstimator.score
 
+    n_row_components: int
+    n_column_components: int
+
     def __init__(
         self,
         n_row_components: int = 8,
@@ -195,15 +198,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         over_relaxation: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_row_components = n_row_components
-        self.n_column_components = n_column_components
-        self.beta = beta
-        self.validation_fraction = validation_fraction
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.over_relaxation = over_relaxation
-        self.random_state = random_state
+        store(self, locals())
 
     def _model(self, data: Data) -> ProductAspectModel:
         return ProductAspectModel()

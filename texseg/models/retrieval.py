@@ -149,7 +149,7 @@ class Retrieval:
         Returns
         -------
         list of Match
-            Scores are ``p(i | query)``, with all rows equally probable a priori, and sum to one over all N rows.
+            Scores are ``p(i | query)``, all rows equally probable a priori; they sum to one over all rows.
         """
         return self._matches(self.row_probabilities(query), n)
 

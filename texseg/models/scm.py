@@ -41,7 +41,7 @@ from texseg.models.base import (
     soften,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment
+from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment, store
 
 
 class Blocks(NamedTuple):
@@ -227,6 +227,10 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
 
     _size_parameters = ("n_row_clusters", "n_column_clusters")
 
+    n_row_clusters: int
+    n_column_clusters: int
+    assignment: str
+
     def __init__(
         self,
         n_row_clusters: int = 8,
@@ -241,16 +245,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         over_relaxation: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_row_clusters = n_row_clusters
-        self.n_column_clusters = n_column_clusters
-        self.assignment = assignment
-        self.beta = beta
-        self.validation_fraction = validation_fraction
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.over_relaxation = over_relaxation
-        self.random_state = random_state
+        store(self, locals())
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)

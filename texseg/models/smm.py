@@ -56,7 +56,7 @@ from texseg.models.base import (
     tempered,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, with_short_rows
+from texseg.models.estimator import CooccurrenceEstimator, Data, Run, store, with_short_rows
 from texseg.models.histograms import HistogramClustering
 
 
@@ -413,6 +413,9 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     _warm = True
     score = CooccurrenceEstimator.score
 
+    n_components: int
+    predictive: bool
+
     def __init__(
         self,
         n_components: int = 8,
@@ -426,15 +429,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         over_relaxation: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.beta = beta
-        self.predictive = predictive
-        self.validation_fraction = validation_fraction
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.over_relaxation = over_relaxation
-        self.random_state = random_state
+        store(self, locals())
 
     def _model(self, data: Data) -> AspectModel:
         return PredictiveAspectModel() if self.predictive else AspectModel()
