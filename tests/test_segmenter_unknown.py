@@ -131,8 +131,16 @@ def test_confidence_is_about_the_share_that_is_right(make_number, n_textures, no
 def test_halves_of_one_texture_are_uncertain_and_two_textures_are_not(make_number, seed):
     for n_textures, low, high in ((1, 0.49, 0.6), (2, 0.98, 1.0)):
         image, _ = make_number(n_textures, (192, 208), seed)
-        model = TextureSegmenter(2).fit(image)
+        model = TextureSegmenter(2, cue="texture").fit(image)
         assert low < model.confidence_.mean() <= high
+
+
+def test_segments_of_values_are_as_sure_as_such_maps_are_right(make_number):
+    """Whatever the values were, they once had a confidence of one half."""
+    image, _ = make_number(2, (192, 208))
+    for n_segments, sure in ((1, 1.0), (2, 0.8)):
+        model = TextureSegmenter(n_segments, cue="values").fit(image)
+        assert 0.8 * sure < model.confidence_.mean() <= sure + 1e-6
 
 
 @pytest.mark.parametrize("preset", ["default", "plain"])
