@@ -165,9 +165,3 @@ def test_a_constant_image_falls_into_one_bin_a_channel():
 def test_tiny_images_are_encoded_without_complaint(shape):
     _, (bins,) = learn(picture(shape=shape), patch_weight=1.0)
     assert bins.shape == (6, *shape)
-
-
-@pytest.mark.parametrize("n_bins", [0, 257])
-def test_bins_must_fit_a_byte(n_bins):
-    with pytest.raises(ValueError, match="n_bins must lie in 1 to 256"):
-        learn(picture(), n_bins=n_bins)

@@ -156,12 +156,6 @@ def test_the_likelihood_of_a_coarse_assignment_is_the_same_on_every_finer_level(
             assert (Q * (level.counts @ log_profiles)).sum() == pytest.approx(likelihood, rel=1e-5)
 
 
-@pytest.mark.parametrize("coarsest", [0, -4, 3, 12])
-def test_the_coarsest_cell_is_a_power_of_two(coarsest):
-    with pytest.raises(ValueError, match=f"coarsest must be a power of two, got {coarsest}"):
-        list(pyramid(counts_of(), coarsest))
-
-
 def test_an_image_smaller_than_a_cell_is_one_row():
     levels = list(pyramid(counts_of(shape=(6, 7)), 32))
     assert levels[0].counts.shape == (1, 15)

@@ -212,30 +212,6 @@ def test_groups_name_the_channel_of_every_column():
     assert groups_of(np.ones((2, 4))).tolist() == [0] * 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bins": np.zeros((3, 4), np.uint8)}, r"bins must be a uint8 array \(C, H, W\), got uint8 of shape"),
-        ({"bins": np.zeros((1, 3, 4))}, r"bins must be a uint8 array \(C, H, W\), got float64 of shape"),
-        ({"bins": np.zeros((1, 0, 4), np.uint8)}, r"bins must be a uint8 array"),
-        ({"n_bins": 5}, r"bins must be below n_bins \(1 to 256\), got n_bins=5 and a bin 5"),
-        ({"n_bins": 257}, r"bins must be below n_bins \(1 to 256\), got n_bins=257"),
-        ({"window": 4}, r"window must be odd and at least 1 pixel, got 4"),
-        ({"window": [3, -1, 3]}, r"window must be odd and at least 1 pixel, got \[3, -1, 3\]"),
-        ({"window": 3.5}, r"window must be odd and at least 1 pixel, got 3.5"),
-        ({"window": [3, 3]}, r"window must be one number or 3, one a channel, got \[3, 3\]"),
-        ({"mask": np.ones((17, 12), bool)}, r"mask shape \(17, 12\) does not match image \(12, 17\)"),
-        ({"weights": [1, 2]}, r"weights must be 3 non-negative numbers, one a channel, got \[1, 2\]"),
-        ({"weights": [1, 2, -1]}, r"weights must be 3 non-negative numbers"),
-        ({"weights": [1, 2, np.nan]}, r"weights must be 3 non-negative numbers"),
-        ({"border": "wrap"}, r"border must be one of \['symmetric', 'zero'\], got 'wrap'"),
-    ],
-)
-def test_windowed_counts_say_what_they_cannot_be_made_of(changes, message):
-    with pytest.raises(ValueError, match=message):
-        WindowedCounts(**example(**changes))
-
-
 def test_products_with_the_wrong_number_of_rows_are_refused():
     n = WindowedCounts(**example())
     with pytest.raises(ValueError, match=r"n @ A needs A with 18 rows, got shape \(204, 2\)"):
@@ -305,18 +281,6 @@ def test_the_likelihood_of_block_constant_assignments_is_that_of_the_pixels(scen
     log_profiles = np.log(rng.dirichlet(np.ones(n.shape[1]), 3)).T
     fine = (Q[parent] * (n @ log_profiles)).sum()
     assert (Q * (coarse @ log_profiles)).sum() == pytest.approx(fine, rel=1e-4, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("parent", "n_rows", "message"),
-    [
-        ([0, 1], None, r"parent must have one entry a row, shape \(3,\), got \(2,\)"),
-        ([0, 1, 5], 4, r"parent must be below n_rows=4, got 5"),
-    ],
-)
-def test_aggregate_checks_the_parents(parent, n_rows, message):
-    with pytest.raises(ValueError, match=message):
-        aggregate(np.ones((3, 2)), parent, n_rows)
 
 
 # ---- explicit matrices -------------------------------------------------------------------------------------

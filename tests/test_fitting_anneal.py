@@ -144,17 +144,6 @@ def test_a_run_starts_where_there_is_just_one_cluster():
     assert [state.n_distinct for state in states if state.converged][0] == 1
 
 
-@pytest.mark.parametrize("arguments", [(0.1, 1.0, 1.0), (0.1, 1.0, 0.0)])
-def test_schedule_needs_cooling(arguments):
-    with pytest.raises(ValueError, match="cooling factor must lie between 0 and 1"):
-        geometric_schedule(*arguments)
-
-
-def test_schedule_needs_positive_temperatures():
-    with pytest.raises(ValueError, match="must be positive, got -1"):
-        geometric_schedule(-1.0, 1.0)
-
-
 def dense_critical_beta(n):
     """1 / largest eigenvalue of the Fisher-weighted covariance, written out."""
     q = n.sum(axis=0) / n.sum()
@@ -213,18 +202,6 @@ def test_one_cluster_needs_no_transition():
     n = np.tile([3.0, 2.0, 1.0], (10, 1))
     end = last_of(anneal(HistogramClustering(), n, n_clusters=1, rng=np.random.RandomState(0)))
     np.testing.assert_allclose(end.params.profiles, [[1 / 2, 1 / 3, 1 / 6]])
-
-
-@pytest.mark.parametrize("schedule", [[], [0.5, -1.0]])
-def test_bad_schedules_are_refused(schedule):
-    with pytest.raises(ValueError, match="schedule of positive inverse temperatures"):
-        next(anneal(HistogramClustering(), planted()[0], schedule, rng=np.random.RandomState(0)))
-
-
-def test_unknown_growth_is_refused():
-    with pytest.raises(ValueError, match="growth must be None"):
-        run = anneal(HistogramClustering(), planted()[0], [1.0], growth="x", rng=np.random.RandomState(0))
-        next(run)
 
 
 # ---- growth

@@ -151,23 +151,3 @@ def test_single_precision_stays_single():
     scores, rho = random_scores(11)
     for policy in (SoftMax(), ArgMax(), PottsField((6, 10))):
         assert policy(scores.astype(np.float32), 1.0, rho).posteriors.dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (((3, 4, 5),), "needs shape as"),
-        (((0, 4),), "needs shape as"),
-        (((3, 4), -1.0), "strength >= 0"),
-        (((3, 4), 1.0, 0.0), "sigma > 0"),
-        (((3, 4), 1.0, 1.0, 0), "n_sweeps >= 1"),
-    ],
-)
-def test_bad_fields_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PottsField(*arguments)
-
-
-def test_field_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="got scores of 60 sites"):
-        PottsField((5, 5))(random_scores(0)[0], 1.0, np.ones(3))

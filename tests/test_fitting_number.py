@@ -10,7 +10,7 @@ from site_scenes import N_CHANNELS, gains_of, regions, sites_of
 from texseg import TextureSegmenter, match_labels
 from texseg.counts.sites import Sites
 from texseg.method.number import MergeTree, Selection, choose_number, dissolved, merge_tree
-from texseg.method.pairs import EVIDENCE, PairTable, along_the_tree, measure, shipped_table
+from texseg.method.pairs import EVIDENCE, Pairs, PairTable, along_the_tree, shipped_table
 
 GRID = (24, 32)
 WINDOW = 5.0
@@ -249,7 +249,7 @@ def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted)
     )
     labels = np.concatenate([clusters.ravel(), clusters.ravel()])
     tree = merge_tree(labels.ravel(), twice, WINDOW)
-    (pairs,) = measure([labels], 8, twice, WINDOW)
+    pairs = Pairs.of(labels, 8, twice, WINDOW)
     linkage, told, ranks = pairs.distances(), [], []
     for merged in tree.merges:
         separations = pairs.separations(linkage)
@@ -398,7 +398,7 @@ def test_interleaved_stripes_are_closer_than_halves():
 @pytest.mark.parametrize("width", [32, 4, 2])
 def test_the_separation_of_a_distance_falls_with_the_length_of_the_common_border(width):
     labels = (np.mgrid[:64, :64][1] // width % 2).astype(int)
-    (pairs,) = measure([labels.ravel()], 2, mixed(labels, n_draws=2), WINDOW)
+    pairs = Pairs.of(labels.ravel(), 2, mixed(labels, n_draws=2), WINDOW)
     area, contact = 64 * 32, 64 * (64 // width - 1) / (2 * np.sqrt(64 * 32))
     touch = ((contact + 0.2) / 0.5) ** (1 / 3) * max(1, contact / 6)
     assert pairs.separations(np.ones((2, 2)))[0, 1] == pytest.approx(np.sqrt(area) / WINDOW / touch)

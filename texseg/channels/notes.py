@@ -55,11 +55,7 @@ def multiplies(images: Sequence[Planes]) -> bool:
 def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]:
     """Describe what is unusual about the values of images, and which parameter helps.
 
-    Parameters
-    ----------
-    images : sequence of Planes
-    logarithm : bool, default=False
-        Whether the logarithm will be taken; problems that it solves are then not mentioned.
+    Problems that a ``logarithm`` solves are not mentioned if it will be taken.
 
     Examples
     --------

@@ -37,9 +37,7 @@ def split_planes(
     bands = _bands(image, channel_axis)
     bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
     valid = _valid_pixels(bands, mask, nodata)
-    if np.ma.is_masked(image):
-        hidden = np.ma.getmaskarray(image)
-        valid &= ~(hidden if channel_axis is None else hidden.any(axis=channel_axis))
+    valid &= ~_hidden(image, channel_axis)
     if all(np.array_equal(bands[0], band, equal_nan=band.dtype.kind == "f") for band in bands[1:]):
         bands = bands[:1]
     if valid.all():

@@ -208,9 +208,5 @@ def recipes(
         value_weight *= _VALUES_OF_LOG
     if value_weight > 0:
         for name, plane, share in zip(names, values, shares, strict=True):
-            made.append(Recipe(name, partial(_as_it_is, plane), "value", 0.0, value_weight * share))
+            made.append(Recipe(name, partial(np.asarray, plane), "value", 0.0, value_weight * share))
     return made
-
-
-def _as_it_is(plane: NDArray[np.floating]) -> NDArray[np.floating]:
-    return plane

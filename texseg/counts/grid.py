@@ -152,11 +152,9 @@ class PyramidLevel(NamedTuple):
 def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
     """Yield the levels of an image's counts from cells of ``coarsest`` pixels down to single pixels.
 
-    Sides halve from level to level. Levels with cells of 8 pixels and more are stored; finer ones stay
-    implicit: their products prolong, multiply with the pixels' counts, and restrict.
+    Sides, powers of two, halve from level to level. Levels with cells of 8 pixels and more are stored; finer
+    ones stay implicit: their products prolong, multiply with the pixels' counts, and restrict.
     """
-    if coarsest < 1 or coarsest & (coarsest - 1):
-        raise ValueError(f"coarsest must be a power of two, got {coarsest}")
     base = cell_grid(n.image_shape, _EXPLICIT_SIDE)
     explicit = n.block_sums(base.cell).reshape(-1, n.shape[1]) if coarsest >= base.cell else None
     above: CellGrid | None = None

@@ -85,30 +85,11 @@ class WindowedCounts(CountOperator):
     entries is never formed: ``n @ A`` looks ``A`` up per channel and box-filters the sum, ``n.T @ B``
     box-filters ``B`` and bins it per channel.
 
-    Parameters
-    ----------
-    bins : uint8 array of shape (C, H, W)
-        The bin of every pixel in every channel, below ``n_bins``.
-    window : int or sequence of C ints
-        Side of the window in pixels, odd; one for all channels or one each. 1 means single pixels.
-    n_bins : int, default=40
-        Bins per channel.
-    mask : bool array of shape (H, W), optional
-        True where there is data. Pixels without data are counted in no window, and their rows are zero.
-    weights : sequence of C floats, optional
-        Weight of each channel; 1 each by default.
-    normalize : bool, default=True
-        Divide each channel's histogram by the number of valid pixels in its window, so that every channel
-        of a row sums to its weight. False keeps the counts.
-    border : {"zero", "symmetric"}, default="zero"
-        What lies beyond the image: nothing, or its mirror image (half-sample symmetric). Both make the
-        box filter self-adjoint, so that ``<n A, B> = <A, n.T B>``.
-
-    Attributes
-    ----------
-    shape : tuple (H * W, C * n_bins)
-    groups : intp array of shape (C * n_bins,)
-        The channel of every column; a profile sums to one within each.
+    ``bins`` are uint8 (C, H, W), below ``n_bins``; ``window`` sides are odd numbers of pixels, one or C.
+    Pixels outside ``mask`` (H, W) are counted in no window, and their rows are zero; ``weights`` (C,)
+    multiply the channels. With ``normalize`` every channel of a row sums to its weight. Beyond the ``border``
+    lies nothing ("zero") or the mirror image ("symmetric"); both make the box filter self-adjoint: ``<n A, B>
+    = <A, n.T B>``.
 
     References
     ----------
@@ -136,19 +117,15 @@ class WindowedCounts(CountOperator):
         normalize: bool = True,
         border: str = "zero",
     ) -> None:
-        self.bins = _check_bins(bins, n_bins)
+        self.bins = bins
         C, H, W = self.bins.shape
         self.n_bins = n_bins
         self.image_shape = (H, W)
         self.shape = (H * W, C * n_bins)
         self.groups = np.repeat(np.arange(C), n_bins)
-        self.windows = _check_windows(window, C)
-        self.mask = _check_mask(mask, (H, W))
+        self.windows = np.broadcast_to(np.asarray(window, np.intp), (C,))
+        self.mask = None if mask is None or mask.all() else mask
         self.weights = np.ones(C, np.float32) if weights is None else np.asarray(weights, np.float32)
-        if self.weights.shape != (C,) or not (self.weights >= 0).all():
-            raise ValueError(f"weights must be {C} non-negative numbers, one a channel, got {weights!r}")
-        if border not in _BORDERS:
-            raise ValueError(f"border must be one of {sorted(_BORDERS)}, got {border!r}")
         self.border = border
         self.normalize = normalize
         self._valid = None if self.mask is None else self.mask.astype(np.float32)
@@ -320,12 +297,7 @@ def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> A
            [0., 5.]])
     """
     parent = np.asarray(parent)
-    if parent.shape != (n.shape[0],):
-        raise ValueError(f"parent must have one entry a row, shape ({n.shape[0]},), got {parent.shape}")
-    highest = int(parent.max(initial=-1))
-    rows = highest + 1 if n_rows is None else n_rows
-    if highest >= rows:
-        raise ValueError(f"parent must be below n_rows={n_rows}, got {highest}")
+    rows = int(parent.max(initial=-1)) + 1 if n_rows is None else n_rows
     inside = np.flatnonzero(parent >= 0)
     sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
     if is_implicit(n):
@@ -382,23 +354,9 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
 def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
     """Return ``X`` as a count matrix that models can use, or raise an error that says why it is none.
 
-    Parameters
-    ----------
-    X : array-like, scipy sparse matrix, or implicit count matrix
-        Non-negative and finite; fractional counts are allowed. Empty rows and columns are allowed.
-    owner, name : str
-        Who asks and what the argument is called, for the message.
-
-    Returns
-    -------
-    array or CSR array of float64 (float32 if ``X`` is), or the operator itself
-
-    Raises
-    ------
-    TypeError
-        Complex, object or string entries.
-    ValueError
-        Not two-dimensional, empty, NaN, infinite or negative entries, or zeros only.
+    Entries are non-negative, finite and not all zero; fractional counts and empty rows are allowed. Lists and
+    matrices become float64 (float32 if they are), sparse ones CSR; ``owner`` and ``name`` are for the
+    message.
 
     Examples
     --------
@@ -491,30 +449,3 @@ def split_counts(
         table.eliminate_zeros()
         tables.append(table)
     return tables
-
-
-def _check_bins(bins: NDArray[np.uint8], n_bins: int) -> NDArray[np.uint8]:
-    bins = np.asarray(bins)
-    if bins.ndim != 3 or bins.dtype != np.uint8 or 0 in bins.shape:
-        raise ValueError(f"bins must be a uint8 array (C, H, W), got {bins.dtype} of shape {bins.shape}")
-    if not 1 <= n_bins <= 256 or bins.max() >= n_bins:
-        raise ValueError(f"bins must be below n_bins (1 to 256), got n_bins={n_bins} and a bin {bins.max()}")
-    return bins
-
-
-def _check_windows(window: int | Sequence[int], n_channels: int) -> NDArray[np.intp]:
-    windows = np.asarray(window)
-    if windows.shape not in ((), (n_channels,)):
-        raise ValueError(f"window must be one number or {n_channels}, one a channel, got {window!r}")
-    if (windows < 1).any() or (windows % 2 != 1).any():
-        raise ValueError(f"window must be odd and at least 1 pixel, got {window!r}")
-    return np.broadcast_to(windows.astype(np.intp), (n_channels,))
-
-
-def _check_mask(mask: NDArray[np.bool_] | None, shape: tuple[int, int]) -> NDArray[np.bool_] | None:
-    if mask is None:
-        return None
-    mask = np.asarray(mask, dtype=bool)
-    if mask.shape != shape:
-        raise ValueError(f"mask shape {mask.shape} does not match image {shape}")
-    return None if mask.all() else mask

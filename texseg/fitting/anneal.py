@@ -85,10 +85,6 @@ class Level(NamedTuple):
 
 def geometric_schedule(start: float, stop: float, factor: float = 0.8) -> list[float]:
     """Inverse temperatures from ``start`` to ``stop``; each temperature is ``factor`` times the last one."""
-    if not 0 < factor < 1:
-        raise ValueError(f"the cooling factor must lie between 0 and 1, got {factor!r}")
-    if start <= 0 or stop <= 0:
-        raise ValueError(f"inverse temperatures must be positive, got {start!r} and {stop!r}")
     steps = max(0, int(np.ceil(np.log(stop / start) / -np.log(factor) - 1e-9)))
     return [min(float(start * factor**-i), float(stop)) for i in range(steps)] + [float(stop)]
 
@@ -126,48 +122,17 @@ def anneal(
 ) -> Iterator[State]:
     """Fit a model by annealed EM, yielding every step ([1]_ section 5.1).
 
-    Parameters
-    ----------
-    model
-        Has ``initial(n, n_clusters, rng)``, ``step(n, params, beta, posteriors, row_weights)``,
-        ``relax(old, new, eta, groups)`` and ``n_distinct(params)``; with ``growth`` also ``instabilities``
-        and ``cluster_energies``.
-    n : count matrix, or sequence of Level from coarse to fine
-    schedule : sequence of floats, optional
-        Inverse temperatures at the first level; finer levels stay at the last one. By default from just above
-        the first phase transition, computed from the data, down to temperature 1.
-    rng : RandomState
-    n_clusters : int
-        Number of clusters at the start; with ``growth``, the largest number allowed.
-    start : parameters, optional
-        Where to begin, instead of the model's own start.
-    growth : {None, "split", "split-merge"}
-        Begin with one cluster and, at every temperature, split those that are beyond their phase transition;
-        "split-merge" then also splits one and merges two others as long as that lowers the free energy.
-    validation : function (params, posteriors) -> float, optional
-        Log-likelihood of held-out data, reported with every state.
-    patience : int, optional
-        End a temperature when the held-out likelihood has not improved for this many steps.
-    row_weights : array of shape (N,), optional
-        Number of sites each row stands for, when ``n`` is a single matrix.
-    over_relax : bool, default=True
-        Lengthen M-steps as long as that lowers F ([1]_ Eq. 63), and return to plain ones when it does not;
-        without effect on models whose F may rise.
-    perturbation : float, default=0.01
-        Relative noise added to the parameters before each temperature of the first level, so that identical
-        clusters can separate; none with ``growth``.
-    tol : float, default=1e-5
-        A temperature has converged when three steps in a row lower F by less than this fraction of it.
-    max_steps : int, default=100
-        Most steps at each temperature.
+    ``n`` may be a list of levels from coarse to fine: the inverse temperatures of the ``schedule`` are those
+    of the first level, and finer ones stay at the last. By default it leads from just above the first phase
+    transition, computed from the data, down to temperature 1; a temperature ends when three steps in a row
+    lower F by less than ``tol`` of it, after ``max_steps``, or when the held-out log-likelihood, that
+    ``validation(params, posteriors)`` returns, has not improved for ``patience`` steps.
 
-    Yields
-    ------
-    State
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
+    A run starts from ``start`` or the model's own parameters, with ``n_clusters`` clusters. With ``growth``
+    it starts with one, at most ``n_clusters`` are allowed, and those beyond their phase transition are split
+    at every temperature; "split-merge" then also splits one and merges two others as long as that lowers F.
+    Without it, ``perturbation`` is the relative noise that lets identical clusters separate at the first
+    level. ``over_relax`` lengthens M-steps as long as that lowers F ([1] Eq. 63), if F never rises.
 
     Examples
     --------
@@ -178,13 +143,11 @@ def anneal(
     >>> end.n_distinct, np.sort(end.params.profiles[:, 0]).round(2)
     (2, array([0.1, 0.9]))
     """
-    levels = n if _is_levels(n) else [Level(n, row_weights)]
+    levels = n if isinstance(n, list) and isinstance(n[0], Level) else [Level(n, row_weights)]
     first = levels[0]
     if schedule is None:
         hottest = 0.8 * critical_beta(model, first.counts, rng, first.row_weights)
         schedule = geometric_schedule(min(hottest, 1.0), 1.0)
-    _check_schedule(schedule)
-    _check_growth(growth)
     # growth itself looks for clusters that are about to separate
     settings = StepLimits(validation, patience, over_relax, tol, max_steps, 1 if growth else CALM_STEPS)
     params = start
@@ -310,27 +273,5 @@ def _perturbed(
     model: Any, params: Any, amount: float, rng: np.random.RandomState, groups: NDArray[np.intp]
 ) -> Any:
     """Multiply every parameter by noise, so that coinciding clusters can separate."""
-    noisy = params._replace(
-        **{
-            name: value * (1 + amount * rng.uniform(-1, 1, value.shape))
-            for name, value in params._asdict().items()
-        }
-    )
+    noisy = params._make(value * (1 + amount * rng.uniform(-1, 1, value.shape)) for value in params)
     return model.relax(noisy, noisy, 1.0, groups)
-
-
-def _is_levels(n: Any) -> bool:
-    return isinstance(n, (list, tuple)) and len(n) > 0 and isinstance(n[0], Level)
-
-
-def _check_schedule(schedule: Sequence[float]) -> None:
-    if len(schedule) == 0 or min(schedule) <= 0:
-        raise ValueError(
-            f"anneal needs a schedule of positive inverse temperatures, got {list(schedule)}; "
-            "see geometric_schedule"
-        )
-
-
-def _check_growth(growth: str | None) -> None:
-    if growth not in (None, "split", "split-merge"):
-        raise ValueError(f'growth must be None, "split" or "split-merge", got {growth!r}')

@@ -218,13 +218,6 @@ class PottsField:
         presence: Floats | None = None,
     ) -> None:
         grids = np.asarray(shape, dtype=np.intp)
-        if grids.ndim not in (1, 2) or grids.shape[-1] != 2 or (grids < 1).any():
-            raise ValueError(f"PottsField needs shape as (H, W), or a sequence of them, got {shape!r}")
-        if strength < 0 or sigma <= 0 or n_sweeps < 1:
-            raise ValueError(
-                "PottsField needs strength >= 0, sigma > 0 and n_sweeps >= 1, "
-                f"got {strength!r}, {sigma!r} and {n_sweeps!r}"
-            )
         self.grids = [(int(h), int(w)) for h, w in grids.reshape(-1, 2)]
         self.strength = strength
         self.sigma = sigma
@@ -240,8 +233,6 @@ class PottsField:
         row_weights: Floats | None = None,
     ) -> Assignment:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
-        if len(scores) != sum(h * w for h, w in self.grids):
-            raise ValueError(f"PottsField on grids {self.grids} got scores of {len(scores)} sites")
         pull = partial(self._field, presence=self._presence(row_weights, scores.dtype))
         local = scores.dtype.type(beta) * _planes(scores)
         planes = mean_field(local, pull, None if previous is None else _planes(previous), self.n_sweeps)

@@ -148,11 +148,14 @@ def merge_losses(problem: Problem, now: Partition) -> Floats:
     """How much F would rise if clusters i < j were merged, shape (K, K), infinite elsewhere."""
     K = now.Q.shape[1]
     i, j = np.triu_indices(K, 1)
-    stats = type(now.stats)(*(part[i] + part[j] for part in now.stats))
     losses = np.full((K, K), np.inf)
-    both = problem.energies(stats, now.Q[:, i] + now.Q[:, j])
-    losses[i, j] = both - now.energies[i] - now.energies[j]
+    losses[i, j] = _losses_of(problem, now, i, j)
     return losses
+
+
+def _losses_of(problem: Problem, now: Partition, i: NDArray[np.intp], j: NDArray[np.intp]) -> Floats:
+    both = type(now.stats)(*(part[i] + part[j] for part in now.stats))
+    return problem.energies(both, now.Q[:, i] + now.Q[:, j]) - now.energies[i] - now.energies[j]
 
 
 def close_pairs(problem: Problem, now: Partition, n_pairs: int) -> list[tuple[int, int]]:
@@ -168,8 +171,7 @@ def close_pairs(problem: Problem, now: Partition, n_pairs: int) -> list[tuple[in
     apart = (1 - roots @ roots.T)[i, j] / (1 / sizes[i] + 1 / sizes[j])
     near = np.argsort(apart, kind="stable")[: JUDGED_PAIRS * K]
     i, j = i[near], j[near]
-    both = type(now.stats)(*(part[i] + part[j] for part in now.stats))
-    losses = problem.energies(both, now.Q[:, i] + now.Q[:, j]) - now.energies[i] - now.energies[j]
+    losses = _losses_of(problem, now, i, j)
     pairs: list[tuple[int, int]] = []
     taken: set[int] = set()
     for at in np.argsort(losses, kind="stable"):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites
-from texseg.method.pairs import measure
+from texseg.method.pairs import Pairs
 
 __all__ = ["CURVE", "Curve", "Evidence", "confusion_of_clusters", "evidence_of_clusters", "right"]
 
@@ -56,7 +56,7 @@ def evidence_of_clusters(
     n = len(clusters)
     if n < 2 or by_values:
         return Evidence(clusters, areas[clusters], None, np.roll(np.arange(n), 1))
-    (pairs,) = measure([np.searchsorted(clusters, labels)], n, cells, window)
+    pairs = Pairs.of(np.searchsorted(clusters, labels), n, cells, window)
     separations = pairs.separations(pairs.distances())
     share = np.sqrt(n / pairs.areas.sum()) * window
     contrasts = share * np.maximum(separations.min(axis=1), 1e-3)

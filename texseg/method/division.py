@@ -121,8 +121,9 @@ class Divider:
         else:
             self.tell("clusters")
             profiles = search.level(tree, K)
-        if selection is not None and has_ground:
-            selection = _beside_ground(selection)
+        if selection is not None and has_ground:  # which is a segment, too, and never the only one
+            numbers, chosen = selection.n_segments + 1, selection.chosen + 1
+            selection = selection._replace(n_segments=numbers, chosen=chosen)
         return search.textures(profiles, features), selection
 
     def _of_model(self, search: Search, n_segments: int) -> NDArray[np.floating]:
@@ -235,12 +236,6 @@ def repaint(
 def n_textures(n_segments: int, has_ground: bool) -> int:
     """How many of some segments are textures; at least one."""
     return max(1, n_segments - has_ground)
-
-
-def _beside_ground(selection: Selection) -> Selection:
-    """Count flat ground, too: it is a segment, and never the only one."""
-    numbers = selection.n_segments + 1
-    return selection._replace(n_segments=numbers, chosen=selection.chosen + 1)
 
 
 def _telling(by_texture: Division, by_values: Division) -> Division:

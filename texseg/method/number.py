@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites, interior_cells
 from texseg.fitting.assignment import soft_max
-from texseg.method.pairs import PAIR_EVIDENCE, PairTable, along_the_tree, measure, shipped_table
+from texseg.method.pairs import PAIR_EVIDENCE, Pairs, PairTable, along_the_tree, shipped_table
 
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
@@ -95,7 +95,8 @@ class Selection(NamedTuple):
         own, others = self.probability(self.chosen), self.others.tolist()
         least = int(self.n_segments[np.isfinite(self.losses)][0])
         if least > 1 and self.one_texture >= _LIKELY:
-            rest = self._listed([k for k in sorted({self.chosen, *others}, key=self._rank) if k > 1])
+            numbers = sorted({self.chosen, *others}, key=lambda k: -self.probability(k))
+            rest = self._listed([k for k in numbers if k > 1])
             single = f"probably a single texture ({self.one_texture:.0%}), else {rest}"
             return f"{single}; divided into {self.chosen} because at least {least} were requested"
         text += f" ({own:.0%})"
@@ -113,9 +114,6 @@ class Selection(NamedTuple):
         elif likeliest >= _TIE * own:
             text += ", nearly a tie"
         return text
-
-    def _rank(self, k: int) -> float:
-        return -self.probability(k)
 
 
 class MergeTree(NamedTuple):
@@ -156,21 +154,18 @@ def grouped(merges: Sequence[tuple[int, int]], k: int) -> NDArray[np.intp]:
     return np.unique(group, return_inverse=True)[1]
 
 
-def merge_tree(
-    labels: NDArray[np.intp], cells: Sites, window: float, table: PairTable | None = None
-) -> MergeTree:
+def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTree:
     """Merge clusters, given the labels (N,) of all cells, 0 .. K - 1; windows are ``window`` cells wide.
 
     Of the three closest pairs, the one that is likeliest to be one texture is merged.
     """
     K = int(labels.max()) + 1
-    (pairs,) = measure([labels], K, cells, window)
+    pairs = Pairs.of(labels, K, cells, window)
     areas = pairs.areas.sum(axis=1)
     merges: list[tuple[int, int]] = []
     separations: list[float] = []
     evidence: list[NDArray[np.float64]] = []
-    linkage = pairs.distances()
-    table = table or shipped_table()
+    linkage, table = pairs.distances(), shipped_table()
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
         separations.append(float(separation.min()))

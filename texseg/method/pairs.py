@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -112,8 +112,9 @@ class Pairs:
     """What was measured of pairs at several scales, until one of the two changes."""
 
     @classmethod
-    def of(cls, labels: NDArray[np.intp], held_out: HeldOut, cells: Sites, window: float) -> Pairs:
-        """Measure all pairs."""
+    def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> Pairs:
+        """Measure all pairs of clusters, given the labels (N,) of the cells, 0 .. K - 1."""
+        held_out = hold_out(labels[:, None] == np.arange(n_clusters), cells)
         held = held_out.scores(cells)
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
@@ -318,15 +319,6 @@ def shipped_table() -> PairTable:
         for key in ("low", "high", "mean", "spread", "knots", "slopes")
     }
     return PairTable(**columns, constant=values["constant"], doubt=values["doubt"])
-
-
-def measure(
-    partitions: Sequence[NDArray[np.intp]], n_clusters: int, cells: Sites, window: float
-) -> Iterator[Pairs]:
-    """Measure the pairs of each partition."""
-    for labels in partitions:
-        held_out = hold_out(labels[:, None] == np.arange(n_clusters), cells)
-        yield Pairs.of(labels, held_out, cells, window)
 
 
 def _log(value: float | np.floating, least: float = 0.1) -> float:
