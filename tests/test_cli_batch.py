@@ -156,7 +156,7 @@ class TestBatches:
             (OSError(28, "No space left on device", "x.png"), "No space left on device: x.png"),
         ):
             monkeypatch.setattr(
-                outputs, "write_rows", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
+                outputs, "write_files", lambda *_, error=error, **__: (_ for _ in ()).throw(error)
             )
             result = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
             assert result.stdout.splitlines()[-1] == "0 done, 2 failed"

@@ -26,11 +26,20 @@ from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, write_polygons
 from texseg.io.read import read_image, read_labels, read_pages
-from texseg.io.write import Layout, write_confidence, write_labels, write_overlay, write_rows
+from texseg.io.write import Layout, Overlay, Rows, write_files, write_labels, write_rows
 from texseg.regions import PixelSize, Tally, connected_regions, csv_text, palette, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
+
+
+def write_overlay(path, pixels, labels, mask=None, geo=None):
+    write_files([([path], Overlay(pixels, {"": labels}, mask, geo))])
+
+
+def write_confidence(path, confidence, geo=None):
+    layout = Layout(confidence.shape, dtype=confidence.dtype, geo=geo)
+    write_files([([path], Rows(confidence if confidence.ndim == 3 else [confidence], layout))])
 
 
 def opened(path):

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from texseg.cli.inputs import OUTPUT_KINDS, Input
 from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
 from texseg.cli.terminal import fail, shown, without_options
-from texseg.io.atomic import atomic_write
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson
 from texseg.io.source import Source
-from texseg.io.write import Layout, write_confidence, write_overlay, write_rows, write_side_by_side
+from texseg.io.write import Content, Layout, Overlay, Rows, write_files
 from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text, mean_confidence
 
 if TYPE_CHECKING:
@@ -269,13 +268,8 @@ def write_outputs(
         earlier.extend(replace_earlier(path, item.path, made, every) for path in files.get("run", ()))
 
     noted = [_Noted(page, writing) for page in pages]
-    shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
-    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks)
-    write_rows(files.get("labels", ()), _all_rows(noted, make_room), layout)
-    entry = _write_pictures(item, found, files, writing, names)
-    if likely:
-        write_side_by_side(files["overlay"][-1], pages[0].image, likely, pages[0].mask)
-    _write_tables(noted, files, names)
+    write_files(_contents(found, files, noted, names, likely, make_room))
+    entry = _write_reports(item, found, files.get("report", ()), writing, names)
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
     result: dict[str, Any] = {
         "n_segments": len(set().union(*(tally.pixels for tally in tallies))),
@@ -342,6 +336,12 @@ class _Noted:
                     self.outlines.add(labels[part], self.numbers)
             yield labels
 
+    def polygons(self, names: Sequence[str]) -> bytes:
+        """Outlines of the regions."""
+        assert self.outlines is not None  # requested
+        rings = self.outlines.rings(self.tally.region_of_parts())
+        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.source.geo))
+
     def table(self, kind: str, names: Sequence[str]) -> list[Any]:
         """Rows of the table of segments, or of regions."""
         if kind == "segments":
@@ -360,25 +360,48 @@ def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterato
             yield labels
 
 
-def _write_pictures(
-    item: Input,
+def _contents(
     found: Labelled,
     files: Mapping[str, Sequence[Path]],
-    writing: Writing,
+    noted: Sequence[_Noted],
     names: Sequence[str],
-) -> ReportEntry | None:
-    """Write overlays, reports and maps; return the entry of the first report."""
-    pages = found.pages
+    likely: Mapping[str, NDArray[np.integer]],
+    make_room: Callable[[], None],
+) -> Iterator[tuple[Sequence[Path], Content]]:
+    """Yield what files hold, labels first: their rows complete all else."""
+    pages, source = found.pages, found.pages[0].source
+    shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
+    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks)
+    yield files.get("labels", ()), Rows(_all_rows(noted, make_room), layout)
     for path, page in zip(files.get("overlay", ()), pages, strict=False):
-        write_overlay(path, page.image, page.labels, mask=page.mask, geo=page.geo)
+        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo)
+    if likely:
+        yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
     for path in files.get("confidence", ()):
         maps = [page.confidence for page in pages if page.confidence is not None]
-        write_confidence(path, np.stack(maps) if len(maps) > 1 else maps[0], geo=pages[0].geo)
+        of_maps = shape if len(maps) > 1 else maps[0].shape
+        yield [path], Rows(maps, Layout(of_maps, dtype=np.float32, geo=pages[0].geo))
     for number, path in enumerate(files.get("probabilities", ())):
         assert found.probabilities is not None  # refused of blocks
-        write_confidence(path, found.probabilities(number), geo=pages[0].source.geo)
+        planes = found.probabilities(number)
+        yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo))
+    for path, noted_page in zip(files.get("polygons", ()), noted, strict=False):
+        yield [path], noted_page.polygons(names)
+    for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
+        for path in files.get(kind, ()):
+            tables = [noted_page.table(kind, names) for noted_page in noted]
+            if len(tables) > 1:  # the first column is the page
+                fields = ("page", *fields)
+                tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
+            yield [path], csv_text([row for rows in tables for row in rows], fields).encode()
+
+
+def _write_reports(
+    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing, names: Sequence[str]
+) -> ReportEntry | None:
+    """Write the reports of the pages; return the entry of the first."""
     entries = []
-    for path, page in zip(files.get("report", ()), pages, strict=False):
+    for path, page in zip(paths, found.pages, strict=False):
         from texseg.report import write_report
 
         of_page = shown(path.stem).removeprefix(shown(item.name.name)).removesuffix("_report")
@@ -394,7 +417,7 @@ def _write_pictures(
             labels=None if is_fit else page.labels,
             confidence=None if is_fit else page.confidence,
             names=names,
-            title=shown(item.name) + (of_page if len(pages) > 1 else ""),
+            title=shown(item.name) + (of_page if len(found.pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),
             overview_of=page.source.shape if page.by_blocks else None,
@@ -402,22 +425,6 @@ def _write_pictures(
         )
         entries.append(entry)
     return entries[0] if entries else None
-
-
-def _write_tables(noted: Sequence[_Noted], files: Mapping[str, Sequence[Path]], names: Sequence[str]) -> None:
-    """Write tables and outlines; in tables of several pages the first column is the page."""
-    for path, page in zip(files.get("polygons", ()), noted, strict=False):
-        assert page.outlines is not None  # requested
-        rings = page.outlines.rings(page.tally.region_of_parts())
-        regions = page.tally.regions(names, page.size)
-        atomic_write(path, geojson(collection(regions, rings, page.page.source.geo)))
-    for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
-        for path in files.get(kind, ()):
-            tables = [page.table(kind, names) for page in noted]
-            if len(tables) > 1:
-                fields = ("page", *fields)
-                tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
-            atomic_write(path, csv_text([row for rows in tables for row in rows], fields).encode())
 
 
 def earlier_outcome(

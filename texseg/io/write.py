@@ -60,6 +60,35 @@ class Layout(NamedTuple):
         return np.min_scalar_type(self.largest) if self.largest is not None else np.dtype(np.float32)
 
 
+class Rows(NamedTuple):
+    """A label image, or numbers from 0 to 1, as bands (h, W) of which none crosses the end of a page."""
+
+    bands: Bands
+    layout: Layout
+
+
+class Overlay(NamedTuple):
+    """An image (H, W) or (H, W, C) under labellings (H, W), side by side under their names if several."""
+
+    pixels: NDArray
+    labellings: Mapping[str, NDArray[np.integer]]
+    mask: NDArray[np.bool_] | None = None  # of the pixels whose range of grey is shown
+    geo: Georeference | None = None  # for the world file
+
+
+Content = bytes | Rows | Overlay
+
+
+def write_files(contents: Iterable[tuple[Sequence[Path], Content]]) -> None:
+    """Write the same content to each of some files, one content after the other."""
+    for paths, content in contents:
+        if isinstance(content, Rows):
+            write_rows(paths, *content)
+            continue
+        for path in paths:
+            atomic_write(path, content if isinstance(content, bytes) else _drawn(path, content))
+
+
 def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
     """Write the same rows to several files, holding one band (h, W) at a time; none crosses a page's end."""
     for path in paths:
@@ -276,55 +305,24 @@ def write_labels(
     write_rows([Path(path)], labels if labels.ndim == 3 else [labels], layout)
 
 
-def write_confidence(
-    path: str | os.PathLike[str], confidence: NDArray[np.floating], *, geo: Georeference | None = None
-) -> None:
-    """Write numbers from 0 to 1, (H, W) or (P, H, W): as they are, or as grey levels 0 to 255 into a PNG."""
-    pages = confidence if confidence.ndim == 3 else [confidence]
-    write_rows([Path(path)], pages, Layout(confidence.shape, None, confidence.dtype, geo))
+def _drawn(path: Path, overlay: Overlay) -> bytes:
+    """Draw an overlay as PNG, and write its world file."""
+    from PIL import Image
+
+    drawn = {name: _overlaid(overlay, labels) for name, labels in overlay.labellings.items()}
+    picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
+    _write_world_file(path, overlay.geo)
+    buffer = BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
+    return buffer.getvalue()
 
 
-def write_overlay(
-    path: str | os.PathLike[str],
-    pixels: NDArray,
-    labels: NDArray[np.integer],
-    *,
-    mask: NDArray[np.bool_] | None = None,
-    geo: Georeference | None = None,
-) -> None:
-    """Write a PNG of the image (H, W) or (H, W, C) under its overlay, in the range of grey of the mask."""
-    picture = _overlaid(pixels, labels, mask)
-    _write_world_file(Path(path), geo)
-    _write_picture(path, picture)
-
-
-def write_side_by_side(
-    path: str | os.PathLike[str],
-    pixels: NDArray,
-    labellings: Mapping[str, NDArray[np.integer]],
-    mask: NDArray[np.bool_] | None = None,
-) -> None:
-    """Write a PNG with an overlay for each of several labellings of one image, under its name."""
-    drawn = {name: _overlaid(pixels, labels, mask) for name, labels in labellings.items()}
-    _write_picture(path, side_by_side(drawn))
-
-
-def _overlaid(
-    pixels: NDArray, labels: NDArray[np.integer], mask: NDArray[np.bool_] | None
-) -> NDArray[np.uint8]:
-    labels = checked_labels(labels)
+def _overlaid(overlay: Overlay, labels: NDArray[np.integer]) -> NDArray[np.uint8]:
+    labels, pixels = checked_labels(labels), overlay.pixels
     if labels.shape != pixels.shape[:2]:
         raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
-    low, high = display_range(pixels, mask)
+    low, high = display_range(pixels, overlay.mask)
     bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
     picture = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
     draw_overlay(picture, labels)
     return picture
-
-
-def _write_picture(path: str | os.PathLike[str], picture: NDArray[np.uint8]) -> None:
-    from PIL import Image
-
-    buffer = BytesIO()
-    Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
-    atomic_write(Path(path), buffer.getvalue())
