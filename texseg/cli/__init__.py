@@ -34,6 +34,7 @@ from texseg.cli.terminal import Verbs, fail, say
 _MEASURES = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f")
 """Those of `texseg score` that people ask for."""
 
+_OUTPUT = click.Path(path_type=Path, dir_okay=False)
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -131,14 +132,7 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
 @fitting_options
 @seeds_option
 @reading_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="Model file to write.",
-)
+@click.option("-o", "--output", type=_OUTPUT, required=True, metavar="FILE", help="Model file to write.")
 @recursive_option
 @quiet_option
 def fit(**options: Any) -> None:
@@ -168,15 +162,10 @@ def fit(**options: Any) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @paths_argument
 @click.option(
-    "--unknown",
-    is_flag=True,
-    help="Give pixels that match no learned texture the label 'unknown' (K + 1).",
+    "--unknown", is_flag=True, help="Give pixels that match no texture the label 'unknown' (K + 1)."
 )
 @click.option(
-    "--rescale",
-    is_flag=True,
-    help="Bring the values of each image to the range that the model learned, for images stored in another "
-    "encoding.",
+    "--rescale", is_flag=True, help="Bring values to the range that the model learned, in each image."
 )
 @parameter_option("crop_bar")
 @edit_options
@@ -223,8 +212,7 @@ def apply(**options: Any) -> None:
     "--tolerance",
     type=click.FloatRange(min=0),
     default=5.0,
-    show_default=True,
-    help="Pixels within which borders agree.",
+    help="Pixels within which borders agree.  [default: 5]",
 )
 @click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _FORMATS = ("png", "tif", "npy", "zarr")
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
+_SKIP_OR_STOP = click.Choice(("skip", "stop"))
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -127,12 +129,7 @@ def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> Edits
 
 
 def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda made, decorator: decorator(made), reversed(decorators), command)
 
 
 def _flag(*names: str, text: str) -> Callable[[Any], Any]:
@@ -221,23 +218,13 @@ edit_options = _group(
 fitting_options = _group(*map(parameter_option, FITTED), edit_options)
 
 reading_options = _group(
-    _value(
-        "--page",
-        ReadBy("INTEGER|all", _page),
-        "Page of a file with several, from 0; all: one model for all of them.",
-    ),
+    _value("--page", ReadBy("INTEGER|all", _page), "Page of several, from 0; all: one model for all pages."),
     parameter_option("channel_axis"),
     _value(
-        "--channels",
-        ReadBy("INTEGER,...", _channels),
-        "Channels to look at, from 0, such as 0,1,2.  [default: all]",
+        "--channels", ReadBy("INTEGER,...", _channels), "Channels to look at, such as 0,2.  [default: all]"
     ),
     _flag("--grey", text="Turn colour images grey."),
-    _value(
-        "--mask",
-        _EXISTING,
-        "Image with zero where there is no data, or a folder with one named like each image.",
-    ),
+    _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
     _flag("--ignore-alpha", text="Treat transparent pixels as data."),
     _value(
@@ -283,7 +270,7 @@ writing_options = _group(
     _flag(
         "--probabilities",
         "with_probabilities",
-        text="Write the probability of every segment: pages of a TIFF, or with --format zarr a zarr array.",
+        text="Write the probability of every segment, as TIFF or zarr.",
     ),
     _value(
         "--pixel-size",
@@ -304,24 +291,12 @@ batch_options = _group(
         "Processors to use: one for each image, or several where there are fewer images.  "
         "[default: all, one image after the other]",
     ),
-    _flag(
-        "--resume",
-        text="Continue an image by blocks where an interrupted run stopped, unless anything changed since.",
-    ),
+    _flag("--resume", text="Continue an image by blocks where a run was ended, unless anything changed."),
     _flag("--skip-existing", text="Skip images whose results exist."),
     _value(
-        "--on-error",
-        click.Choice(("skip", "stop")),
-        "What to do when an image fails.",
-        default="skip",
-        show_default=True,
+        "--on-error", click.Choice(("skip", "stop")), "If an image fails.  [default: skip]", default="skip"
     ),
-    _value(
-        "--summary",
-        _FILE,
-        "Write a table of the outcome for each image, .csv or .json: number, its odds, mean confidence.",
-        metavar="FILE",
-    ),
+    _value("--summary", _FILE, "Write a table of all images and their odds, .csv or .json.", metavar="FILE"),
     _flag("--allow-empty", text="Write labels 0 for images without any data."),
     quiet_option,
 )

@@ -30,10 +30,7 @@ class InterruptedBySignalError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end the body as Ctrl-C does: reports are written, files are whole.
-
-    After the first of them, only Ctrl-C has an effect.
-    """
+    """Make SIGTERM and SIGHUP end the body as Ctrl-C does; after the first, only Ctrl-C has an effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -53,25 +50,12 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def shown(name: str | PurePath) -> str:
-    r"""Name of a file as text, whatever bytes it consists of.
-
-    Examples
-    --------
-    >>> import os
-    >>> shown(os.fsdecode(b"caf\xe9.png"))
-    'caf\\xe9.png'
-    """
+    """Name of a file as text, whatever bytes it consists of."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def printable(text: str) -> str:
-    r"""Text of one line without anything that a terminal would interpret.
-
-    Examples
-    --------
-    >>> printable("a\x1b[2Jb\nc \N{RIGHT-TO-LEFT OVERRIDE} \N{LATIN SMALL LETTER E WITH ACUTE}")
-    'a\\x1b[2Jb\\nc \\u202e é'
-    """
+    """Text of one line without anything that a terminal would interpret."""
     if text.isprintable():
         return text
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
