@@ -161,12 +161,8 @@ def fit(**options: Any) -> None:
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @paths_argument
-@click.option(
-    "--unknown", is_flag=True, help="Give pixels that match no texture the label 'unknown' (K + 1)."
-)
-@click.option(
-    "--rescale", is_flag=True, help="Bring values to the range that the model learned, in each image."
-)
+@click.option("--unknown", is_flag=True, help="Give what matches no texture the label 'unknown' (K + 1).")
+@click.option("--rescale", is_flag=True, help="Bring images in another encoding to the range of the model.")
 @parameter_option("crop_bar")
 @edit_options
 @reading_options

@@ -220,9 +220,7 @@ fitting_options = _group(*map(parameter_option, FITTED), edit_options)
 reading_options = _group(
     _value("--page", ReadBy("INTEGER|all", _page), "Page of several, from 0; all: one model for all pages."),
     parameter_option("channel_axis"),
-    _value(
-        "--channels", ReadBy("INTEGER,...", _channels), "Channels to look at, such as 0,2.  [default: all]"
-    ),
+    _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
     _flag("--grey", text="Turn colour images grey."),
     _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
@@ -270,7 +268,7 @@ writing_options = _group(
     _flag(
         "--probabilities",
         "with_probabilities",
-        text="Write the probability of every segment, as TIFF or zarr.",
+        text="Write the probability of every segment: pages of a TIFF, or with --format zarr an array.",
     ),
     _value(
         "--pixel-size",
@@ -293,9 +291,7 @@ batch_options = _group(
     ),
     _flag("--resume", text="Continue an image by blocks where a run was ended, unless anything changed."),
     _flag("--skip-existing", text="Skip images whose results exist."),
-    _value(
-        "--on-error", click.Choice(("skip", "stop")), "If an image fails.  [default: skip]", default="skip"
-    ),
+    _value("--on-error", _SKIP_OR_STOP, "What to do when an image fails.  [default: skip]", default="skip"),
     _value("--summary", _FILE, "Write a table of all images and their odds, .csv or .json.", metavar="FILE"),
     _flag("--allow-empty", text="Write labels 0 for images without any data."),
     quiet_option,

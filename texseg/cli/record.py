@@ -2,8 +2,7 @@
 
 The record (``*_run.json``) is written last and removed first: if it exists, the results are complete;
 meanwhile it lies beside them under a hidden name, so that a later run knows them even if this one is ended.
-Nothing in it changes between identical runs. It holds the digest of every file, by which a later run knows
-what of an earlier one may be removed: only what texseg wrote and nobody changed since.
+By the digests in it a later run knows what it may remove: what texseg wrote and nobody changed since.
 """
 
 from __future__ import annotations
@@ -249,10 +248,8 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
         """Return the model that was fitted before, if there is one; blocks are worth nothing without it."""
         from texseg.segmenter import Segmenter
 
-        path = self.folder / _MODEL
-        if path.is_file():
-            with contextlib.suppress(OSError, ValueError):
-                return Segmenter.load(path)
+        with contextlib.suppress(OSError, ValueError):
+            return Segmenter.load(self.folder / _MODEL)
         for place in list(self):
             del self[place]
         return None
