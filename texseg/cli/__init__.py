@@ -149,11 +149,8 @@ def fit(**options: Any) -> None:
     refuse_input(target, items)
     check_folder(target.parent)
     model = fit_shared(items, reading_of(options), parameters_of(options), options["quiet"])
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        model.save(target)
-    except OSError as error:
-        fail(f"{target}: {error.strerror or error}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    model.save(target)
     if not options["quiet"]:
         say(f"{target}: {model.n_segments_} textures")
 

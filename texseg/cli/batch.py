@@ -31,14 +31,7 @@ import numpy as np
 
 from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes
 from texseg.cli.outputs import Outcome, in_words
-from texseg.cli.process import (
-    Work,
-    fit_model,
-    needs_blocks,
-    process,
-    read_crops,
-    read_seeds,
-)
+from texseg.cli.process import Work, fit_model, needs_blocks, process, read_crops, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import fail, reason_of, say, shown
 from texseg.io.atomic import atomic_write
@@ -87,27 +80,18 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
         finally:
             outcomes.sort(key=lambda outcome: order[outcome.input])
             if options["summary"] is not None:
-                _write(write_report, options["summary"], outcomes)
+                write_report(options["summary"], outcomes)
     entries = [outcome.report for outcome in outcomes if outcome.report is not None]
     if len(items) > 1 and entries:
         from texseg.report import write_index
 
-        _write(write_index, work.writing.folder / _INDEX, entries)
+        write_index(work.writing.folder / _INDEX, entries)
     if len(items) > 1 and not quiet:
         counts = {status: sum(o.status == status for o in outcomes) for status in _STATUSES}
         counts["not begun"] = len(items) - len(outcomes)
         always = ("done", "failed")
         say(", ".join(f"{n} {status}" for status, n in counts.items() if n or status in always))
     sys.exit(int(any(outcome.status == "failed" for outcome in outcomes)))
-
-
-def _write(write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
-    """Write a file about the whole run, or end with the reason why that failed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, content)
-    except OSError as error:
-        fail(reason_of(error))
 
 
 def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
@@ -233,6 +217,7 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
             cells = record | {"outputs": ";".join(record["outputs"])}
             writer.writerow(map(harmless_cell, cells.values()))
         text = buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, text.encode())
 
 

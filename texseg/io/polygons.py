@@ -106,9 +106,7 @@ def geojson(found: dict[str, Any]) -> bytes:
 
 
 def collection(
-    rows: Sequence[RegionRow],
-    outlines: Iterable[tuple[int, list[Ring]]],
-    geo: Georeference | None = None,
+    rows: Sequence[RegionRow], outlines: Iterable[tuple[int, list[Ring]]], geo: Georeference | None = None
 ) -> dict[str, Any]:
     """Return regions as GeoJSON, each with its row of the table and its rings."""
     features = []
