@@ -367,3 +367,13 @@ def test_a_file_that_can_only_be_read_whole_says_so(tmp_path):
 def test_amounts_of_memory_that_make_no_sense(place, size):
     result = run("segment", place / "image.tif", "--memory", size)
     assert result.exit_code == 2 and "is not an amount of memory such as 2G" in result.output
+
+
+def test_a_level_whose_pixels_are_the_unit_of_places_is_named(tmp_path):
+    image = np.clip(128 + 50 * scene(200, 260), 0, 255).astype(np.uint8)
+    with tifffile.TiffWriter(tmp_path / "p.ome.tif", ome=True) as tiff:
+        tiff.write(image, subifds=1, tile=(64, 64))
+        tiff.write(image[::2, ::2], subfiletype=1, tile=(64, 64))
+    for level, is_said in ((0, False), (1, True)):
+        result = run("segment", tmp_path / "p.ome.tif", "--level", level, "-k", 2, "-o", tmp_path)
+        assert ("outlines are in pixels of level 1" in result.stderr) == is_said, result.output

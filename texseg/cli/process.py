@@ -153,9 +153,11 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
 
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
-    if work.model is not None or model is None or by_blocks:
-        return []
     said: list[str] = []
+    if work.reading.level:
+        said.append(f"boxes, centroids and outlines are in pixels of level {work.reading.level}")
+    if work.model is not None or model is None or by_blocks:
+        return said
     if n_segments == 1 and work.parameters["n_segments"] is None:
         remedy = "a given number, such as -k 2, divides it all the same"
         if model.hierarchy_.n_segments[-1] == 1:
