@@ -265,7 +265,7 @@ def needs_blocks(
         if not scene.source.only_whole:
             return True
         raise scene.too_large
-    budget = memory_budget(reading.memory)
+    budget = reading.memory or free_memory() // 2
     needed = expected_memory(scene.shape[0] * scene.shape[1], scene.n_channels, n_segments, preset)
     if needed > budget and scene.source.only_whole:
         raise ImageTooLargeError(
@@ -273,11 +273,6 @@ def needs_blocks(
             f"{_amount(budget)} is allowed (--memory); {scene.source.only_whole}"
         )
     return needed > budget
-
-
-def memory_budget(memory: int | None) -> int:
-    """Bytes that a command may take: the given number, or half of the free memory."""
-    return free_memory() // 2 if memory is None else memory
 
 
 def _amount(n_bytes: float) -> str:
@@ -312,7 +307,7 @@ def _label_by_blocks(
     reduction = 1 << ((max(height, width) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
     blocks = plan_blocks(scene.shape, model.textures_, _side(memory, model, scene), reduction)
     request = Request(model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction)
-    fitting = int(memory_budget(memory) / _memory(blocks.side, model, scene))
+    fitting = int((memory or free_memory() // 2) / _memory(blocks.side, model, scene))
 
     def tell(done: int, total: int) -> None:
         share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
