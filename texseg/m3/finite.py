@@ -25,12 +25,13 @@ _ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
 
 
 class FiniteM3(DensityMixin, CountEstimator):
-    """Documents whose words have a topic in each of several topic spaces ([1]_ section 4.2).
+    """Documents whose words have a topic in each of several topic spaces.
 
     A word of document d chooses a topic of each space by the document's memberships pi1, pi2, and is drawn
     from ``(1 + omega) / 2 * theta1 + (1 - omega) / 2 * theta2`` (Eq. 7). K1 + K2 topics make K1 x K2
     combinations. ``omega = 1`` is latent Dirichlet allocation with K1 topics. With L spaces (Eq. 2) the word
-    is drawn from ``sum_l shares_l theta_l``.
+    is drawn from ``sum_l shares_l theta_l``. The source is Jiang, Lim and Saxena, Multidimensional Membership
+    Mixture Models, 2012, section 4.2.
 
     Parameters
     ----------
@@ -83,10 +84,6 @@ class FiniteM3(DensityMixin, CountEstimator):
     converged_ : bool
     n_components_ : tuple of L ints
     n_features_in_ : int
-
-    References
-    ----------
-    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 
     Examples
     --------
@@ -165,7 +162,7 @@ class FiniteM3(DensityMixin, CountEstimator):
         return float(self.score_samples(X).sum() / row_totals(self._check_new(X)).sum())
 
     def perplexity(self, X: Any) -> float:
-        """``exp(-score)`` of documents, the test of [1]_ section 5.2 (upper bound; lower is better)."""
+        """``exp(-score)`` of documents, the test of section 5.2 (upper bound; lower is better)."""
         return float(np.exp(-self.score(X)))
 
     def _infer(self, X: Any) -> Iterator[Expectation]:
@@ -232,9 +229,9 @@ class FiniteM3(DensityMixin, CountEstimator):
         drawn = rng.gamma(100.0, 0.01, (sum(sizes), n_words))
         shares = self._shares()
         if shares is None:
-            shares = _first_shares(len(sizes))
+            shares = shares_of(_FIRST_OMEGA) if len(sizes) == 2 else np.full(len(sizes), 1.0 / len(sizes))
         topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
-        return topics if self.topic_prior > 0 else _probabilities(topics)
+        return topics if self.topic_prior > 0 else Switch(0.0).means(topics)
 
     def _check_parameters(self) -> None:
         sizes = np.asarray(self.n_components)
@@ -263,11 +260,6 @@ class FiniteM3(DensityMixin, CountEstimator):
                 )
 
 
-def _first_shares(n_spaces: int) -> Array:
-    """Start with omega .5 for two spaces, and with equal shares for more."""
-    return shares_of(_FIRST_OMEGA) if n_spaces == 2 else np.full(n_spaces, 1.0 / n_spaces)
-
-
 def _is_omega(omega: float | Sequence[float] | None, n_spaces: int) -> bool:
     if omega is None:
         return True
@@ -289,7 +281,3 @@ class _Progress(NamedTuple):
     topics: Topics
     bound: float
     converged: bool
-
-
-def _probabilities(topics: Topics) -> Topics:
-    return topics._replace(spaces=tuple(space / space.sum(axis=1, keepdims=True) for space in topics.spaces))

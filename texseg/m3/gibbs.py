@@ -14,15 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.m3.families import Components, Family, Params, concatenate, take
-from texseg.m3.seating import (
-    ExchangeableSeats,
-    OneSideSeats,
-    Seats,
-    Sharing,
-    Sticks,
-    draw_omega,
-    draw_sticks,
-)
+from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -216,11 +208,7 @@ def pair_logs(X: Array, first: Params, second: Params, family: Family) -> Array:
 
 
 def first_state(
-    rng: np.random.Generator,
-    X: Array,
-    memberships: tuple[Labels, Labels],
-    family: Family,
-    sharing: Sharing,
+    rng: np.random.Generator, X: Array, memberships: tuple[Labels, Labels], family: Family, sharing: Sharing
 ) -> Chain:
     """Start from given memberships, with parameters drawn from their posterior."""
     z1, z2 = memberships

@@ -24,10 +24,10 @@ Labels = NDArray[np.intp]
 
 
 class HybridM3(SampledM3):
-    """Mixture with one membership of a Dirichlet process and one of a finite mixture ([1]_ section 4.3).
+    """Mixture with one membership of a Dirichlet process and one of a finite mixture.
 
     With `OffsetGaussians`, the places of things (infinitely many) and their shifts away from these places (a
-    given number) are independent.
+    given number) are independent (Jiang, Lim and Saxena, 2012, section 4.3).
 
     Parameters
     ----------
@@ -63,10 +63,6 @@ class HybridM3(SampledM3):
         Log-density of data and memberships given the parameters after each sweep, in nats.
     n_first_ : int ndarray of shape (n_sweeps,)
         Number of components of the first side after each sweep.
-
-    References
-    ----------
-    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 
     Examples
     --------

@@ -40,10 +40,11 @@ class _Run(NamedTuple):
 
 
 class InfiniteM3(SampledM3):
-    """Mixture with two memberships per point, each from a Dirichlet process ([1]_ section 4.1).
+    """Mixture with two memberships per point, each from a Dirichlet process.
 
     With the default family, means belong to one membership and covariances to the other, so that five means
-    and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture.
+    and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture. The source
+    is Jiang, Lim and Saxena, Multidimensional Membership Mixture Models, 2012, section 4.1.
 
     Parameters
     ----------
@@ -103,10 +104,6 @@ class InfiniteM3(SampledM3):
     stationary distribution that is not the posterior of any prior. In its place stands
     ``P ~ DP(alpha / omega, P1 x P2)``, ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one Dirichlet process
     at ``omega = 1``, two independent ones at 0, and a posterior that the sampler targets exactly.
-
-    References
-    ----------
-    .. [1] Y. Jiang, M. Lim and A. Saxena, Multidimensional Membership Mixture Models, 2012.
 
     Examples
     --------

@@ -118,12 +118,7 @@ class Switch(NamedTuple):
         return np.ones((n.shape[0], sum(sizes)))
 
     def expect(
-        self,
-        n: sp.csr_array,
-        memory: Array,
-        topics: Topics,
-        max_steps: int,
-        row_weights: Array | None = None,
+        self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int, row_weights: Array | None = None
     ) -> Expectation:
         """E-step, started from `memory`, the Dirichlet parameters of all memberships."""
         index, table, gamma, sizes = entry_rows(n), self._table(topics), memory, topics.sizes

@@ -116,14 +116,14 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
 
 
 class ACM(OneSided):
-    """Asymmetric clustering model of co-occurrence counts ([1]_ section 3); distributional clustering.
+    """Asymmetric clustering model of co-occurrence counts; distributional clustering.
 
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
     cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
 
     Fitting cools from the first phase transition, where all rows form one cluster, splits each cluster past
     its own transition, and keeps splitting one cluster while merging two others as long as that lowers the
-    free energy ([1]_ section 5.1).
+    free energy (Hofmann and Puzicha, A.I. Memo 1625, 1998, sections 3 and 5.1).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class ACM(OneSided):
         maximum likelihood, which may predict sparse rows worse than one profile for all. Hard assignments
         have none.
     predictive : bool, optional
-        Leave every row out of the profiles by which it is judged ([1]_ section 5.2); the default with
+        Leave every row out of the profiles by which it is judged (section 5.2); the default with
         ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
         Only for soft assignments.
     validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
@@ -163,10 +163,6 @@ class ACM(OneSided):
         Most probable cluster of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 
     Examples
     --------

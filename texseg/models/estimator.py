@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -478,7 +478,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
     def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
         """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
-        judge = None if data.validation is None else _judge(model, data.validation)
+
+        def judge(params: Any, posteriors: Any) -> float:
+            return heldout_log_likelihood(*model.prediction(params, posteriors), data.validation)
+
+        judged = data.validation is not None
         schedule, growth, n_clusters = [beta], None, 1
         if start is None:
             growth, n_clusters = "split-merge", getattr(self, self._size_parameters[0])
@@ -494,15 +498,15 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             growth=growth,
             n_clusters=n_clusters,
             rng=rng,
-            validation=judge,
-            patience=None if judge is None else PATIENCE,
+            validation=judge if judged else None,
+            patience=PATIENCE if judged else None,
             over_relax=self.over_relaxation,
             perturbation=0.0,
             tol=self.tol,
             max_steps=self.max_iter,
         ):
             history.append(FitRecord(state.beta, state.free_energy, state.heldout, state.step))
-            if kept is None or judge is None or state.heldout > kept.heldout:
+            if kept is None or not judged or state.heldout > kept.heldout:
                 kept = state
             steps = steps + 1
             if state.converged:
@@ -741,14 +745,6 @@ def check_assignment(owner: str, assignment: str) -> None:
     """Refuse unknown assignments."""
     if assignment not in ("soft", "hard"):
         raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
-
-
-def _judge(model: Any, validation: CountMatrix) -> Callable[[Any, Any], float]:
-    def held_out(params: Any, posteriors: Any) -> float:
-        mixing, profiles = model.prediction(params, posteriors)
-        return heldout_log_likelihood(mixing, profiles, validation)
-
-    return held_out
 
 
 def cross_validate(

@@ -123,9 +123,13 @@ class Tree:
     @property
     def membership(self) -> Floats:
         """(K, V), one where node v lies on the path to cluster k."""
+        return self.spread(np.ones(self.paths.shape))
+
+    def spread(self, along: Floats) -> Floats:
+        """Turn values along the paths (K, D) into values of the nodes (K, V), zero off the path."""
         out = np.zeros((len(self.leaves), len(self.parents)))
         k, d = np.nonzero(self.on_path)
-        out[k, self.paths[k, d]] = 1
+        out[k, self.paths[k, d]] = along[k, d]
         return out
 
     @classmethod
@@ -190,14 +194,7 @@ class HierarchicalClustering(ClusteringModel):
 
     def profiles(self, params: TreeProfiles) -> Floats:
         """``p_kj`` (K, M)."""
-        return self._spread(params.vertical) @ params.nodes
-
-    def _spread(self, vertical: Floats) -> Floats:
-        """``tau`` as (K, V)."""
-        out = np.zeros((len(self.tree.leaves), len(self.tree.parents)))
-        k, d = np.nonzero(self.tree.on_path)
-        out[k, self.tree.paths[k, d]] = vertical[k, d]
-        return out
+        return self.tree.spread(params.vertical) @ params.nodes
 
     def scores(self, n: CountMatrix, params: TreeProfiles) -> Floats:
         """``sum_j n_ij log p_kj``, shape (N, K)."""
@@ -216,7 +213,7 @@ class HierarchicalClustering(ClusteringModel):
         """Both E-steps and the M-step; the vertical posteriors need only the expected counts (K, M)."""
         Q, free_energy = self.posterior(scores, beta, params.weights, None, row_weights)
         stats = self.stats(n, Q, row_weights)
-        tau = self._spread(params.vertical)
+        tau = self.tree.spread(params.vertical)
         ratio = stats.counts / np.maximum(tau @ params.nodes, FLOOR)
         nodes = self.normalised(params.nodes * (tau.T @ ratio), groups_of(n))
         vertical = params.vertical
@@ -226,14 +223,14 @@ class HierarchicalClustering(ClusteringModel):
 
     def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
         """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
-        tau = self._spread(params.vertical)
+        tau = self.tree.spread(params.vertical)
         return params.nodes * (tau.T @ (self.stats(n, Q).counts / np.maximum(tau @ params.nodes, FLOOR)))
 
     def _along_paths(self, params: TreeProfiles, explained: Floats) -> Floats:
         """``tau`` (K, D) from what each node explains in each cluster, (K, V) (Eq. 58)."""
         k, d = np.nonzero(self.tree.on_path)
         vertical = np.zeros_like(params.vertical)
-        vertical[k, d] = (self._spread(params.vertical) * explained)[k, self.tree.paths[k, d]]
+        vertical[k, d] = (self.tree.spread(params.vertical) * explained)[k, self.tree.paths[k, d]]
         return normalise(vertical + FLOOR * self.tree.on_path)
 
     def relax(
@@ -287,7 +284,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
     def _left_out(
         self, n: CountMatrix, params: TreeProfiles, Q: Floats, row_weights: Floats | None
     ) -> tuple[Floats, Floats]:
-        tau, groups = self._spread(params.vertical), groups_of(n)
+        tau, groups = self.tree.spread(params.vertical), groups_of(n)
         bare = np.maximum(tau @ params.nodes, FLOOR)
         by_node = self.node_counts(n, params, Q)
         totals = np.broadcast_to(group_sums(by_node, groups), by_node.shape).copy()
@@ -315,7 +312,7 @@ class ObjectMixing(HierarchicalClustering):
 
     def profiles(self, params: TreeProfiles) -> Floats:
         """``p_kj`` (K, M), for the mixing averaged over the rows."""
-        return self._spread(params.vertical.mean(axis=0)) @ params.nodes
+        return self.tree.spread(params.vertical.mean(axis=0)) @ params.nodes
 
     def refine(self, params: TreeProfiles, n_rows: int) -> TreeProfiles:
         """Give every row the mixing of its clusters: the third stage begins where the second ended."""
@@ -340,30 +337,22 @@ class ObjectMixing(HierarchicalClustering):
         per_row = max(1, int(np.ceil(getattr(n, "nnz", n.shape[0] * M) / n.shape[0])))
         for rows, block in row_blocks(n, max(1, entries // per_row)):
             mine = None if row_weights is None else row_weights[rows]
-            joint = self._joint(params.vertical[rows], params.nodes, entry_rows(block), block.indices)
+            index = entry_rows(block)  # joint: tau q of every entry along every path, zero beyond the leaf
+            joint = params.nodes.T[block.indices][:, np.maximum(self.tree.paths, 0)]
+            joint *= params.vertical[rows][index]
             p = np.maximum(joint.sum(axis=2), FLOOR)
             scores = sum_runs(block.data[:, None] * np.log(p), block.indptr)
             Q[rows], f = self.posterior(per_site(scores, mine), beta, params.weights, None, mine)
             energy += f
             joint *= (block.data[:, None] / p)[:, :, None]
             vertical[rows] = sum_runs(joint.reshape(len(p), -1), block.indptr).reshape(-1, K, D)
-            joint *= Q[rows][entry_rows(block)][:, :, None]
-            k, d = np.nonzero(self.tree.on_path)
-            by_node = joint[:, k, d] @ (self.tree.paths[k, d][:, None] == np.arange(V)).astype(float)
-            counts += sum_at(by_node, block.indices, M)
+            joint *= Q[rows][index][:, :, None]
+            counts += sum_at(self._to_nodes(joint), block.indices, M)
         seen = vertical.sum(axis=2, keepdims=True) > 0
         vertical = np.where(seen, normalise(vertical), params.vertical)
         c = np.ones(len(Q)) if row_weights is None else row_weights
         nodes = normalise_profiles(counts.T, groups_of(n))
         return Step(TreeProfiles(normalise(c @ Q), vertical, nodes), energy, Q)
-
-    def _joint(
-        self, vertical: Floats, nodes: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp]
-    ) -> Floats:
-        """``tau q`` of every entry along every path, (entries, K, D); zero beyond the leaf."""
-        out = nodes.T[columns][:, np.maximum(self.tree.paths, 0)]
-        out *= vertical[rows]
-        return out
 
     def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
         """Posteriors (N, K) of new rows, estimated together with their vertical mixing."""
@@ -371,7 +360,8 @@ class ObjectMixing(HierarchicalClustering):
 
     def fold_in_nodes(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
         """``p(v | i)`` (N, V) of new rows."""
-        return self._node_shares(*self._folded(n, params, beta))
+        Q, vertical = self._folded(n, params, beta)
+        return self._to_nodes(Q[:, :, None] * vertical)
 
     def _folded(self, n: CountMatrix, params: TreeProfiles, beta: float) -> tuple[Floats, Floats]:
         seen = params.vertical.mean(axis=0)
@@ -381,14 +371,14 @@ class ObjectMixing(HierarchicalClustering):
             own = own._replace(vertical=step.params.vertical)
         return step.posteriors, own.vertical
 
-    def _node_shares(self, Q: Floats, vertical: Floats) -> Floats:
+    def _to_nodes(self, along: Floats) -> Floats:
+        """Sum up values along the paths (n, K, D) at each node, (n, V)."""
         k, d = np.nonzero(self.tree.on_path)
-        shares = Q[:, k] * vertical[:, k, d]
-        return shares @ (self.tree.paths[k, d][:, None] == np.arange(len(self.tree.parents))).astype(float)
+        return along[:, k, d] @ (self.tree.paths[k, d][:, None] == np.arange(len(self.tree.parents)))
 
     def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``p(v | i) = sum_k Q_ik tau_ikv`` (N, V) and the nodes (V, M) (Eq. 59)."""
-        return self._node_shares(posteriors, params.vertical), params.nodes
+        return self._to_nodes(posteriors[:, :, None] * params.vertical), params.nodes
 
 
 def merging_tree(counts: Floats) -> tuple[Tree, NDArray[np.intp]]:
@@ -420,10 +410,11 @@ def _information(counts: Floats) -> float:
 
 
 class HACM(OneSided):
-    """Hierarchical asymmetric clustering model ([1]_ section 4); the cluster-abstraction model ([2]_).
+    """Hierarchical asymmetric clustering model, also known as the cluster-abstraction model.
 
     Clusters of rows are the leaves of a tree; inner nodes explain what their clusters have in common. Fitting
     begins with a flat clustering (`ACM`), builds the tree, and then frees the vertical mixing stage by stage.
+    The source is Hofmann and Puzicha, A.I. Memo 1625, 1998, section 4.
 
     Parameters
     ----------
@@ -431,11 +422,11 @@ class HACM(OneSided):
         Number of leaves, K; at most the number of rows.
     mixing : {"constant", "cluster", "object"}, default="cluster"
         Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster.
-        Each stage starts from the one before ([1]_ section 4.2); predictive fits skip the constant stage.
+        Each stage starts from the one before (section 4.2); predictive fits skip the constant stage.
         "object" needs memory for (N, K, depth) numbers.
     tree : {"merging", "annealing"} or Tree, default="merging"
         Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
-        transitions of a cooling run ([1]_ section 5.1), or given. Annealed trees predict less well and are
+        transitions of a cooling run (section 5.1), or given. Annealed trees predict less well and are
         wrong more often where rows are few or short, because their first splits are made at temperatures at
         which little can be told apart.
     beta : "auto" or float, default="auto"
@@ -465,11 +456,6 @@ class HACM(OneSided):
         ``p(j | i)`` is their product; R is K, or V with mixing="object".
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-    .. [2] T. Hofmann, Learning and Representing Topic, 1998.
 
     Examples
     --------
@@ -554,7 +540,8 @@ class HACM(OneSided):
         profiles, weights = run.state.params
         tree, order = merging_tree(flat.stats(data.counts, run.state.posteriors).counts)
         if isinstance(self.tree, Tree):
-            tree, places = self.tree, np.argsort(_left_to_right(self.tree))
+            # clusters in the left-to-right order of a drawing of the tree
+            tree, places = self.tree, np.argsort(np.lexsort(self.tree.paths.T[::-1]))
             profiles, weights = profiles[order][places], weights[order][places]
         return flat, tree, Profiles(profiles, weights), run.state.beta, run.history
 
@@ -654,8 +641,3 @@ class HACM(OneSided):
             if node:
                 graph.add_edge(int(self.tree_.parents[node]), node)
         return graph
-
-
-def _left_to_right(tree: Tree) -> NDArray[np.intp]:
-    """Clusters in the left-to-right order of a drawing of the tree."""
-    return np.lexsort(tree.paths.T[::-1])

@@ -61,9 +61,7 @@ class ProductAspectModel:
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         return ProductAspects(
-            joint / joint.sum(),
-            normalise(rows.T * row_totals(n)),
-            normalise(columns.T * column_totals(n)),
+            joint / joint.sum(), normalise(rows.T * row_totals(n)), normalise(columns.T * column_totals(n))
         )
 
     def step(
@@ -136,9 +134,10 @@ class ProductAspectModel:
 
 
 class PMM(DensityMixin, CooccurrenceEstimator):
-    """Product-space mixture model of co-occurrence counts ([1]_ section 2.5).
+    """Product-space mixture model of co-occurrence counts.
 
-    Every occurrence comes from one pair of a row group and a column group.
+    Every occurrence comes from one pair of a row group and a column group (Hofmann and Puzicha, A.I. Memo
+    1625, 1998, section 2.5).
 
     Parameters
     ----------
@@ -163,10 +162,6 @@ class PMM(DensityMixin, CooccurrenceEstimator):
         Most probable row group of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 
     Examples
     --------

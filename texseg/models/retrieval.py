@@ -302,10 +302,7 @@ def _nodes_of(model: Any) -> tuple[Floats, Floats]:
     """``p(v | i)`` (N, V) and ``q`` (V, M)."""
     if getattr(model, "tree_", None) is None or model.mixing == "object":
         return model.mixing_, model.components_
-    tree, vertical = model.tree_, np.zeros((len(model.tree_.leaves), len(model.tree_.parents)))
-    k, d = np.nonzero(tree.on_path)
-    vertical[k, tree.paths[k, d]] = model.vertical_[k, d]
-    return model.row_posteriors_ @ vertical, model.nodes_
+    return model.row_posteriors_ @ model.tree_.spread(model.vertical_), model.nodes_
 
 
 def _names(names: Sequence[str] | None, number: int, what: str, of_what: str) -> list[str]:

@@ -173,10 +173,11 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | No
 
 
 class SCM(ClusterMixin, CooccurrenceEstimator):
-    """Symmetric clustering model of co-occurrence counts ([1]_ section 3.3, 3.4); co-clustering.
+    """Symmetric clustering model of co-occurrence counts; two-sided clustering or co-clustering.
 
     Partitions rows and columns at once, so that the row and column clusters tell as much as possible about
-    each other. Fits start from clusters of both sides in turn, grown by splits and merges.
+    each other (Hofmann and Puzicha, A.I. Memo 1625, 1998, section 3.3). Fits start from clusters of both
+    sides in turn, grown by splits and merges.
 
     Parameters
     ----------
@@ -211,10 +212,6 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         Mixing proportions of the rows.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 
     Examples
     --------

@@ -187,12 +187,7 @@ class AspectModel:
 
 
 def folded_in(
-    n: CountMatrix,
-    weights: Floats,
-    B: Floats,
-    beta: float,
-    steps: int = FOLD_IN_STEPS,
-    prior: float = 0.0,
+    n: CountMatrix, weights: Floats, B: Floats, beta: float, steps: int = FOLD_IN_STEPS, prior: float = 0.0
 ) -> Floats:
     """Shares (N, K) of rows in groups of the given weights (K,), with ``B`` (M, K) fixed, by EM steps.
 
@@ -334,10 +329,11 @@ def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
 
 
 class SMM(DensityMixin, CooccurrenceEstimator):
-    """Separable mixture model of co-occurrence counts ([1]_ section 2); the aspect model, PLSA.
+    """Separable mixture model of co-occurrence counts; the aspect model, PLSA.
 
     Every occurrence of a pair (row i, column j) comes from one of ``n_components`` aspects, so a row may have
-    shares in several of them; compare `ACM`, where it belongs to one cluster.
+    shares in several of them; compare `ACM`, where it belongs to one cluster. The source is Hofmann and
+    Puzicha, A.I. Memo 1625, 1998, section 2.
 
     Parameters
     ----------
@@ -349,7 +345,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         last EM steps take in those that were set aside from ``X``. 1 is plain maximum likelihood, which on
         sparse tables may predict worse than one profile for all rows.
     predictive : bool, default=False
-        Leave every occurrence out of the sums that predict its own aspect ([1]_ section 5.2).
+        Leave every occurrence out of the sums that predict its own aspect (section 5.2).
     validation_fraction : float, default=0.1
         Share of the occurrences held out for ``beta="auto"``; the fractional part of a count is held out
         as a whole or not at all.
@@ -363,7 +359,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     tol : float, default=1e-5
         A run ends when three steps in a row lower the free energy by less than this fraction.
     over_relaxation : bool, default=True
-        Lengthen M-steps while that lowers the free energy ([1]_ section 5.3); not in predictive EM.
+        Lengthen M-steps while that lowers the free energy (section 5.3); not in predictive EM.
     random_state : int, RandomState, Generator or None
         Seed or source of random numbers; the stream of a Generator is continued.
 
@@ -390,10 +386,6 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     n_iter_, converged_, history_
         Number of steps of the run that was kept, whether it converged, and a `FitRecord` for every step of
         the search.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
 
     Examples
     --------
