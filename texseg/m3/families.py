@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from texseg.m3.gaussian import (
+    Array,
+    Labels,
     draw_by_precision,
     draw_normal,
     draw_places,
@@ -30,8 +32,6 @@ from texseg.m3.gaussian import (
     precisions_of,
 )
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
 Params = tuple[Array, ...]
 
 

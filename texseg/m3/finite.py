@@ -19,7 +19,6 @@ from texseg.models.estimator import CountEstimator, store
 
 _FIRST_OMEGA = 0.5
 
-
 _ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
 """How the concentrations of one space are estimated from the memberships (D, K) and where they stood."""
 

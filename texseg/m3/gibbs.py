@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.m3.families import Components, Family, Params, concatenate, take
+from texseg.m3.gaussian import Array, Labels
 from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 _BLOCK = 2**17  # densities held at once
 
@@ -25,15 +22,12 @@ _BLOCK = 2**17  # densities held at once
 class Chain(NamedTuple):
     """State of the sampler; components are numbered without gaps."""
 
-    z1: Labels
-    """(N,)."""
-    z2: Labels
-    """(N,)."""
+    z1: Labels  # (N,)
+    z2: Labels  # (N,)
     first: Params
     second: Params
     sharing: Sharing
-    sticks: Sticks | None
-    """None if only the first side is sampled."""
+    sticks: Sticks | None  # None if only the first side is sampled
 
     @property
     def sizes(self) -> tuple[int, int]:

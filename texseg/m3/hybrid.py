@@ -10,17 +10,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from texseg.m3.families import Family, Params, concatenate, take
+from texseg.m3.gaussian import Array, Labels
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing
 from texseg.models.estimator import store
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 
 class HybridM3(SampledM3):
@@ -37,23 +34,14 @@ class HybridM3(SampledM3):
         What the components are; `SharedGaussians()` by default.
     alpha : float, default=1.0
         Concentration of the Dirichlet process of the first side.
-    n_sweeps : int, default=200
-        Number of sweeps over the first memberships, burn-in included.
-    burn_in : int, default=100
-        Number of first sweeps that are not kept.
-    thin : int, default=5
-        After burn-in, keep one sweep out of this many.
+    n_sweeps, burn_in, thin, n_auxiliary, n_start, random_state
+        As for `InfiniteM3`, of the first side.
     n_draws : int, default=5
         The second side is fitted after this many sweeps, to the mean log-likelihood under all of them.
-    n_auxiliary : int, default=2
-        Number of new, empty components of the first side that every point is offered.
-    n_start : int, default=10
-        Number of k-means clusters that the first side starts with.
     n_init : int, default=1
         Number of runs; the one with the highest mean of `history_` over the kept sweeps is kept. They start
         with `n_start` clusters and fewer, evenly down to one. The alternation rarely moves a whole component
         and its offsets at once, so several runs are worth their time.
-    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
@@ -150,8 +138,7 @@ class _Hybrid(NamedTuple):
     z2: Labels
     first: Params
     second: Params
-    shares: Array
-    """(K2,), mixing proportions of the second side."""
+    shares: Array  # (K2,), mixing proportions of the second side
 
 
 class _Given(NamedTuple):

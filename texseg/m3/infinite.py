@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.m3.families import Family, Params, concatenate
+from texseg.m3.gaussian import Array, Labels
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
 from texseg.models.estimator import store
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 _FIRST_OMEGA = 0.5
 

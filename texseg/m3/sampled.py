@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.cluster import KMeans
@@ -15,11 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.random import random_state_of
 from texseg.m3.families import Family, Params, SharedGaussians, take
+from texseg.m3.gaussian import Array, Labels
 from texseg.m3.gibbs import pair_logs
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
-
 
 _BLOCK = 2**20  # densities held at once
 
@@ -67,20 +63,10 @@ def representative(partitions: Sequence[Labels]) -> int:
     return int(losses.argmin())
 
 
-def coclustering(partitions: Sequence[Labels]) -> Array:
-    """Share of the partitions in which two points are together, (N, N)."""
-    return sum((z[:, None] == z[None, :]).astype(float) for z in partitions) / len(partitions)
-
-
 def pair_scores(X: Array, first: Params, second: Params, weights: Array, family: Family) -> Array:
     """Log of weight times density for every pair of components, (N, K1, K2)."""
     with np.errstate(divide="ignore"):
         return pair_logs(X, first, second, family) + np.log(weights)
-
-
-def density(X: Array, samples: Sequence[Sample], family: Family) -> Array:
-    """Log of the predictive density, averaged over the samples (Section 5.1 of [1]), (N,)."""
-    return logsumexp(_log_densities(X, samples, family), axis=0) - np.log(len(samples))
 
 
 def waic(X: Array, samples: Sequence[Sample], family: Family) -> float:
@@ -147,7 +133,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         each, so that the density integrates to one.
         """
         check_is_fitted(self)
-        return density(validate_data(self, X, reset=False, dtype=np.float64), self.samples_, self.family_)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return logsumexp(_log_densities(X, self.samples_, self.family_), axis=0) - np.log(len(self.samples_))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Compute the mean log-density of a point, in nats."""
@@ -158,9 +145,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if side not in (None, 0, 1):
             raise ValueError(f"side must be None, 0 or 1, got {side!r}")
-        if side is None:
-            return coclustering([sample.pairs for sample in self.samples_])
-        return coclustering([(sample.z1, sample.z2)[side] for sample in self.samples_])
+        partitions = [s.pairs if side is None else (s.z1, s.z2)[side] for s in self.samples_]
+        return sum((z[:, None] == z[None, :]).astype(float) for z in partitions) / len(partitions)
 
     def _prepared(self, X: Any, *at_least_one: str) -> tuple[np.random.Generator, Array, Family]:
         """Check the settings and the data, and resolve the priors of the family."""

@@ -48,10 +48,8 @@ OMEGA_GRID = np.concatenate([np.arange(0.05, 0.96, 0.05), [0.98, 0.99]])
 class Sticks(NamedTuple):
     """Stick lengths of the occupied components and, last, of the unborn rest; each side sums to one."""
 
-    first: Array
-    """(K1 + 1,)."""
-    second: Array
-    """(K2 + 1,)."""
+    first: Array  # (K1 + 1,)
+    second: Array  # (K2 + 1,)
 
     @classmethod
     def even(cls, K1: int, K2: int) -> Sticks:

@@ -40,10 +40,8 @@ class Topics(NamedTuple):
     spaces: tuple[Array, ...]
     """For each space (Kl, M): Dirichlet parameters of its topics if these are integrated out, else
     probabilities."""
-    shares: Array
-    """(L,), weights of the spaces, with sum one; (1 + omega) / 2 and (1 - omega) / 2 in Eq. 7."""
-    alpha: Array
-    """(K1 + ... + KL,), concentration of the memberships in each topic."""
+    shares: Array  # (L,), weights of the spaces, with sum one; (1 + omega) / 2 and (1 - omega) / 2 in Eq. 7
+    alpha: Array  # (K1 + ... + KL,), concentration of the memberships in each topic
 
     @property
     def omega(self) -> float:
@@ -59,12 +57,9 @@ class Topics(NamedTuple):
 class Expectation(NamedTuple):
     """What an E-step on a block of documents returns."""
 
-    memory: Array
-    """Variational parameters of the documents; the next E-step may start from them."""
-    bounds: Array
-    """(D,), lower bound of the log-likelihood of each document, in nats."""
-    stats: tuple[Array, ...]
-    """Expected counts; they add over blocks."""
+    memory: Array  # Variational parameters of the documents; the next E-step may start from them
+    bounds: Array  # (D,), lower bound of the log-likelihood of each document, in nats
+    stats: tuple[Array, ...]  # Expected counts; they add over blocks
 
 
 def split(values: Array, sizes: tuple[int, ...]) -> list[Array]:
@@ -108,10 +103,8 @@ def shares_from(occurrences: Array) -> Array:
 class Switch(NamedTuple):
     """Variational inference with the switch."""
 
-    topic_prior: float
-    """Concentration of the Dirichlet prior of the topics; 0 takes the topics as parameters."""
-    tol: float = 1e-4
-    """A document is done when its Dirichlet parameters change by less than this on average."""
+    topic_prior: float  # Concentration of the Dirichlet prior of the topics; 0 takes the topics as parameters
+    tol: float = 1e-4  # A document is done when its Dirichlet parameters change by less than this on average
 
     def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Array:
         """Memory (D, K1 + ... + KL) of documents about which nothing is known."""

@@ -25,7 +25,7 @@ from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.base import FLOOR, group_sums, normalise, normalise_profiles, working_dtype
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, check_assignment, store, with_short_rows
+from texseg.models.estimator import CooccurrenceEstimator, Data, Run, store, with_short_rows
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
@@ -195,7 +195,6 @@ class ACM(OneSided):
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
-        check_assignment(owner, self.assignment)
         if self.assignment == "hard" and self.predictive:
             raise ValueError(f"{owner} can be fitted by predictive EM only with assignment='soft'")
 

@@ -24,30 +24,24 @@ FLOOR = 1e-12
 RELAX_FLOOR = 0.5
 """An over-relaxed step leaves every probability at least this fraction of what the plain step gives."""
 
-
 _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
 class Stats(NamedTuple):
     """Expected counts of clusters; those of blocks of rows, masks and images can be added up."""
 
-    counts: Floats
-    """(K, M), ``sum_i Q_ik n_ij``; (S, K, M) of several runs."""
-    sizes: Floats
-    """(K,), ``sum_i c_i Q_ik``: sites of every cluster; (S, K) of several runs."""
+    counts: Floats  # (K, M), sum_i Q_ik n_ij; (S, K, M) of several runs
+    sizes: Floats  # (K,), sum_i c_i Q_ik: sites of every cluster; (S, K) of several runs
 
 
 class Step(NamedTuple):
     """Result of one EM iteration: the new parameters, and what was computed at the old ones."""
 
-    params: Any
-    """The parameters after the M-step."""
-    free_energy: float
-    """F in nats at the parameters BEFORE the M-step, with the posteriors of this step."""
+    params: Any  # The parameters after the M-step
+    free_energy: float  # F in nats at the parameters BEFORE the M-step, with the posteriors of this step
     posteriors: Any
     """What the next step may start from: (N, K) for clusterings, None for models of single occurrences."""
-    stats: Any = None
-    """For clusterings, the expected counts from which the M-step was computed."""
+    stats: Any = None  # For clusterings, the expected counts from which the M-step was computed
 
 
 def working_dtype(n: CountMatrix) -> np.dtype:
@@ -173,8 +167,7 @@ class ClusteringModel(ABC):
 
     posterior: Posterior = field(default_factory=SoftMax)
 
-    monotone: ClassVar[bool] = True
-    """Whether the theory says that F never rises."""
+    monotone: ClassVar[bool] = True  # Whether the theory says that F never rises
 
     @abstractmethod
     def scores(self, n: CountMatrix, params: Any) -> Floats:

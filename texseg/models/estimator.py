@@ -82,16 +82,12 @@ class FitRecord(NamedTuple):
 class Data(NamedTuple):
     """What a model is fitted to."""
 
-    counts: CountMatrix
-    """(N, M), every row multiplied by its weight."""
-    weights: NDArray[np.float64] | None
-    """(N,), ``sample_weight``; None where all are one."""
-    validation: CountMatrix | None
-    """Held-out occurrences of the same rows."""
+    counts: CountMatrix  # (N, M), every row multiplied by its weight
+    weights: NDArray[np.float64] | None  # (N,), sample_weight; None where all are one
+    validation: CountMatrix | None  # Held-out occurrences of the same rows
     everything: CountMatrix | None
     """(N, M), ``counts`` and ``validation``, where the estimator itself has held out the latter."""
-    beta: float | None
-    """The inverse temperature; None where the held-out occurrences choose it."""
+    beta: float | None  # The inverse temperature; None where the held-out occurrences choose it
 
 
 class Run(NamedTuple):
@@ -480,7 +476,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
 
         def judge(params: Any, posteriors: Any) -> float:
-            return heldout_log_likelihood(*model.prediction(params, posteriors), data.validation)
+            assert data.validation is not None
+            mixing, profiles = model.prediction(params, posteriors)
+            return heldout_log_likelihood(mixing, profiles, data.validation)
 
         judged = data.validation is not None
         schedule, growth, n_clusters = [beta], None, 1
@@ -699,6 +697,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         self._check_whole(*self._size_parameters, "n_init", "max_iter")
         if not self.tol >= 0:
             raise ValueError(f"{owner} needs tol of at least 0, got {self.tol!r}")
+        assignment = getattr(self, "assignment", "soft")
+        if assignment not in ("soft", "hard"):
+            raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
@@ -739,12 +740,6 @@ def with_short_rows(n: CountMatrix) -> CountMatrix:
     if totals.max(initial=0.0) <= LONG_ROW * usual:
         return n
     return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
-
-
-def check_assignment(owner: str, assignment: str) -> None:
-    """Refuse unknown assignments."""
-    if assignment not in ("soft", "hard"):
-        raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
 
 
 def cross_validate(

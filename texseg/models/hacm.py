@@ -161,12 +161,10 @@ class Tree:
 class TreeProfiles(NamedTuple):
     """Parameters of the HACM."""
 
-    weights: Floats
-    """(K,), ``rho``."""
+    weights: Floats  # (K,), rho
     vertical: Floats
     """(K, D), or (N, K, D) with mixing for each row: ``tau`` along the paths, zero beyond the leaf."""
-    nodes: Floats
-    """(V, M), ``q``; rows sum to one within each group of columns."""
+    nodes: Floats  # (V, M), q; rows sum to one within each group of columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,10 +36,8 @@ __all__ = ["HistogramClustering", "Instability", "Profiles"]
 class Profiles(NamedTuple):
     """Parameters of the ACM; for S simultaneous runs there is an axis S before K."""
 
-    profiles: Floats
-    """(K, M), ``q``; rows sum to one within each group of columns."""
-    weights: Floats
-    """(K,), ``rho``; sum to one."""
+    profiles: Floats  # (K, M), q; rows sum to one within each group of columns
+    weights: Floats  # (K,), rho; sum to one
 
 
 class Instability(NamedTuple):
@@ -47,8 +45,7 @@ class Instability(NamedTuple):
 
     beta: Floats
     """(K,), the critical inverse temperature of every cluster; infinite for one that cannot split."""
-    directions: Floats
-    """(M, K), the leading directions, as changes of ``log q``."""
+    directions: Floats  # (M, K), the leading directions, as changes of log q
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,14 +47,10 @@ LEAST_CORRELATION = 0.01
 class Caution:
     """How far clusters and long rows are trusted; see the top of this file."""
 
-    background: Floats
-    """(M,), sums to one in each group of columns."""
-    mass: float
-    """Occurrences of the background in every node and group."""
-    cluster: float
-    """Occurrences of a cluster of mean size."""
-    correlation: float = 0.0
-    """``rho`` between the occurrences of a row."""
+    background: Floats  # (M,), sums to one in each group of columns
+    mass: float  # Occurrences of the background in every node and group
+    cluster: float  # Occurrences of a cluster of mean size
+    correlation: float = 0.0  # rho between the occurrences of a row
     usual: float = 1.0
     """Number of occurrences of a row of usual length, to which the temperature applies unchanged."""
 

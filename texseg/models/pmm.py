@@ -37,18 +37,15 @@ from texseg.models.base import (
     tempered,
 )
 from texseg.models.estimator import CooccurrenceEstimator, Data, store
-from texseg.models.smm import FOLD_IN_STEPS, folded_in
+from texseg.models.smm import folded_in, shares_of_rows
 
 
 class ProductAspects(NamedTuple):
     """Parameters of the PMM; rows of the last two sum to one, the mixing weights sum to one as a whole."""
 
-    mixing: Floats
-    """(K, L), ``pi``."""
-    rows: Floats
-    """(K, N), ``p``."""
-    columns: Floats
-    """(L, M), ``q``."""
+    mixing: Floats  # (K, L), pi
+    rows: Floats  # (K, N), p
+    columns: Floats  # (L, M), q
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,7 @@ class ProductAspectModel:
 
     def row_posteriors(self, params: ProductAspects) -> Floats:
         """``p(k | i)`` (N, K); for rows without occurrences, the overall weights."""
-        weights = params.mixing.sum(axis=1)
-        joint = (params.rows * weights[:, None]).T
-        return np.where(joint.sum(axis=1, keepdims=True) > 0, normalise(joint), weights)
+        return shares_of_rows(params.rows, params.mixing.sum(axis=1))
 
     def prediction(self, params: ProductAspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(l | i)`` (N, L) and ``q`` (L, M)."""
@@ -125,12 +120,10 @@ class ProductAspectModel:
         """Turn shares (N, K) of the row groups into shares (N, L) of the column groups."""
         return row_posteriors @ normalise(params.mixing)
 
-    def fold_in(
-        self, n: CountMatrix, params: ProductAspects, beta: float, steps: int = FOLD_IN_STEPS
-    ) -> Floats:
+    def fold_in(self, n: CountMatrix, params: ProductAspects, beta: float) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
         B_pi = tempered(params.columns, beta) @ params.mixing.T
-        return folded_in(n, params.mixing.sum(axis=1), B_pi, beta, steps)
+        return folded_in(n, params.mixing.sum(axis=1), B_pi, beta)
 
 
 class PMM(DensityMixin, CooccurrenceEstimator):

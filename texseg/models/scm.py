@@ -41,31 +41,24 @@ from texseg.models.base import (
     soften,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, check_assignment, store
+from texseg.models.estimator import CooccurrenceEstimator, Data, store
 
 
 class Blocks(NamedTuple):
     """Parameters of the SCM; the last axis of each sums to one, the joint as a whole."""
 
-    joint: Floats
-    """(K, L), ``pi``."""
-    row_weights: Floats
-    """(K,), ``rho``."""
-    column_weights: Floats
-    """(L,), ``sigma``."""
-    columns: Floats
-    """(M, L), the assignments ``J`` of the columns."""
-    margins: Floats
-    """(M,), ``q``, the share of each column in all occurrences."""
+    joint: Floats  # (K, L), pi
+    row_weights: Floats  # (K,), rho
+    column_weights: Floats  # (L,), sigma
+    columns: Floats  # (M, L), the assignments J of the columns
+    margins: Floats  # (M,), q, the share of each column in all occurrences
 
 
 class Sides(NamedTuple):
     """Posteriors of the SCM."""
 
-    rows: Floats
-    """(N, K), ``I``."""
-    columns: Floats
-    """(M, L), ``J``."""
+    rows: Floats  # (N, K), I
+    columns: Floats  # (M, L), J
 
 
 def association(params: Blocks) -> Floats:
@@ -243,10 +236,6 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         random_state: Any = None,
     ) -> None:
         store(self, locals())
-
-    def _check_settings(self, owner: str) -> None:
-        super()._check_settings(owner)
-        check_assignment(owner, self.assignment)
 
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())

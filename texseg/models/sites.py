@@ -21,7 +21,6 @@ from texseg.models.smm import SMM
 COLUMN_GROUPS_A_CLUSTER = 4
 """Column groups of the two-sided models, for every cluster of sites; at most as many as there are columns."""
 
-
 BEYOND_TRANSITION = 30.0
 """Inverse temperature of soft assignments, as a multiple of the first phase transition's."""
 

@@ -63,12 +63,9 @@ from texseg.models.histograms import HistogramClustering
 class Aspects(NamedTuple):
     """Parameters of the SMM; every row sums to one."""
 
-    weights: Floats
-    """(K,), ``pi``."""
-    rows: Floats
-    """(K, N), ``p``."""
-    columns: Floats
-    """(K, M), ``q``."""
+    weights: Floats  # (K,), pi
+    rows: Floats  # (K, N), p
+    columns: Floats  # (K, M), q
 
 
 _NUMBERS_AT_ONCE = 2**18
@@ -77,7 +74,6 @@ with four times as many."""
 
 FOLD_IN_STEPS = 30
 """EM steps that find the mixing of rows that were not fitted."""
-
 
 TILT = 0.92
 """Factor between the tilts that held-out occurrences are asked about."""
@@ -175,20 +171,23 @@ class AspectModel:
 
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
-        joint = (params.rows * params.weights[:, None]).T
-        joint[joint.sum(axis=1) == 0] = params.weights
-        return normalise(joint), params.columns
+        return shares_of_rows(params.rows, params.weights), params.columns
 
-    def fold_in(self, n: CountMatrix, params: Aspects, beta: float, steps: int = FOLD_IN_STEPS) -> Floats:
+    def fold_in(self, n: CountMatrix, params: Aspects, beta: float) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
         of_rows, of_columns = self.betas(beta)
         B = tempered(params.columns, of_columns) * params.weights
-        return folded_in(n, params.weights, B, of_rows, steps, self.row_prior)
+        return folded_in(n, params.weights, B, of_rows, self.row_prior)
 
 
-def folded_in(
-    n: CountMatrix, weights: Floats, B: Floats, beta: float, steps: int = FOLD_IN_STEPS, prior: float = 0.0
-) -> Floats:
+def shares_of_rows(rows: Floats, weights: Floats) -> Floats:
+    """``p(k | i)`` (N, K) from ``p(i | k)`` (K, N); for rows without occurrences, the weights (K,)."""
+    joint = (rows * weights[:, None]).T
+    joint[joint.sum(axis=1) == 0] = weights
+    return normalise(joint)
+
+
+def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, prior: float = 0.0) -> Floats:
     """Shares (N, K) of rows in groups of the given weights (K,), with ``B`` (M, K) fixed, by EM steps.
 
     ``prior`` is the number of unobserved occurrences of every row, shared out by the weights.
@@ -197,7 +196,7 @@ def folded_in(
     mixing = np.empty((n.shape[0], len(weights)))
     for rows, block in row_blocks(n):
         index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
-        for _ in range(steps):
+        for _ in range(FOLD_IN_STEPS):
             # p_ki^beta, up to a factor that depends on the row only, with p_ki ~ p(k | i) / pi_k
             a = np.maximum(share / weights, FLOOR) ** beta
             z = products_at(a, B, index, block.indices)
@@ -248,12 +247,9 @@ class PredictiveAspectModel(AspectModel):
 class Responsibilities(NamedTuple):
     """What predictive EM carries from one iteration to the next."""
 
-    entries: list[Floats]
-    """float32 (entries, K) of every block of rows."""
-    by_row: Floats
-    """(N, K), expected counts."""
-    by_column: Floats
-    """(M, K), expected counts."""
+    entries: list[Floats]  # float32 (entries, K) of every block of rows
+    by_row: Floats  # (N, K), expected counts
+    by_column: Floats  # (M, K), expected counts
 
 
 def _with_sums(
