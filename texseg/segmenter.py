@@ -140,11 +140,12 @@ class Segmenter(Editable):
                 f"k_min is {k_min}, but only {n_found} could be told apart; n_segments={k_min} (-k {k_min}) "
                 "searches for as many"
             )
-        self._warn_of_unused()
+        if fit.painted is not None:
+            self._warn_of_unused()
 
     def _warn_of_unused(self) -> None:
         missing = np.setdiff1d(np.arange(1, self.n_segments_ + 1), self._used())
-        if len(missing):  # of other classes than those of seeds, all are used
+        if len(missing):
             warn(
                 f"nothing was found for class {', '.join(map(str, missing))}: the image does not hold more "
                 "textures that can be told apart; paint it, or ask for fewer"
