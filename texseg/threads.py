@@ -16,7 +16,7 @@ from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import wraps
 from itertools import islice
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 __all__ = [
     "computing",
@@ -87,14 +87,8 @@ def n_threads(n_jobs: int | None) -> int:
     return len(available(0)) if available else os.cpu_count() or 1
 
 
-class _Crew(NamedTuple):
-    """Threads that help the calling one."""
-
-    pool: ThreadPoolExecutor
-    size: int
-
-
-_crew: ContextVar[_Crew | None] = ContextVar("_crew", default=None)
+_crew: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("_crew", default=None)
+"""Threads that help the calling one, and their number."""
 
 
 @contextmanager
@@ -105,7 +99,7 @@ def crew_of(n_jobs: int | None) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(size, "texseg") as pool:
-        token = _crew.set(_Crew(pool, size))
+        token = _crew.set((pool, size))
         try:
             yield
         finally:
@@ -115,7 +109,7 @@ def crew_of(n_jobs: int | None) -> Iterator[None]:
 def crew_size() -> int:
     """Give the number of threads available here, including this one."""
     crew = _crew.get()
-    return 1 if crew is None else 1 + crew.size
+    return 1 if crew is None else 1 + crew[1]
 
 
 def computing(method: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], _R]:
@@ -148,7 +142,11 @@ def side_by_side(
 
     def work(tell: Callable[[int, int], Any] | None = None) -> None:
         try:
-            while (index := _taken(todo)) is not None:
+            while True:
+                try:
+                    index = todo.popleft()
+                except IndexError:  # another thread has taken the last
+                    return
                 if tell is not None:
                     tell(len(done), len(given))
                 results[index] = function(given[index])
@@ -159,8 +157,8 @@ def side_by_side(
 
     helpers = []
     if crew is not None:
-        n = min(crew.size, len(given) - 1)
-        helpers = [crew.pool.submit(copy_context().run, work) for _ in range(n)]
+        pool, size = crew
+        helpers = [pool.submit(copy_context().run, work) for _ in range(min(size, len(given) - 1))]
     try:
         work(tell)
     finally:
@@ -169,14 +167,6 @@ def side_by_side(
     if errors:
         raise errors[0]
     return results
-
-
-def _taken(todo: deque[int]) -> int | None:
-    """Take the first remaining item; None when another thread has taken the last."""
-    try:
-        return todo.popleft()
-    except IndexError:
-        return None
 
 
 def map_in_order(function: Callable[[_T], _R], items: Iterable[_T], n_jobs: int) -> Iterator[_R]:
