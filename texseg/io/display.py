@@ -41,29 +41,7 @@ def displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]
 
 
 def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None) -> NDArray[np.uint8]:
-    """Picture of an image, stretched between its 0.5th and 99.5th percentiles.
-
-    Parameters
-    ----------
-    image : real array of shape (H, W) or (H, W, C)
-        If there are more than three bands, the first three are shown.
-    mask : bool array of shape (H, W), optional
-        Valid pixels, from which the range is taken.
-
-    Returns
-    -------
-    uint8 array of shape (H, W, 3)
-
-    Raises
-    ------
-    ValueError
-        The image has another number of axes.
-
-    Examples
-    --------
-    >>> to_rgb(np.array([[0.0, 1.0]]))[0, :, 0].tolist()
-    [0, 255]
-    """
+    """Picture (H, W, 3) of an image (H, W) or (H, W, C), stretched between percentiles of valid pixels."""
     pixels = np.asarray(image)
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(f"an image to show must have shape (H, W) or (H, W, C), got {pixels.shape}")

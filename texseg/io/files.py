@@ -11,15 +11,7 @@ from texseg.io.errors import MalformedFileError
 
 
 def open_regular(path: str | os.PathLike[str], largest: int | None = None) -> BinaryIO:
-    """Open a file for reading; a pipe or a device would block for ever, or never end.
-
-    Raises
-    ------
-    OSError
-        There is no such file, or it must not be read.
-    MalformedFileError
-        It is something else than a file, or of more than `largest` bytes.
-    """
+    """Open a regular file of at most `largest` bytes; a pipe or a device would block, or never end."""
     path = Path(path)
     if path.is_symlink() and not path.exists():
         raise MalformedFileError("symbolic link that leads nowhere")

@@ -119,9 +119,7 @@ def _check_strict(format: str) -> None:
         )
 
 
-_PNG_COLOURS = {0: ("L", 1, False), 2: ("RGB", 3, False), 3: ("RGB", 3, False), 4: ("LA", 1, True)}
-_PNG_COLOURS[6] = ("RGBA", 3, True)
-_INDEXED = 3
+_PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
 _DEFLATE_RATIO = 1032  # at most: 258 bytes from two bits
 _PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
@@ -155,25 +153,24 @@ class Png(Picture):
             raise MalformedFileError(
                 "file is truncated" if len(self.data) < 33 else "PNG header makes no sense"
             )
-        width, height, depth, self._colour = struct.unpack_from(">IIBB", start)
-        if self._colour not in _PNG_COLOURS:
+        width, height, depth, colour = struct.unpack_from(">IIBB", start)
+        if colour not in _PNG_MODES:
             raise MalformedFileError("PNG header makes no sense, file is corrupt")
-        self._mode, n_channels, has_alpha = _PNG_COLOURS[self._colour]
-        self._bits = depth * (1 if self._colour == _INDEXED else len(self._mode))
+        self._mode = _PNG_MODES[colour]
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
         notes = ["the first picture of the animation is read"] * (b"acTL" in self._chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
         return self._describe(
             (height, width),
-            n_channels,
+            1 if self._mode in ("L", "LA") else 3,
             dtype=np.uint16 if depth == 16 else np.uint8,
-            has_alpha=has_alpha or b"tRNS" in self._chunks,
+            has_alpha=self._mode.endswith("A") or b"tRNS" in self._chunks,
             exif=self._chunks.get(b"eXIf"),
             notes=tuple(notes),
         )
 
     def _needed_bytes(self, height: int, width: int) -> float:
-        return height * (width * self._bits // 8 + 1) / _DEFLATE_RATIO
+        return height * (width * self._depth * len(self._mode) // 8 + 1) / _DEFLATE_RATIO
 
     def _opened(self) -> Any:
         from PIL.PngImagePlugin import PngImageFile
@@ -211,7 +208,7 @@ class Png(Picture):
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a palette image, None for other colour types."""
-        if self._colour != _INDEXED:
+        if self._mode != "P":
             return None
         with self._opened() as image:
             return np.asarray(image)
@@ -267,10 +264,8 @@ class Jpeg(Picture):
         if not frames:
             raise MalformedFileError("file is truncated")
         self._marker, frame = frames[0]
-        if len(frames) > 1 or len(frame) < 9:
-            raise MalformedFileError("JPEG header makes no sense, file is corrupt")
-        self._precision, height, width, self.n_components = struct.unpack_from(">BHHB", frame)
-        if self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
+        self._precision, height, width, self.n_components = struct.unpack_from(">BHHB", frame + bytes(6))
+        if len(frames) > 1 or self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
             raise MalformedFileError("JPEG header makes no sense, file is corrupt")
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
         notes = () if self._end else ("the end mark of the JPEG file is missing",)

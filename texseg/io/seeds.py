@@ -54,8 +54,9 @@ def read_seed_file(
         return drawn
     picture = read_label_picture(path)
     if picture.labels.shape != tuple(shape):
+        (rows, columns), found = shape, picture.labels.shape
         raise UnsuitableImageError(
-            f"{name}: the strokes are {_size(picture.labels.shape)} pixels, the image {_size(shape)}"
+            f"{name}: the strokes are {found[1]} x {found[0]} pixels, the image {columns} x {rows}"
         )
     if read_header(path).format == "JPEG":
         raise UnsuitableImageError(
@@ -88,7 +89,10 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
             f"{name}: no stroke: all pixels are {_called(picture, int(labels.flat[0]))}"
         )
     present = np.unique(painted)
-    broad = np.intersect1d(present, _two_wide(np.where(ground, -1, places)))
+    places = np.where(ground, -1, places)
+    corner = places[:-1, :-1]
+    is_broad = (corner == places[1:, :-1]) & (corner == places[:-1, 1:]) & (corner == places[1:, 1:])
+    broad = np.intersect1d(present, corner[is_broad])  # 2 x 2 pixels, somewhere
     kept = broad if len(broad) else present
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         raise UnsuitableImageError(
@@ -116,22 +120,11 @@ def count_up(numbers: NDArray[np.integer]) -> bool:
     return not len(numbers) or int(numbers[-1]) - len(numbers) <= _MOST_UNPAINTED
 
 
-def _two_wide(places: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Values that somewhere fill a square of 2 x 2 pixels."""
-    corner = places[:-1, :-1]
-    same = (corner == places[1:, :-1]) & (corner == places[:-1, 1:]) & (corner == places[1:, 1:])
-    return np.unique(corner[same])
-
-
 def _called(picture: LabelPicture, label: int) -> str:
     """Call a label as its painter sees it."""
     if picture.colours is None:
         return str(label)
     return f"({', '.join(map(str, picture.colours[label - 1].tolist()))})"
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape[::-1]))
 
 
 def _features(path: Path) -> Iterator[tuple[int, str, Any]]:
