@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from texseg.counts.grid import cell_counts, cell_grid, pyramid, window_means
+from texseg.counts.grid import cell_counts, cell_grid, pyramid, stacked, window_means
 from texseg.counts.matrix import ChannelCounts, WindowedCounts, aggregate, column_totals, is_implicit
 from texseg.fitting.anneal import Level, anneal
 from texseg.fitting.assignment import PottsField, soft_max
@@ -309,6 +309,7 @@ def test_packed_counts_are_the_same_numbers():
     np.testing.assert_array_equal(packed[...], plain)
     np.testing.assert_array_equal(packed[3:9:2], plain[3:9:2])
     np.testing.assert_array_equal(np.asarray(packed.rows(2, 5)), plain[2:5])
+    np.testing.assert_array_equal(stacked([packed, packed])[...], stacked([plain, packed]))
     means = [window_means(counts, grid, [16, 24, 24], 2) for counts in (plain, packed)]
     for one, other in zip(*means, strict=True):
         np.testing.assert_array_equal(one, other)

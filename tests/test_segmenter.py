@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import texseg
 from texseg import TextureSegmenter, match_labels, segment
-from texseg.counts.packed import PackedCounts
+from texseg.counts.grid import PackedCounts
 from texseg.modelfile import ModelFileError
 
 K = 3

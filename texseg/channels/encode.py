@@ -173,11 +173,7 @@ def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]
 
 
 def _to_bins(
-    values: NDArray[np.floating],
-    kind: str,
-    range_: Range,
-    codebook: NDArray[np.floating],
-    n_bins: int,
+    values: NDArray[np.floating], kind: str, range_: Range, codebook: NDArray[np.floating], n_bins: int
 ) -> NDArray[np.uint8]:
     if kind == "patch":
         return nearest_textons(values, codebook)

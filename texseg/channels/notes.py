@@ -162,11 +162,6 @@ def _contrasts(blocks: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
     for lag in _LAGS:
         near, far = np.s_[:, :-lag], np.s_[:, lag:]
         one, other = blocks[:, :, :-lag], blocks[:, :, lag:]
-        pairs = (
-            (one, other),
-            (blocks[near], blocks[far]),
-            (one[near], other[far]),
-            (one[far], other[near]),
-        )
+        pairs = ((one, other), (blocks[near], blocks[far]), (one[near], other[far]), (one[far], other[near]))
         for p, q in pairs:
             yield np.sqrt(np.mean((p - q) ** 2, axis=(1, 2)))

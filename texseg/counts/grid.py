@@ -1,4 +1,4 @@
-"""Levels of a pixel grid: square cells, their histograms, and the coarse-to-fine sequence.
+"""Levels of a pixel grid: square cells, their histograms (packed if many), and the coarse-to-fine sequence.
 
 Cells partition the image; the counts of a cell are sums over its pixels, so that assignments that are
 constant on cells have the same likelihood as on pixels ([1]_ section 5.4).
@@ -17,11 +17,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, aggregate
-from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
 _ROWS = 16  # rows of cells counted at once
 _EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones would take too much memory
+
+
+class PackedCounts:
+    """A float32 array stored as bytes, multiples of ``unit``, up to 255; indexing returns ordinary floats."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, table: NDArray[np.uint8], unit: np.float32) -> None:
+        self.table = table
+        self.unit = np.float32(unit)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.table.shape
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: Any) -> NDArray[np.float32]:
+        """Return a part as floats."""
+        return np.multiply(self.table[index], self.unit, dtype=np.float32)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[...].astype(dtype or np.float32, copy=False)
+
+    def reshape(self, *shape: int) -> PackedCounts:
+        """Return the same counts in another shape, still packed."""
+        return PackedCounts(self.table.reshape(*shape), self.unit)
+
+    def rows(self, first: int, stop: int) -> PackedCounts:
+        """Take some rows, still packed."""
+        return PackedCounts(self.table[first:stop], self.unit)
+
+
+def stacked(tables: Sequence[Any]) -> NDArray[np.float32] | PackedCounts:
+    """Put the rows of several tables, all of one unit, below each other; packed if all of them are."""
+    if all(isinstance(table, PackedCounts) for table in tables):
+        return PackedCounts(np.concatenate([table.table for table in tables]), tables[0].unit)
+    return np.concatenate([table[...] for table in tables])
 
 
 class CellGrid(NamedTuple):

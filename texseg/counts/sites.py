@@ -12,9 +12,8 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
-from texseg.counts.grid import CellGrid, window_matrix, window_means
+from texseg.counts.grid import CellGrid, PackedCounts, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
-from texseg.counts.packed import PackedCounts
 from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]

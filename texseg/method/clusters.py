@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -132,7 +133,7 @@ class Search:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
             fits = self.candidates(self.starts(most))
-            self._trees[most] = self._merged(max(fits, key=_gain), 2)
+            self._trees[most] = self._merged(max(fits, key=attrgetter("gain")), 2)
         return self._trees[most]
 
     def of_values(self, values: Floats, k: int) -> NDArray[np.intp]:
@@ -173,14 +174,14 @@ class Search:
     def candidates(self, starts: Floats) -> list[Candidate]:
         """Fit all starts to the cells, and exchange clusters of the best as long as that helps."""
         fits = self.on_cells(starts, self.settings.potts.n_rounds)
-        best = max(fits, key=_gain)
+        best = max(fits, key=attrgetter("gain"))
         windows = self.windows.only(self.windows.sizes > 0)
         problem = Problem(HistogramClustering(background=windows.background), windows, self.beta, None)
         while len(best.profiles) > 2:
             even = Profiles(best.profiles, np.full(len(best.profiles), 1 / len(best.profiles)))
             neighbours = exchanges(problem, even, _NEIGHBOURS, self.rng)
             moved = self.on_cells(np.stack([each.profiles for each in neighbours]), _MOVE_ROUNDS)
-            better = max([best, *moved], key=_gain)
+            better = max([best, *moved], key=attrgetter("gain"))
             if better is best:
                 break
             best = better
@@ -357,7 +358,3 @@ def k_means(
 
 def _distances(points: Floats, centres: Floats) -> Floats:
     return ((points[:, None] - centres) ** 2).sum(axis=2)
-
-
-def _gain(candidate: Candidate) -> float:
-    return candidate.gain

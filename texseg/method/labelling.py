@@ -16,18 +16,6 @@ from texseg.method.textures import Reading, Scene, Textures
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
 
-__all__ = [
-    "BlockReading",
-    "Labelled",
-    "confidence_of",
-    "empty_reading",
-    "final_names",
-    "finished",
-    "label_scene",
-    "probabilities",
-    "reading_of",
-]
-
 Place = tuple[int, int]
 Window = tuple[slice, slice]
 Names = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -40,8 +28,7 @@ Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
 class BlockReading(NamedTuple):
     """What is known about the h x w pixels of a block before it is joined with the others."""
 
-    labels: NDArray[np.uint8]
-    """(h, w), from 1; 0 without data."""
+    labels: NDArray[np.uint8]  # (h, w), from 1; 0 without data
     parts: BlockParts
     strange: NDArray[np.bool_] | None = None
     """(h, w), which pixels no texture explains; None if not requested."""
@@ -51,8 +38,7 @@ class BlockReading(NamedTuple):
     """Means over squares of ``Request.preview`` pixels, (h / side, w / side) or with bands; None if 0."""
     small: NDArray[np.int64] | None = None
     """(n,), flat indices of the pixels of small parts, whose label may change."""
-    of_small: NDArray | None = None
-    """(K, n), probabilities of all textures there, as `confidence`."""
+    of_small: NDArray | None = None  # (K, n), probabilities of all textures there, as `confidence`
 
 
 def reading_of(
@@ -128,11 +114,8 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
     block = reading_of(textures.read(scene, smoothness), scene.mask, max(area, min_size))
     names = final_names({(0, 0): block.parts}, area, min_size)[0, 0]
     labels, block = finished(block, names, len(textures.profiles))
-    assert block.confidence is not None  # always known of a scene
-    return _with_ground(scene, labels, block.confidence)
-
-
-def _with_ground(scene: Scene, labels: NDArray[np.int32], confidence: NDArray[np.floating]) -> Labelled:
+    confidence = block.confidence
+    assert confidence is not None  # always known of a scene
     if scene.seeds is not None:
         rows, columns = np.nonzero(scene.seeds)
         labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns], 1

@@ -171,16 +171,16 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
         separations.append(float(separation.min()))
         closest, now = _closest(separation, _RIVALS), pairs.distances()
         rivals = [(a, b, pairs.evidence(a, b, now, separation[a, b])) for a, b in closest]
-        odds = [table.log_odds(along_the_tree(np.array([*evidence, told])))[-1] for _, _, told in rivals]
-        a, b, told = rivals[int(np.argmin(odds))]
+        odds = [table.log_odds(along_the_tree(np.array([*evidence, seen])))[-1] for _, _, seen in rivals]
+        a, b, seen = rivals[int(np.argmin(odds))]
         merges.append((a, b))
-        evidence.append(told)
+        evidence.append(seen)
         sizes = pairs.areas.sum(axis=1)
         linkage[a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
         linkage[:, a] = linkage[a]
         pairs.merge(a, b)
-    told = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
-    return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(told))
+    seen = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
+    return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(seen))
 
 
 def _closest(separation: NDArray[np.float64], n: int) -> list[tuple[int, int]]:

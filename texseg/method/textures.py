@@ -14,17 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
-from texseg.counts.grid import CellGrid, cell_counts, cell_grid
+from texseg.counts.grid import CellGrid, PackedCounts, cell_counts, cell_grid, stacked
 from texseg.counts.matrix import CountMatrix, WindowedCounts
-from texseg.counts.packed import PackedCounts, stacked
-from texseg.counts.sites import (
-    WINDOW_STEP,
-    Sites,
-    in_strips,
-    interior_cells,
-    mix_background,
-    window_sites,
-)
+from texseg.counts.sites import WINDOW_STEP, Sites, in_strips, interior_cells, mix_background, window_sites
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField, arg_max_over, soft_max_over
 from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -33,16 +25,6 @@ from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
-
-__all__ = [
-    "MergedTextures",
-    "Reading",
-    "Scene",
-    "Textures",
-    "cell_sites",
-    "effective_observations",
-    "potts_field",
-]
 
 _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
@@ -62,10 +44,8 @@ _MOST_PACKED = 255  # pixels per cell that can be packed
 class Scene:
     """One encoded image."""
 
-    bins: NDArray[np.uint8]
-    """(C, H, W)."""
-    mask: NDArray[np.bool_] | None
-    """True where there is data; None if there is data everywhere."""
+    bins: NDArray[np.uint8]  # (C, H, W)
+    mask: NDArray[np.bool_] | None  # True where there is data; None if there is data everywhere
     planes: Planes | None = field(default=None, repr=False)
     """The image itself, for textures with learned borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
@@ -73,7 +53,7 @@ class Scene:
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
     """(H, W), class of the painted pixels, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
-    _told: list[tuple[SeedClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
+    _seed_scores: list[tuple[SeedClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,13 +62,13 @@ class Scene:
 
     def keep_scores(self, strokes: SeedClassifier, scores: NDArray[np.floating]) -> None:
         """Remember a classifier's scores of the cells, (cells, K)."""
-        self._told[:] = [(strokes, scores.astype(np.float32, copy=False))]
+        self._seed_scores[:] = [(strokes, scores.astype(np.float32, copy=False))]
 
     def scores_of(self, strokes: SeedClassifier, sites: Sites) -> NDArray[np.floating]:
         """Give a classifier's scores of the cells, (cells, K); computed only once."""
-        if not self._told or self._told[0][0] is not strokes:
+        if not self._seed_scores or self._seed_scores[0][0] is not strokes:
             self.keep_scores(strokes, strokes.scores(sites))
-        return self._told[0][1]
+        return self._seed_scores[0][1]
 
     def cells(
         self, side: int, n_bins: int, packed: bool
@@ -107,12 +87,10 @@ class Scene:
 class Reading(NamedTuple):
     """How textures explain every pixel of a scene; all float32, K planes (H, W)."""
 
-    posteriors: PixelPlanes
-    """Posteriors under the prior on the map, which decide the labels."""
+    posteriors: PixelPlanes  # posteriors under the prior on the map, which decide the labels
     probabilities: PixelPlanes
     """Calibrated: of the pixels labelled with probability p, about the share p is right."""
-    scores: PixelPlanes
-    """Log-likelihoods without prior."""
+    scores: PixelPlanes  # log-likelihoods without prior
 
 
 class _Cells(NamedTuple):
@@ -120,10 +98,8 @@ class _Cells(NamedTuple):
 
     sites: Sites
     grid: CellGrid
-    scores: NDArray[np.floating]
-    """(cells, K), log-likelihoods."""
-    posteriors: NDArray[np.floating]
-    """(cells, K), under the prior on the map."""
+    scores: NDArray[np.floating]  # (cells, K), log-likelihoods
+    posteriors: NDArray[np.floating]  # (cells, K), under the prior on the map
 
     def labels(self) -> NDArray[np.int32]:
         """Labels (H, W) from 0 of the pixels, the same for all pixels of a cell."""
@@ -136,10 +112,8 @@ class Textures:
 
     kind: ClassVar[str] = "cells"
     features: Features
-    profiles: NDArray[np.floating]
-    """(K, M), each channel sums to one."""
-    background: NDArray[np.floating]
-    """(M,), profile of all training images."""
+    profiles: NDArray[np.floating]  # (K, M), each channel sums to one
+    background: NDArray[np.floating]  # (M,), profile of all training images
     cell: int
     potts: PottsSettings
     windows: tuple[float, float]
@@ -215,11 +189,11 @@ class Textures:
 
         learned = np.append(learned, -1)  # what a search behind the last finds
 
-        def calibrated(columns: NDArray, heard: NDArray) -> NDArray[np.floating]:
+        def calibrated(columns: NDArray, from_windows: NDArray) -> NDArray[np.floating]:
             """Probabilities (K, n) from posteriors and window scores."""
             probabilities = np.log(np.maximum(columns, 1e-12))
             probabilities *= _CALIBRATION
-            probabilities += heard
+            probabilities += from_windows
             soft_max_over(probabilities)
             probabilities = self.confusion.T @ probabilities
             agree(probabilities, arg_max_over(columns))
@@ -229,10 +203,10 @@ class Textures:
 
         def of_strip(at: int) -> None:
             pixels = posteriors.band[at : at + _STRIP]
-            heard = wide.take(grid.cells_of(pixels), axis=1)
+            from_windows = wide.take(grid.cells_of(pixels), axis=1)
             # windows across a border are less reliable than what was learned about it
-            heard[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
-            near[:, at : at + _STRIP] = calibrated(posteriors.near[:, at : at + _STRIP], heard)
+            from_windows[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
+            near[:, at : at + _STRIP] = calibrated(posteriors.near[:, at : at + _STRIP], from_windows)
 
         side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
         sure = PixelPlanes(grid, calibrated(posteriors.cells, wide), posteriors.band, near)
@@ -320,10 +294,8 @@ class Textures:
 class MergedTextures:
     """Textures, several of which may belong to the same segment: a gland is lumen and epithelium."""
 
-    parts: Textures
-    """The P textures, as learned; whatever a merge does not change is theirs."""
-    classes: NDArray[np.intp]
-    """(P,), segment of each texture, 0 .. K - 1."""
+    parts: Textures  # the P textures, as learned; whatever a merge does not change is theirs
+    classes: NDArray[np.intp]  # (P,), segment of each texture, 0 .. K - 1.
     shares: NDArray[np.floating]
     """(P,), weight of each in the histograms of its segment, such as its number of pixels."""
 
@@ -445,10 +417,7 @@ def divergence_limits(windows: Sites, scores: NDArray[np.floating]) -> NDArray[n
 
 
 def cell_sites(
-    scenes: Sequence[Scene],
-    features: Features,
-    cell: int,
-    background: NDArray[np.floating] | None = None,
+    scenes: Sequence[Scene], features: Features, cell: int, background: NDArray[np.floating] | None = None
 ) -> tuple[Sites, list[CellGrid]]:
     """Histograms of the cells' own pixels, of all scenes."""
     n_cells = sum(math.prod(math.ceil(side / cell) for side in scene.shape) for scene in scenes)

@@ -14,7 +14,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import cv2
@@ -229,15 +228,11 @@ def _learn_density(
     vectors, labels = [], []
     share = _PER_TEXTURE // len(images)
     for planes, usable, known in zip(images, inner, bins, strict=True):
-        own = side_by_side(partial(_pixels_of, usable), range(n_labels))
+        own = [np.flatnonzero(usable == k) for k in range(n_labels)]
         pixels = np.sort(np.concatenate([rng.permutation(p)[: max(share, _FEWEST)] for p in own]))
         vectors.append(_vectors(_read(planes, f, known)[1], pixels))
         labels.append(usable.ravel()[pixels])
     return learn_density(np.concatenate(vectors), np.concatenate(labels), n_labels)
-
-
-def _pixels_of(labels: NDArray[np.int32], label: int) -> NDArray[np.intp]:
-    return np.flatnonzero(labels == label)
 
 
 def _read(

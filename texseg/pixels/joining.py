@@ -15,22 +15,15 @@ from numpy.typing import NDArray
 
 from texseg.pixels.label import Parts, merge_parts, speck_sizes
 
-__all__ = ["BlockParts", "joined_labels", "parts_of_block"]
-
 
 class BlockParts(NamedTuple):
     """What has to be known about the n parts of one block, numbered in the order of their first pixels."""
 
-    labels: NDArray[np.int32]
-    """(n,), from 0."""
-    sizes: NDArray[np.int64]
-    """(n,), pixels."""
-    first: NDArray[np.int64]
-    """(n,), first pixel, counted row by row in the whole image."""
-    sums: NDArray[np.float64]
-    """(n, K), scores of small parts summed over their pixels."""
-    pairs: NDArray[np.int64]
-    """(m, 2), parts that touch."""
+    labels: NDArray[np.int32]  # (n,), from 0
+    sizes: NDArray[np.int64]  # (n,), pixels
+    first: NDArray[np.int64]  # (n,), first pixel, counted row by row in the whole image
+    sums: NDArray[np.float64]  # (n, K), scores of small parts summed over their pixels
+    pairs: NDArray[np.int64]  # (m, 2), parts that touch
     edges: tuple[NDArray[np.int64], ...]
     """Part of each pixel along the top, bottom, left and right edge; -1 without data."""
 

@@ -20,15 +20,6 @@ from texseg.fitting.assignment import SETTLING_SWEEPS, mean_field
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
-__all__ = [
-    "Parts",
-    "connected_parts",
-    "merge_parts",
-    "near_border",
-    "pixel_posteriors",
-    "speck_sizes",
-]
-
 Floats = NDArray[np.floating]
 
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
@@ -117,12 +108,9 @@ def speck_sizes(
 class Parts(NamedTuple):
     """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
 
-    places: NDArray[np.intp]
-    """(H, W), part of every pixel; 0 where there is no data."""
-    sizes: NDArray[np.intp]
-    """(parts + 1,), number of pixels."""
-    labels: NDArray[np.int32]
-    """(parts + 1,); -1 for part 0."""
+    places: NDArray[np.intp]  # (H, W), part of every pixel; 0 where there is no data
+    sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
+    labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
 
 
 def connected_parts(labels: NDArray[np.int32]) -> Parts:
