@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=2048)
     parser.add_argument("--channels", type=int, default=1)
     parser.add_argument("--presets", default="default,plain", help="comma-separated")
-    parser.add_argument("--segments", type=int, default=5, help="segments asked for, where they are given")
+    parser.add_argument("--segments", type=int, default=5, help="requested segments, where a number is given")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     presets = options.presets.split(",")

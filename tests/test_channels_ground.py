@@ -1,4 +1,4 @@
-"""Flat ground is one segment, and the textures on it keep the labels that they have without it."""
+"""Flat background is one segment, and the textures on it keep the labels that they have without it."""
 
 import warnings
 
@@ -59,7 +59,7 @@ def test_noisy_ground_that_fills_nine_tenths_does_not_make_outliers_of_the_textu
     assert (match_labels(inside, scene.truth) == scene.truth).mean() > 0.95
 
 
-@pytest.mark.filterwarnings("ignore:the values are taken as they are")
+@pytest.mark.filterwarnings("ignore:contrast grows with brightness")
 @pytest.mark.parametrize("value", [64, 128, 200])
 def test_ground_may_have_the_noise_of_a_camera_under_textures_of_low_contrast(scene, value):
     """A standard deviation of 3 of 256 levels, where that of the textures is 22."""
@@ -151,9 +151,9 @@ def test_textures_are_merged_and_split_beside_the_ground(scene, tmp_path):
     np.testing.assert_array_equal(model.labels_, before)
     model.split(3)
     np.testing.assert_array_equal(np.where(model.labels_ == 5, 3, model.labels_), before)
-    with pytest.raises(ValueError, match="segment 1 is flat ground, which cannot be merged"):
+    with pytest.raises(ValueError, match="segment 1 is flat background, which cannot be merged"):
         model.merge([(1, 2)])
-    with pytest.raises(ValueError, match="segment 1 is flat ground, which cannot be split"):
+    with pytest.raises(ValueError, match="segment 1 is flat background, which cannot be split"):
         model.split(1)
 
 

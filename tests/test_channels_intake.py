@@ -122,10 +122,10 @@ def test_an_info_bar_is_named_and_left_out_on_demand(grey, colour):
     _, said = said_by(lambda: segment(image, 3))
     assert said == [
         "rows 160 to 183 look like the info bar of a microscope, and were segmented like the picture; "
-        "crop_bar=True (--crop-bar) leaves them out"
+        "crop_bar=True (--crop-bar) skips them"
     ]
     labels, said = said_by(lambda: segment(image, 3, crop_bar=True))
-    assert said == ["rows 160 to 183 look like the info bar of a microscope, and were left out (label 0)"]
+    assert said == ["rows 160 to 183 look like the info bar of a microscope, and were skipped (label 0)"]
     assert not labels[160:].any()
     assert (labels[:160] == segment(grey, 3)).mean() > 0.98
 

@@ -135,7 +135,7 @@ def test_slices_are_rows_of_the_whole(scene, data):
 def test_rows_are_taken_by_forward_slices_only():
     n = WindowedCounts(**example())
     for rows in (3, [1, 2], slice(None, None, -1)):
-        with pytest.raises(TypeError, match=r"rows are taken by a slice with a positive step, got"):
+        with pytest.raises(TypeError, match=r"rows must be selected by a slice with a positive step, got"):
             n[rows]
 
 

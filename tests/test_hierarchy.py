@@ -63,7 +63,7 @@ def test_the_result_is_one_level_pixel_by_pixel(fitted, mosaic, n_segments):
     model = fitted[0]
     if n_segments is not None:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".* segments asked")
+            warnings.filterwarnings("ignore", ".* segments requested")
             model = TextureSegmenter(n_segments, k_max=5, min_size=200).fit(mosaic[0])
     np.testing.assert_array_equal(model.hierarchy_.labels(model.n_segments_), model.labels_)
 

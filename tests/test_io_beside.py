@@ -1,4 +1,4 @@
-"""What lies beside an image or in its tags: masks, no-data values, georeferences, ENVI headers, outlines."""
+"""What lies next to an image or in its tags: masks, no-data values, georeferences, ENVI headers, outlines."""
 
 import json
 import os
@@ -34,11 +34,11 @@ class TestSidecars:
         io_scenes.tiff(tmp_path / "m.tif.msk", np.where(HOLE, 0, 255).astype(np.uint8), compression="zlib")
         image = read_image(path)
         assert np.array_equal(image.mask, ~HOLE)
-        assert "masked by m.tif.msk beside the image" in image.notes
+        assert "masked by m.tif.msk next to the image" in image.notes
         io_scenes.tiff(tmp_path / "m.tif.msk", np.zeros((3, 3), np.uint8))
         image = read_image(path)
         assert image.mask is None
-        assert "m.tif.msk beside the image has another size, and is left aside" in image.notes
+        assert "m.tif.msk next to the image has another size and is ignored" in image.notes
 
     @pytest.mark.parametrize("name", ["p.tif", "p.png"])
     def test_metadata_of_gdal(self, tmp_path, name):
@@ -53,7 +53,7 @@ class TestSidecars:
     def test_metadata_that_cannot_be_read_are_said(self, tmp_path, text):
         path = io_scenes.write(tmp_path / "p.png", PIXELS)
         (tmp_path / "p.png.aux.xml").write_text(text)
-        assert read_image(path).notes == ("p.png.aux.xml beside the image cannot be read, and is left aside",)
+        assert read_image(path).notes == ("p.png.aux.xml next to the image cannot be read and is ignored",)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
     @pytest.mark.parametrize("name", ["w.pgw", "w.png.aux.xml", "w.png.msk", "w.prj"])
@@ -94,7 +94,7 @@ class TestNoDataTags:
 
     def test_what_is_no_number_is_said(self, tmp_path):
         assert self.read(tmp_path, "none", PIXELS).notes == (
-            "the no-data tag 'none' is no number; give the value with nodata= (--nodata)",
+            "the no-data tag 'none' is not a number; pass the value as nodata=... (--nodata)",
         )
 
     def test_one_band_is_enough_unless_the_value_is_zero(self, tmp_path):
@@ -253,13 +253,13 @@ class TestEnvi:
         path = self.write(tmp_path, PIXELS, "bsq", 1, lines=1000)
         with pytest.raises(ImageReadError, match="shorter than its ENVI header says"):
             read_image(path)
-        with pytest.raises(ImageReadError, match="pass the data file beside it"):
+        with pytest.raises(ImageReadError, match="pass the data file next to it"):
             read_image(tmp_path / "e.hdr")
         path = self.write(tmp_path, PIXELS, "bsq", 6)
         with pytest.raises(ValueError, match="complex"):
             read_image(path)
         path = self.write(tmp_path, PIXELS, "bsq", 1, samples="many")
-        with pytest.raises(ImageReadError, match="no sensible entry 'samples'"):
+        with pytest.raises(ImageReadError, match="invalid entry 'samples'"):
             read_image(path)
 
 
@@ -276,7 +276,7 @@ def test_a_few_pixels_and_one_valid_pixel(shape):
 
 
 def test_images_that_are_no_arrays():
-    with pytest.raises(ValueError, match="a list is taken for several images"):
+    with pytest.raises(ValueError, match="a list stands for several images"):
         segment(PIXELS.tolist(), 2)
     with pytest.raises(ValueError, match="an image must be an array, got nested lists of unequal lengths"):
         segment([[[1], [2, 3]]], 2)

@@ -347,7 +347,7 @@ def test_metadata_beside_an_image_of_elements_without_measure(tmp_path):
         (tmp_path / "i.png.aux.xml").write_text("<PAMDataset>" + text)
         tracemalloc.start()
         try:
-            assert "i.png.aux.xml beside the image cannot be read" in read_image(path).notes[0]
+            assert "i.png.aux.xml next to the image cannot be read" in read_image(path).notes[0]
             assert tracemalloc.get_traced_memory()[1] < 20e6
         finally:
             tracemalloc.stop()

@@ -111,15 +111,15 @@ class TestStores:
         [
             ({"filters": [{"id": "pickle"}]}, "zarr filters are not read"),
             ({"compressor": {"id": "pickle"}}, "zarr codec 'pickle' is not read"),
-            ({"dtype": "|O"}, "dtype '|O' is no image"),
-            ({"dtype": [["a", "<f4"]]}, "is no image"),
+            ({"dtype": "|O"}, "dtype '|O' is not an image"),
+            ({"dtype": [["a", "<f4"]]}, "is not an image"),
             ({"shape": [20_000, 20_000], "chunks": [1, 1]}, "400000000 chunks, more than its size needs"),
             ({"shape": [10**6, 10**6], "chunks": [10**6, 10**6]}, "chunks of 1000000 MB are too large"),
-            ({"shape": [-5, 5]}, "metadata of the zarr array make no sense"),
-            ({"shape": "many"}, "metadata of the zarr array make no sense"),
-            ({"chunks": [0, 0]}, "make no sense"),
+            ({"shape": [-5, 5]}, "invalid metadata of the zarr array"),
+            ({"shape": "many"}, "invalid metadata of the zarr array"),
+            ({"chunks": [0, 0]}, "invalid metadata"),
             ({"shape": [200, 200, 3]}, "contradict"),
-            ({"compressor": 5}, "make no sense"),
+            ({"compressor": 5}, "invalid metadata"),
         ],
     )
     def test_metadata_that_cost_or_do_more_than_an_image(self, tmp_path, meta, reason):
@@ -142,7 +142,7 @@ class TestStores:
     @pytest.mark.parametrize("text", ["", "[" * 100_000, "5", "null", '{"zarr_format": 3, "shape": [5, 5]}'])
     def test_broken_metadata(self, tmp_path, text):
         (tmp_path / "zarr.json").write_text(text)
-        refuse(tmp_path, "broken|make no sense|no OME-Zarr image")
+        refuse(tmp_path, "broken|invalid|no OME-Zarr image")
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ class TestOtherFilesAndAddresses:
         for source in (f"/vsicurl/{address}/leak.tif", secret):
             (tmp_path / "m.tif.msk").write_text(vrt(source, *PIXELS.shape))
             image = read_image(tmp_path / "m.tif")
-            assert image.mask is None and "mask beside the image cannot be read" in image.notes[0]
+            assert image.mask is None and "mask next to the image cannot be read" in image.notes[0]
             with open_source(tmp_path / "m.tif") as found:
                 assert found.read(WINDOW)[1] is None and found.notes == image.notes
         assert not asked

@@ -148,15 +148,15 @@ class TestWhatLiesBesideAnImage:
         tifffile.imwrite(path, GREY, **TILED)
         tifffile.imwrite(tmp_path / "image.tif.msk", 255 * (GREY > 9).astype(np.uint8), **TILED)
         found = assert_windows_are_those_of_the_whole(path)
-        assert "masked by image.tif.msk beside the image" in found.notes
+        assert "masked by image.tif.msk next to the image" in found.notes
         tifffile.imwrite(tmp_path / "image.tif.msk", GREY[:9], **TILED)
         with open_source(path) as windows:
             assert windows.read(WINDOW)[1] is None
-            assert "image.tif.msk beside the image has another size, and is left aside" in windows.notes
+            assert "image.tif.msk next to the image has another size and is ignored" in windows.notes
         (tmp_path / "image.tif.msk").write_bytes(b"no mask")
         with open_source(path) as windows:
             assert windows.read(WINDOW)[1] is None
-            assert "cannot be read, and is left aside" in windows.notes[0]
+            assert "cannot be read and is ignored" in windows.notes[0]
 
     def test_georeference_only_of_the_level_it_is_of(self, tmp_path):
         pyramid = tmp_path / "slide.tif"
@@ -229,7 +229,9 @@ def test_what_cannot_be_read_by_windows(tmp_path):
     with pytest.raises(ImageReadError, match="folder: this is a folder, not an image"):
         open_source(tmp_path / "folder")
     np.save(tmp_path / "complex.npy", np.ones((4, 4), complex))
-    with pytest.raises(UnsuitableImageError, match="complex.npy: array of shape .* complex128 is no image"):
+    with pytest.raises(
+        UnsuitableImageError, match="complex.npy: array of shape .* complex128 is not an image"
+    ):
         open_source(tmp_path / "complex.npy")
     np.save(tmp_path / "grey.npy", GREY)
     with pytest.raises(UnsuitableImageError, match="only pyramids .* have levels"):

@@ -256,7 +256,7 @@ def test_no_class_is_spent_on_a_stripe_without_data(mosaic):
 def test_a_single_valid_pixel_is_one_segment(mosaic):
     mask = np.zeros(mosaic[0].shape, bool)
     mask[60, 70] = True
-    with pytest.warns(UserWarning, match="2 segments asked, 1 found"):
+    with pytest.warns(UserWarning, match="2 segments requested, only 1 found"):
         labels = segment(mosaic[0], 2, mask=mask)
     assert labels[60, 70] == 1
     assert labels.sum() == 1
@@ -276,7 +276,7 @@ def test_one_segment_is_everything(mosaic):
 @pytest.mark.parametrize("preset", ["default", "plain"])
 def test_a_constant_image_is_one_segment_with_a_warning(value, preset):
     image = np.full((64, 80), value)
-    with pytest.warns(UserWarning, match="3 segments asked, 1 found"):
+    with pytest.warns(UserWarning, match="3 segments requested, only 1 found"):
         labels = segment(image, 3, preset=preset)
     assert (labels == 1).all()
     assert (segment(image, 1, preset=preset) == 1).all()

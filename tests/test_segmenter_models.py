@@ -64,7 +64,7 @@ def test_every_model_leaves_pixels_without_data_out(mosaic, model):
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_takes_one_segment_and_an_image_of_nothing(mosaic, model):
     assert (segment(mosaic[0], 1, model=model) == 1).all()
-    with pytest.warns(UserWarning, match="3 segments asked, 1 found"):
+    with pytest.warns(UserWarning, match="3 segments requested, only 1 found"):
         labels = segment(np.full((64, 80), 7.0), K, model=model)
     assert (labels == 1).all()
 
@@ -161,7 +161,10 @@ def test_a_k_min_that_is_not_met_is_said(three):
     with pytest.warns(UserWarning, match="k_min is 14, but only") as said:
         found = TextureSegmenter(k_min=14).fit(three[0])
     assert len(said) == 1
-    assert f"only {found.n_segments_} could be told apart; n_segments=14 (-k 14)" in str(said[0].message)
+    assert (
+        f"only {found.n_segments_} could be distinguished; to search for as many, pass n_segments=14"
+        in str(said[0].message)
+    )
     assert found.n_segments_ < 14
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,7 +185,7 @@ def test_a_choice_is_forgotten_when_the_next_fit_is_told_the_number(three):
     model.set_params(n_segments=2).fit(three[0])
     assert model.n_segments_ == 2
     assert not hasattr(model, "selection_")
-    with pytest.raises(AttributeError, match="selection_ is there after a fit that chooses the number"):
+    with pytest.raises(AttributeError, match="selection_ exists only after a fit that chooses the number"):
         _ = model.selection_
 
 

@@ -1,6 +1,6 @@
 """Divide an image by its textures.
 
-The public names are listed, with their types, in the stub file beside this one; they are
+The public names are listed, with their types, in the stub file next to this one; they are
 imported when first used, so that ``import texseg`` stays fast.
 """
 

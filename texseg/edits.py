@@ -235,7 +235,7 @@ class Editable:
         if checked.merge:
             first = self._first_texture
             if first and np.count_nonzero(classes == 0) > 1:
-                raise ValueError("segment 1 is flat ground, which cannot be merged with a texture")
+                raise ValueError("segment 1 is flat background, which cannot be merged with a texture")
             images = self._images()
             sizes = np.sum([np.bincount(image.ravel(), minlength=K + 1)[1:] for image in images], axis=0)
             sizes = sizes if images else np.ones(K)
@@ -253,14 +253,14 @@ class Editable:
         Raises
         ------
         ValueError
-            There is no such segment, the hierarchy does not divide it, it is a class of strokes, or the
+            No such segment exists, the hierarchy does not divide it, it is a class of strokes, or the
             model was loaded from a file and the segment is not a merged one.
         """
         self._check_is_fitted()
         K, first = len(self.names_), self._first_texture
         _check_labels((segment,), K)
         if segment <= first:
-            raise ValueError("segment 1 is flat ground, which cannot be split")
+            raise ValueError("segment 1 is flat background, which cannot be split")
         textures, parts, number = MergedTextures.of(self.textures_), None, segment - 1 - first
         if np.count_nonzero(textures.classes == number) > 1:
             textures = textures.separated(number)
@@ -280,7 +280,7 @@ class Editable:
 
     @property
     def _first_texture(self) -> int:
-        """Label of the first texture, counted from 0; 1 if flat ground comes before it."""
+        """Label of the first texture, counted from 0; 1 if flat background comes before it."""
         return int(self.ground_ is not None)
 
     def _images(self) -> list[NDArray[np.int32]]:

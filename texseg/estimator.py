@@ -25,8 +25,8 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     ----------
     labels_ : int32 array of shape (H, W), or a list of them when a list was fitted
         1 .. ``n_segments_``, ordered by texture energy (mean bin over the filters), faintest first, whatever
-        the seed (flat ground, if there is any, is 1); 0 only where there is no data. With strokes, class c
-        has label c.
+        the seed (flat background, if there is any, is 1); 0 only where there is no data. With strokes,
+        class c has label c.
     n_segments_ : int
         Segments found; fewer than ``n_segments`` where the image does not hold as many, with a warning.
     names_ : tuple of ``n_segments_`` strings
@@ -34,7 +34,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     profiles_ : float array of shape (n_segments_, C, n_bins)
         Histograms of every segment, each channel with sum one ([1]_ Eq. 24).
     ground_ : float array of shape (C, n_bins), or None
-        Profile of flat ground, if there is any.
+        Profile of flat background, if there is any.
     channel_names_ : tuple of C strings
     confidence_ : float32 array of shape (H, W), or list
         Calibrated probability of every pixel's label; 0 where there is no data.
@@ -44,7 +44,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         ground counts as one of them.
     hierarchy_ : texseg.method.hierarchy.Hierarchy
         Segmentations into 1 to about ``k_max`` segments, nested in each other and in ``labels_``, which is
-        one of them; made when it is first asked for.
+        one of them; made when it is first requested.
     cue_ : {"texture", "values"}
         What the segments differ in.
     history_ : list of :class:`texseg.method.clusters.Record`

@@ -340,7 +340,7 @@ def save_textures(
 
 
 def read_textures(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], tuple[str, ...], Any]:
-    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat ground or None."""
+    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat background or None."""
     values = load_model(path)
     try:
         textures, ground, parameters = _from_plain_data(values), None, values["parameters"]

@@ -58,7 +58,7 @@ _OF_PLAIN = 0.65  # times as long without the additions to the paper's method
 def expected_memory(
     n_pixels: int, n_channels: int = 1, n_segments: int | None = None, preset: str = "default"
 ) -> float:
-    """Bytes at most that segmenting images of so many pixels in all takes, beside the imported libraries.
+    """Bytes at most that segmenting images of so many pixels in all takes, besides the imported libraries.
 
     Examples
     --------

@@ -37,7 +37,7 @@ class _OfChosenNumber:
 
     def __get__(self, model: Any, owner: type) -> Selection:
         raise AttributeError(
-            "selection_ is there after a fit that chooses the number, with n_segments=None and without "
+            "selection_ exists only after a fit that chooses the number, with n_segments=None and without "
             "strokes; it is not kept in files"
         )
 
@@ -81,7 +81,7 @@ class Segmenter(Editable):
         seeds : int array of shape (H, W), or a list of them (None for an image without), optional
             Strokes: 0, or c where a pixel is of class c, which becomes segment c. ``n_segments`` then
             counts all classes, and those without strokes are found as well; None takes as many as the
-            largest class, at least two. Flat ground is then not a segment of its own.
+            largest class, at least two. Flat background is then not a segment of its own.
 
         Returns
         -------
@@ -132,13 +132,13 @@ class Segmenter(Editable):
         n_found, n_segments, k_min = self.n_segments_, self.n_segments, self.k_min
         if n_segments is not None and n_found < n_segments:
             warn(
-                f"{n_segments} segments asked, {n_found} found: the image does not hold more textures that "
-                "can be told apart"
+                f"{n_segments} segments requested, only {n_found} found: no further textures "
+                "could be distinguished"
             )
         if fit.selection is not None and k_min > 2 and n_found < k_min:
             warn(
-                f"k_min is {k_min}, but only {n_found} could be told apart; n_segments={k_min} (-k {k_min}) "
-                "searches for as many"
+                f"k_min is {k_min}, but only {n_found} could be distinguished; to search for as many, pass "
+                f"n_segments={k_min} (-k {k_min})"
             )
         if fit.painted is not None:
             self._warn_of_unused()
@@ -147,8 +147,8 @@ class Segmenter(Editable):
         missing = np.setdiff1d(np.arange(1, self.n_segments_ + 1), self._used())
         if len(missing):
             warn(
-                f"nothing was found for class {', '.join(map(str, missing))}: the image does not hold more "
-                "textures that can be told apart; paint it, or ask for fewer"
+                f"nothing was found for class {', '.join(map(str, missing))}: no further "
+                "textures could be distinguished; paint it, or request fewer"
             )
 
     @computing
@@ -172,8 +172,8 @@ class Segmenter(Editable):
         Raises
         ------
         ValueError, TypeError
-            The seeds do not fit the images; or the model was loaded from a file or a pickle, knows flat
-            ground, or has no prior on the map.
+            The seeds do not fit the images; or the model was loaded from a file or a pickle, has flat
+            background, or has no prior on the map.
 
         Examples
         --------
@@ -193,7 +193,7 @@ class Segmenter(Editable):
                 "hold; call fit(image, seeds=seeds)"
             )
         if self.ground_ is not None:
-            raise ValueError("strokes know no flat ground beside them; fit with flat_ground=False")
+            raise ValueError("seeds cannot be combined with flat background; fit with flat_ground=False")
         if self._is_of_crops():
             raise ValueError("refit needs images that were fitted as a whole, not crops of a large one")
         several, scenes = isinstance(self.labels_, list), self._division.scenes
@@ -223,7 +223,7 @@ class Segmenter(Editable):
         Parameters
         ----------
         X : image of shape (H, W), or with bands along ``channel_axis``; or a list of images
-            As many bands as were learned from. The intensities are taken as they are: what was black when
+            As many bands as were learned from. The intensities are used as they are: what was black when
             the model was fitted is black here. A dask or zarr array, or an xarray.DataArray on dask, gives
             a lazy array of the labels of the whole, see :mod:`texseg.blocks`.
         mask : array of shape (H, W), or a list of them, optional
@@ -245,8 +245,8 @@ class Segmenter(Editable):
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
                 raise ValueError(
-                    "the model tells flat ground from textures, for which it needs the whole image; fit with "
-                    "flat_ground=False, or mask the ground"
+                    "the model distinguishes flat background from textures, which needs the whole image; fit "
+                    "with flat_ground=False, or mask the background"
                 )
             request = Request(settings.smoothness, settings.min_size, settings.nodata, unknown)
             return label_array(X, textures, request, settings.channel_axis, mask)
@@ -341,7 +341,7 @@ class Segmenter(Editable):
 
     @property
     def confidence_(self) -> Values:
-        """Calibrated probability (H, W) of every pixel's label; after an edit, found when it is asked for."""
+        """Calibrated probability (H, W) of every pixel's label; after an edit, found when it is requested."""
         if "_confidence" not in self.__dict__:
             self._confidence = self._probabilities_of_labels()
         sure = self._confidence
@@ -362,13 +362,15 @@ class Segmenter(Editable):
 
     @property
     def hierarchy_(self) -> Hierarchy:
-        """Coarse and fine segmentations of the images that were fitted, made when one is asked for."""
+        """Coarse and fine segmentations of the images that were fitted, made when one is requested."""
         self._check_is_fitted()
         if self._division is None:
             raise AttributeError("hierarchy_ needs a model fitted in this session")
         if not hasattr(self, "_hierarchy"):
             if self._is_of_crops():
-                raise AttributeError("hierarchy_ of the crops of a large image ends with the first edit")
+                raise AttributeError(
+                    "hierarchy_ is not available after editing an image that was fitted on crops"
+                )
             labels, used = self._images(), self._used()
             if len(used) < self.n_segments_:  # which strokes leave their number
                 labels = [np.searchsorted([0, *used], image).astype(np.int32) for image in labels]

@@ -1,4 +1,4 @@
-"""Flat ground around the textures: the margin of a scanned slide, the holder of a sample.
+"""Flat background around the textures: the margin of a scanned slide, the holder of a sample.
 
 Ground without texture would dominate what is learned from an image: ranges, textons, and which windows are
 calm. And filters on it reach into the textures, which creates a ring along its edge. So it becomes a segment
@@ -27,7 +27,7 @@ _ONE_VALUE = 0.6  # times the level: largest spread of its values (2 to 98 %); s
 
 
 def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
-    """Find flat ground, bool (H, W); None if it covers less than a fifth, or more than 98 %, of the image.
+    """Find flat background, bool (H, W); None if it covers less than a fifth or more than 98 % of the image.
 
     Ground has a single value apart from a little noise, and is broad. A sky or water that changes slowly is a
     texture, and so are stripes on a cloth. Where noise hides it, means of 3 x 3 pixels are looked at.
@@ -54,7 +54,7 @@ def _averaged(unit: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Flat ground of an image on the unit scale."""
+    """Flat background of an image on the unit scale."""
     square = np.ones((PATCH_SIDE, PATCH_SIDE), np.uint8)
     ranges = np.max([cv2.dilate(unit, square) - cv2.erode(unit, square) for unit in units], axis=0)
     level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))

@@ -63,7 +63,7 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
     >>> image = np.random.default_rng(0).normal(100, 10, (60, 60))
     >>> image[:, :20] = -9999
     >>> [note.split(":")[0] for note in notes_on([split_planes(image)])]
-    ['33 % of the pixels hold the single value -9999, far from all others']
+    ['33 % of the pixels hold the single value -9999, an isolated value']
     """
     masks = [planes.mask for planes in images]
     bands = list(zip(*(planes.bands for planes in images), strict=True))
@@ -72,22 +72,19 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
         share = max(_share(band, masks, value) for band in bands)
         name = _written(value, bands[0][0].dtype)
         yield (
-            f"{100 * share:.2g} % of the pixels hold the single value {name}, far from all others: if it "
-            f"means that there is no data, pass nodata={name} (--nodata {name}); else it takes a segment"
+            f"{100 * share:.2g} % of the pixels hold the single value {name}, an isolated value: if it marks "
+            f"missing data, pass nodata={name} (--nodata {name}); otherwise it becomes a segment of its own"
         )
     heavy = max(bulk.share for bulk in bulks)
     may_multiply = not logarithm and min(bulk.values.min() for bulk in bulks) >= 0
     if heavy >= _HEAVY:
-        remedy = "; for amplitudes or gains take the logarithm, log=True (--log)" if may_multiply else ""
+        remedy = "; for amplitudes or gains, try log=True (--log)" if may_multiply else ""
         yield (
-            f"{100 * heavy:.2g} % of the pixels lie far beyond the others and count as the end of their range"
+            f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
             + remedy
         )
     elif may_multiply and any(_is_shaded(planes) for planes in images):
-        yield (
-            "the values are taken as they are, though brighter parts tend to have more contrast; if textures "
-            "are divided by light or gains, take the logarithm, log=True (--log)"
-        )
+        yield "contrast grows with brightness; if shading splits a texture in two, try log=True (--log)"
 
 
 def _written(value: float, dtype: np.dtype) -> str:

@@ -62,7 +62,7 @@ def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
     if array.ndim < 2:
         raise ValueError(
             f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
-            "a list is taken for several images, so pass nested lists through numpy.asarray"
+            "a list stands for several images, so pass nested lists through numpy.asarray"
         )
     if array.ndim != expected:
         raise ValueError(

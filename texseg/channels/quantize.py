@@ -54,7 +54,7 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
     than three times their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies
     within a fence: three times their width from 10 to 90 % on either side. Where more than 6 % lie outside,
-    most of the image is flat ground, and the fence is drawn round what stands on it as well.
+    most of the image is flat background, and the fence is drawn round what stands on it as well.
 
     Examples
     --------

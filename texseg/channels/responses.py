@@ -52,7 +52,7 @@ class Intensity(NamedTuple):
     """Principal axes of the bands, shape (components, B); empty for grey and RGB images."""
     contrast: float  # standard deviation of the lightness after the local mean is subtracted
     log_offset: float = 0.0
-    """Added to the values before their logarithm is taken; if 0, no logarithm is taken."""
+    """Added to the values before taking their logarithm; 0 means no logarithm."""
 
     def measured(self, band: NDArray[Any]) -> NDArray[Any]:
         """Values of a band on the scale of ``low`` and ``high``."""

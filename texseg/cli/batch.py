@@ -122,10 +122,10 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
         return "all unknown"
     result, number = outcome.result, outcome.result["n_segments"]
     text = f"{number} segment" + ("" if number == 1 else "s")
-    if with_odds and "probability" in result:
-        text += f" ({result['probability']:.0%})"
     if with_odds and number > 1 and result.get("single_texture", 0) >= 0.5:
-        text += f", rather a single texture ({result['single_texture']:.0%})"
+        text += f", probably a single texture ({result['single_texture']:.0%})"
+    elif with_odds and "probability" in result:
+        text += f" ({result['probability']:.0%})"
     return text
 
 

@@ -88,8 +88,8 @@ def collect_inputs(
 ) -> Collection:
     """Expand files, folders and patterns into a list of files in natural order, each once.
 
-    An argument that exists is taken literally rather than as a pattern. Of files in folders, only those that
-    are named like an image, or hold one, are taken; of files that are named explicitly, all.
+    An argument that exists is used literally rather than as a pattern. In folders only files that are named
+    like an image or hold one are used; files that are named explicitly are all used.
     """
     found: dict[str, tuple[Path, Path]] = {}
     n_own_outputs = n_special = 0

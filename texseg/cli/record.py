@@ -1,7 +1,7 @@
-"""What results are made from: the record beside them, and the blocks of a run that was interrupted.
+"""What results are made from: the record next to them, and the blocks of a run that was interrupted.
 
 The record (``*_run.json``) is written last and removed first: if it exists, the results are complete;
-meanwhile it lies beside them under a hidden name, so that a later run knows them even if this one is ended.
+meanwhile it lies next to them under a hidden name, so that a later run knows them even if this one is ended.
 By the digests in it a later run knows what it may remove: what texseg wrote and nobody changed since.
 """
 
@@ -95,7 +95,7 @@ def _beside(image: Path) -> list[Path]:
 
 
 class Earlier(NamedTuple):
-    """What an earlier run left beside the results that are written now: digests of files that stay."""
+    """What an earlier run left next to the results that are written now: digests of files that stay."""
 
     made: Mapping[str, Any]
     outputs: Mapping[str, str]

@@ -40,7 +40,7 @@ class CountOperator(ABC):
     def __getitem__(self, rows: slice) -> scipy.sparse.csr_array:
         """Compute the rows of a forward slice as CSR; memory grows with the slice."""
         if not isinstance(rows, slice) or (rows.step is not None and rows.step < 1):
-            raise TypeError(f"rows are taken by a slice with a positive step, got {rows!r}")
+            raise TypeError(f"rows must be selected by a slice with a positive step, got {rows!r}")
         wanted = range(*rows.indices(self.shape[0]))
         if not len(wanted):
             return scipy.sparse.csr_array((0, self.shape[1]), dtype=np.float32)

@@ -195,7 +195,7 @@ def border_measure(sites: Sites, reach: int) -> Floats:
 
 
 def interior_cells(labels: NDArray[np.integer], cells: Sites) -> NDArray[np.bool_]:
-    """Which cells (N,) neither touch another label nor lie beside a cell that does."""
+    """Which cells (N,) neither touch another label nor lie next to a cell that does."""
     return np.concatenate([_interior(grid).ravel() for grid in cells.pieces(labels)])
 
 

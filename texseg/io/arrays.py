@@ -47,7 +47,7 @@ def open_npy(path: Path) -> ArrayStored:
             read = layout.read_array_header_1_0 if is_first else layout.read_array_header_2_0
             shape, _, dtype = read(file)
         except Exception as error:  # malformed headers raise many kinds
-            raise MalformedFileError("NPY header makes no sense, file is corrupt") from error
+            raise MalformedFileError("NPY header is invalid: the file is corrupt") from error
         _check_is_image(shape, dtype)
         if file.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
             raise MalformedFileError("file is truncated")
@@ -61,9 +61,9 @@ def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
     if dtype.hasobject:
         raise UnsuitableImageError(f"{found} holds Python objects; these are never unpickled, save numbers")
     if dtype.kind not in "buif":
-        raise UnsuitableImageError(f"{found} is no image; expected real numbers or booleans")
+        raise UnsuitableImageError(f"{found} is not an image; expected real numbers or booleans")
     if len(shape) not in (2, 3):
-        raise UnsuitableImageError(f"{found} is no image; expected 2 axes, or 3 with channels or pages")
+        raise UnsuitableImageError(f"{found} is not an image; expected 2 axes, or 3 with channels or pages")
     if 0 in shape:
         raise UnsuitableImageError(f"{found} is empty")
 
@@ -90,9 +90,9 @@ def open_envi(path: Path, text: str) -> ArrayStored:
     offset = _whole(entries, "header offset", 0)
     kind = _whole(entries, "data type")
     if kind in _COMPLEX:
-        raise UnsuitableImageError("complex ENVI images are no image; expected real numbers")
+        raise UnsuitableImageError("complex ENVI files are not images; expected real numbers")
     if kind not in _TYPES or min(height, width, n_bands) < 1:
-        raise MalformedFileError("the ENVI header beside the image makes no sense")
+        raise MalformedFileError("the ENVI header next to the image is invalid")
     interleave = entries.get("interleave", "bsq").lower()
     if interleave not in _AXES:
         raise MalformedFileError(f"interleave {interleave!r} of the ENVI header is not bsq, bil or bip")
@@ -135,7 +135,7 @@ def _entries(text: str) -> dict[str, str]:
 def _whole(entries: dict[str, str], key: str, default: int | None = None) -> int:
     text = entries.get(key, "" if default is None else str(default))
     if not re.fullmatch(r"\d{1,12}", text):
-        raise MalformedFileError(f"the ENVI header beside the image has no sensible entry {key!r}: {text!r}")
+        raise MalformedFileError(f"the ENVI header next to the image has an invalid entry {key!r}: {text!r}")
     return int(text)
 
 

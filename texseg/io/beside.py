@@ -1,4 +1,4 @@
-"""What says which pixels hold data, and where they lie: files beside an image, values for "no data".
+"""What says which pixels hold data, and where they lie: files next to an image, values for "no data".
 
 A sidecar is read only if it is a regular file of plausible size: a pipe would block for ever.
 """
@@ -54,7 +54,7 @@ def with_sidecars(header: Header, image: Path) -> Header:
 
 
 def _place_beside(image: Path) -> Georeference | None:
-    """Georeference from the world file beside an image and its ``.prj``, None if there is no valid one."""
+    """Georeference from the world file next to an image and its ``.prj``, None if there is no valid one."""
     suffix = image.suffix
     names = [suffix + "w", ".wld", *([world_file_suffix(suffix)] if len(suffix) > 2 else [])]
     for name in names if suffix else ():
@@ -70,7 +70,7 @@ def _place_beside(image: Path) -> Georeference | None:
 
 
 def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, ...]]:
-    """Parse the ``.aux.xml`` beside an image, or tell why it is left aside."""
+    """Parse the ``.aux.xml`` next to an image, or tell why it is left aside."""
     path = image.with_name(image.name + ".aux.xml")
     text = side_text(path, _METADATA_BYTES)
     if text is None:
@@ -80,7 +80,7 @@ def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, 
             return ElementTree.fromstring(text), ()
     except ElementTree.ParseError:
         pass
-    return None, (f"{path.name} beside the image cannot be read, and is left aside",)
+    return None, (f"{path.name} next to the image cannot be read and is ignored",)
 
 
 def _geo_transform(root: ElementTree.Element) -> Affine | None:

@@ -131,7 +131,7 @@ def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
 
 
 def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
-    """Of an image's own georeference and the one beside it, the one that has a map; GDAL's comes first."""
+    """Of an image's own georeference and the one next to it, the one that has a map; GDAL's comes first."""
     if own is None or beside is None:
         return own if beside is None else beside
     if own.transform is not None and (beside.transform is None or beside.world is not None):

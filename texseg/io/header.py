@@ -23,7 +23,7 @@ class Header:
     format: str
     """According to the content, whatever the file is called."""
     shape: tuple[int, ...]
-    """Extent of each axis of the stored image, palette expanded and alpha left out."""
+    """Extent of each axis of the stored image, palette expanded and without alpha."""
     axes: str
     """One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes), ``1`` an
     axis of length one that is left aside, ``?`` if the file does not say."""
@@ -40,7 +40,7 @@ class Header:
     band_nodata: tuple[float | None, ...] = ()
     """Values that mean "no data" if they differ from band to band; otherwise empty."""
     mask_file: Path | None = None
-    """Mask beside the image, as GDAL writes it."""
+    """Mask next to the image, as GDAL writes it."""
     measured: PixelSize | None = None
     """Size of a pixel that the file states independently of the georeference."""
 

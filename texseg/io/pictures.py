@@ -75,7 +75,7 @@ class Picture(Stored):
         """Make a header of a picture of this height and width."""
         height, width = size
         if height < 1 or width < 1 or n_channels < 1:
-            raise MalformedFileError(f"{self.format} header makes no sense, file is corrupt")
+            raise MalformedFileError(f"{self.format} header is invalid: the file is corrupt")
         axes = ("P" if n_frames > 1 else "") + "YX" + ("C" if n_channels > 1 else "")
         extent = {"P": n_frames, "Y": height, "X": width, "C": n_channels}
         return Header(
@@ -150,12 +150,10 @@ class Png(Picture):
             self._chunks.setdefault(kind, chunk[8:-4])
         start = self._chunks.get(b"IHDR", b"")
         if len(start) != 13:
-            raise MalformedFileError(
-                "file is truncated" if len(self.data) < 33 else "PNG header makes no sense"
-            )
+            raise MalformedFileError("file is truncated" if len(self.data) < 33 else "PNG header is invalid")
         width, height, depth, colour = struct.unpack_from(">IIBB", start)
         if colour not in _PNG_MODES:
-            raise MalformedFileError("PNG header makes no sense, file is corrupt")
+            raise MalformedFileError("PNG header is invalid: the file is corrupt")
         self._mode = _PNG_MODES[colour]
         self._depth, self.data, self._broken = depth, b"".join(kept), broken
         notes = ["the first picture of the animation is read"] * (b"acTL" in self._chunks)
@@ -266,7 +264,7 @@ class Jpeg(Picture):
         self._marker, frame = frames[0]
         self._precision, height, width, self.n_components = struct.unpack_from(">BHHB", frame + bytes(6))
         if len(frames) > 1 or self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
-            raise MalformedFileError("JPEG header makes no sense, file is corrupt")
+            raise MalformedFileError("JPEG header is invalid: the file is corrupt")
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
         notes = () if self._end else ("the end mark of the JPEG file is missing",)
         n_channels = 1 if self.n_components == 1 else 3
@@ -351,7 +349,7 @@ class Webp(Picture):
             width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", content, 6))
             has_alpha = False
         else:
-            raise MalformedFileError("WebP header makes no sense, file is corrupt")
+            raise MalformedFileError("WebP header is invalid: the file is corrupt")
         return self._describe((height, width), 3, has_alpha=has_alpha, exif=exif)
 
     def decode(self, axes: str, page: int) -> Decoded:
@@ -364,7 +362,7 @@ class Webp(Picture):
 
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
-_TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables beside the pixels
+_TABLE_BYTES = 100e6  # bytes that a decoder may take for its tables besides the pixels
 _TILE_BYTES, _COMPONENT_BYTES = 7000, 1200  # of OpenJPEG 2.5, for each
 _LEAST_PRECINCT = 4  # sides of 16 pixels; OpenJPEG takes 400 bytes for each precinct
 _CODING_STYLE, _CODING_STYLE_OF_COMPONENT, _START_OF_TILE = 0xFF52, 0xFF53, 0xFF90
@@ -405,7 +403,7 @@ class Jpeg2000(Picture):
         x1, y1, x0, y0, tile_x, tile_y = struct.unpack_from(">IIIIII", self._codestream, 8)
         n_components = struct.unpack_from(">H", self._codestream, 40)[0]
         if not tile_x or not tile_y or not n_components:
-            raise MalformedFileError("JPEG 2000 header makes no sense, file is corrupt")
+            raise MalformedFileError("JPEG 2000 header is invalid: the file is corrupt")
         area = (x1 - x0) * (y1 - y0)
         tables = -(-x1 // tile_x) * -(-y1 // tile_y) * (_TILE_BYTES + _COMPONENT_BYTES * n_components)
         if tables > _TABLE_BYTES + 4 * area or min(self._precinct_sides(), default=15) < _LEAST_PRECINCT:

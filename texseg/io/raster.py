@@ -22,7 +22,7 @@ _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT".split()
 _MOST_NAMES = 12
 _SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx")
 _ENVIRONMENT = {
-    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies beside an image is read here
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies next to an image is read here
     "RAW_CHECK_FILE_SIZE": "YES",
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
 }

@@ -19,7 +19,7 @@ from texseg.io.source import Image, indices_of, open_pages, open_source, shown
 from texseg.io.source import read_header as read_header
 
 MAX_PIXELS = 178_956_970
-"""Largest number of pixels that is read unless asked for more: a quarter of a gibibyte of RGB."""
+"""Largest number of pixels that is read unless more is requested: a quarter of a gibibyte of RGB."""
 
 
 def read_image(
@@ -35,7 +35,7 @@ def read_image(
     """Read an image from a PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI, NumPy ``.npy`` or zarr file.
 
     The format is recognised from the content, whatever the file is called. World files, GDAL's ``.aux.xml``
-    and ``.msk`` beside the image are read with it. A pixel holds no data if any of its bands holds the value
+    and ``.msk`` next to the image are read with it. A pixel holds no data if any of its bands holds the value
     for "no data"; if that value is 0, only if all of them do.
 
     Parameters

@@ -22,8 +22,8 @@ from texseg.io.source import failures_named
 __all__ = ["count_up", "read_seed_file"]
 
 _MOST_UNPAINTED = 14
-"""Most numbers of classes that strokes may leave out, as many as a fit finds by itself: where more are left
-out, the numbers are the grey values of a paint program."""
+"""Most numbers of classes that strokes may skip, as many as a fit finds by itself: where more are
+missing, the numbers are the grey values of a paint program."""
 
 _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
@@ -60,7 +60,7 @@ def read_seed_file(
         )
     if read_header(path).format == "JPEG":
         raise UnsuitableImageError(
-            f"{name}: JPEG changes the colours of strokes a little everywhere; save them as PNG"
+            f"{name}: JPEG compression alters the colours of strokes; save them as PNG"
         )
     return _classes(picture, name)
 
@@ -80,8 +80,8 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
             ground = places == commonest
     if not ground.any():
         raise UnsuitableImageError(
-            f"{name}: strokes need a ground that is not painted: 0 in a label image, transparent, or one "
-            "colour that covers more than half of the image; here none does"
+            f"{name}: no unpainted background found; leave it 0 in a label image, transparent, or in one "
+            "colour that covers more than half of the image"
         )
     painted = places[~ground]
     if not len(painted):
@@ -173,7 +173,7 @@ def _draw(
             for line in parts:
                 _line(drawn, number, _pixels([line] if kind.endswith("Point") else line, geo))
     except (TypeError, ValueError, IndexError) as error:
-        raise UnsuitableImageError(f"{name}: {kind} with coordinates that make no sense") from error
+        raise UnsuitableImageError(f"{name}: {kind} with invalid coordinates") from error
 
 
 def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:

@@ -91,12 +91,12 @@ def hierarchical_format(start: bytes) -> str:
 
 
 def refusal(start: bytes) -> MalformedFileError:
-    """Return an error that says what a file is, given that it is no image."""
+    """Return an error that says what a file is, given that it is not an image."""
     if not start:
         return MalformedFileError("empty file")
     unread = _match(_UNREAD_SIGNATURES, start)
     if unread == "ENVI header":
-        return MalformedFileError("this is the header of an ENVI image; pass the data file beside it")
+        return MalformedFileError("this is the header of an ENVI image; pass the data file next to it")
     if unread is not None:
         return MalformedFileError(f"{unread} files are not read; convert it to one of {_READABLE}")
     known = _match(_OTHER_SIGNATURES, start)

@@ -1,7 +1,7 @@
 """The one reader: an image file that is open, what it says about itself, and its pixels by windows.
 
 What is read window by window is what is read as a whole; formats that cannot be read in parts are decoded
-once and kept. The files beside an image (world file, GDAL's metadata and mask), the user's mask, alpha and
+once and kept. The files next to an image (world file, GDAL's metadata and mask), the user's mask, alpha and
 the values for "no data" are settled here, whatever the format.
 """
 
@@ -225,12 +225,12 @@ class Source:
         try:
             mask = self._files.enter_context(_open(path, None, 0, _Options(), alone=True))
         except (OSError, ValueError) as error:
-            self._notes.append(f"the mask beside the image cannot be read, and is left aside: {error}")
+            self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
         if mask.shape != self._stored_shape:
-            self._notes.append(f"{path.name} beside the image has another size, and is left aside")
+            self._notes.append(f"{path.name} next to the image has another size and is ignored")
             return None
-        self._notes.append(f"masked by {path.name} beside the image")
+        self._notes.append(f"masked by {path.name} next to the image")
         return mask
 
     def __enter__(self) -> Self:
@@ -265,7 +265,7 @@ def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[So
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read what a file and those beside it say, without decoding its pixels or limiting their number."""
+    """Read what a file and those next to it say, without decoding its pixels or limiting their number."""
     with ExitStack() as files, failures_named(Path(path)):
         _, header = _stored_and_header(Path(path), files)
     return header
@@ -351,7 +351,7 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
 
 
 def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
-    """Open a file in the format that its content announces; those beside it are read unless it is `alone`."""
+    """Open a file in the format that its content announces, with those next to it unless it is `alone`."""
     stored = _stored(path, files)
     header = stored.header if alone else with_sidecars(stored.header, path)
     if header.geo is not None:  # which refers to the pixels as stored

@@ -92,18 +92,18 @@ def _metadata(folder: Path) -> dict[str, Any]:
 
 
 def _array(folder: Path, meta: dict[str, Any]) -> _Array:
-    """Parse the metadata of an array, and refuse one that is no image or costs more than an image."""
+    """Parse the metadata of an array, and refuse one that is not an image or costs more than an image."""
     try:
         found = _parsed(folder, meta if meta.get("zarr_format") == 3 else _as_version_3(meta))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise MalformedFileError(f"metadata of the zarr array make no sense ({repr(error)[:80]})") from error
+        raise MalformedFileError(f"invalid metadata of the zarr array ({repr(error)[:80]})") from error
     shape, chunk, file = found.shape, found.chunk, found.file
     if not len(shape) == len(chunk) == len(file) or sorted(found.order) != list(range(len(shape))):
         raise MalformedFileError("metadata of the zarr array contradict each other")
     if len(shape) < 2 or 0 in shape or len(shape) > 8:
-        raise UnsuitableImageError(f"array of shape {shape} is no image of rows, columns and channels")
+        raise UnsuitableImageError(f"array of shape {shape} is not an image of rows, columns and channels")
     if min(*chunk, *file) < 1 or any(a % b for a, b in zip(file, chunk, strict=True)):
-        raise MalformedFileError("metadata of the zarr array make no sense")
+        raise MalformedFileError("invalid metadata of the zarr array")
     n_bytes = math.prod(chunk) * found.dtype.itemsize
     if n_bytes > _LARGEST_CHUNK:
         raise MalformedFileError(f"zarr chunks of {n_bytes / 1e6:.0f} MB are too large to be read")
@@ -172,7 +172,9 @@ def _parsed(folder: Path, meta: dict[str, Any]) -> _Array:
 def _check_type(name: Any, known: re.Pattern[str]) -> None:
     if not isinstance(name, str) or not known.fullmatch(name):
         said = repr(name)[:40]
-        raise UnsuitableImageError(f"array of dtype {said} is no image; expected real numbers or booleans")
+        raise UnsuitableImageError(
+            f"array of dtype {said} is not an image; expected real numbers or booleans"
+        )
 
 
 def _sides(values: Any) -> tuple[int, ...]:
@@ -193,7 +195,9 @@ class ZarrStored(Stored):
             raise MalformedFileError("the levels of the OME-Zarr image have different axes")
         kept = [i for i, n in enumerate(shape) if n != 1 or i >= len(shape) - 2] if len(shape) > 2 else [0, 1]
         if len(kept) > 3:
-            raise UnsuitableImageError(f"array of shape {shape} is no image of rows, columns and channels")
+            raise UnsuitableImageError(
+                f"array of shape {shape} is not an image of rows, columns and channels"
+            )
         letters = ["Y", "X"]
         if len(kept) == 3:
             channel = names.find("c")
@@ -279,7 +283,7 @@ def _chunk(array: _Array, place: tuple[int, ...]) -> NDArray | None:
                 if offset == length == _MISSING:
                     return None
                 if len(entry) < 16 or length > most or offset + length > size:
-                    raise MalformedFileError("the index of a zarr shard makes no sense")
+                    raise MalformedFileError("the index of a zarr shard is invalid")
                 file.seek(offset)
                 most = length
             data = file.read(most)

@@ -127,7 +127,7 @@ class TiffSource(Stored):
             raise MalformedFileError("TIFF colour space YCBCR is supported with JPEG compression only")
         n_values = key.tilelength * key.tilewidth * key.samplesperpixel
         if key.is_tiled and n_values * key.dtype.itemsize > _LARGEST_SEGMENT:
-            raise MalformedFileError(f"TIFF tiles of {key.tilewidth} x {key.tilelength} pixels make no sense")
+            raise MalformedFileError(f"invalid TIFF tiles of {key.tilewidth} x {key.tilelength} pixels")
 
     def _alpha_index(self) -> int | None:
         """Index of the alpha channel among the samples."""
@@ -164,7 +164,7 @@ class TiffSource(Stored):
         nodata = parse_nodata(text)
         if text and nodata is None:
             notes.append(
-                f"the no-data tag {text[:40]!r} is no number; give the value with nodata= (--nodata)"
+                f"the no-data tag {text[:40]!r} is not a number; pass the value as nodata=... (--nodata)"
             )
         return Header(
             format="TIFF",

@@ -47,7 +47,7 @@ class Layout(NamedTuple):
 
     shape: tuple[int, ...]  # (H, W), or (P, H, W) for pages one after the other
     largest: int | None = None
-    """Largest label that may occur; None for numbers from 0 to 1, which are no labels."""
+    """Largest label that may occur; None for numbers from 0 to 1 instead of labels."""
     dtype: Any = np.int32  # of the values as they are, for ``.npy`` files
     geo: Georeference | None = None
     pyramid: bool = False
@@ -257,7 +257,7 @@ _FORMATS: dict[str, Callable[[Path, Bands, Layout], Iterator[NDArray[Any]]]] = {
 
 
 def _write_world_file(path: Path, geo: Georeference | None) -> None:
-    """Write the affine map beside an image that cannot hold it."""
+    """Write the affine map next to an image that cannot hold it."""
     if geo is None or path.suffix == ".zarr" or (geo.tags and path.suffix.lower() in (".tif", ".tiff")):
         return
     text = world_file_text(geo)
@@ -284,7 +284,7 @@ def write_labels(
     labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
         Labels, 0 for no data.
     geo : Georeference, optional
-        Written as tags into a TIFF file, with 0 as the no-data value, or as a world file beside other files.
+        Written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other files.
 
     Raises
     ------

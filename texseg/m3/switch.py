@@ -79,7 +79,7 @@ def membership_divergence(gamma: Array, sizes: tuple[int, ...], alpha: Array) ->
 
 
 def normalise_rows(expected: Array, fallback: Array) -> Array:
-    """Scale rows to sum to one; rows without any count are taken from `fallback`."""
+    """Scale rows to sum to one; rows without any count become those of `fallback`."""
     totals = expected.sum(axis=1, keepdims=True)
     return np.where(totals > 0, expected / np.where(totals > 0, totals, 1.0), fallback)
 

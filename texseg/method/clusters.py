@@ -112,7 +112,7 @@ class Search:
         """Profiles (k, M) of a number that is given: level ``k`` of a tree of a few more clusters.
 
         Of the levels of the trees of all runs, the one with the largest product of two probabilities is
-        taken: that there are as many textures, and the mean one of a cell, given the segments.
+        used: that there are as many textures, and the mean one of a cell, given the segments.
         """
         if k == 1:
             return self._settled([np.zeros(len(self.cells.sizes), np.intp)], 1)[0].profiles

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.method.textures import Scene
 
-_LEAST = 0.03  # learned from 18 fields; .025 to .033 do as well where each field is left out of learning
+_LEAST = 0.03  # learned from 18 fields; .025 to .033 do as well where each field is held out of learning
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
 
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features) -> Told:
     """Measure what labels, one image per scene, tell about the pixels.
 
-    Labels begin at 1; pixels without data (0) and flat ground are left out.
+    Labels begin at 1; pixels without data (0) and flat background are skipped.
     """
     K = max(int(image.max()) for image in labels) + 1
     tables = np.zeros((len(features.names), K * features.n_bins))

@@ -45,7 +45,7 @@ class Divider:
 
     settings: Settings
     model: str
-    n_segments: int | None  # includes flat ground; None chooses the number from k_min to k_max
+    n_segments: int | None  # includes flat background; None chooses the number from k_min to k_max
     k_min: int
     k_max: int
     min_size: int

@@ -57,7 +57,7 @@ class Hierarchy:
         """(K - 1,): entry k - 1 is where, on cooling, one of k segments splits in two ([1]_ section 5.1).
 
         For histograms of cells, with each channel counting as many observations as its weight. Infinite
-        where flat ground leaves the textures.
+        where flat background leaves the textures.
 
         References
         ----------
@@ -121,7 +121,7 @@ def levels_of(
 
 
 def levels_beside_ground(levels: Levels, grounds: Sequence[NDArray[np.bool_]]) -> Levels:
-    """Make flat ground segment 1 of all levels of the textures beside it, and part of the only one."""
+    """Make flat background segment 1 of all levels of the textures next to it, and part of the only one."""
     finest = [
         np.where(ground, 1, image + (image > 0)).astype(np.int32)
         for image, ground in zip(levels.finest, grounds, strict=True)

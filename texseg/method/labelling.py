@@ -108,7 +108,7 @@ def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArra
 def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: float = 0) -> Labelled:
     """Label every pixel of a scene, with its probability.
 
-    Flat ground is label 1, and textures are numbered after it; painted pixels keep their class.
+    Flat background is label 1, and textures are numbered after it; painted pixels keep their class.
     """
     area = textures.speck_area(smoothness)
     block = reading_of(textures.read(scene, smoothness), scene.mask, max(area, min_size))

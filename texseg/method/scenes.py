@@ -1,4 +1,4 @@
-"""From arrays to scenes: transparency, info bars, planes, masks, flat ground, logarithm, notes, seeds, bins.
+"""From arrays to scenes: transparency, info bars, planes, masks, background, logarithm, notes, seeds, bins.
 
 :func:`learn_scenes` is for images that textures are learned from, :func:`known_scenes` for those that are
 labelled by what was learned.
@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 _LOGARITHM_TAKEN = (
-    "the logarithm of the values is taken, since contrast follows brightness by the same factor everywhere, "
-    "as under light, gains or speckle that multiply; log=False (--no-log) takes the values as they are"
+    "using the logarithm of the values: contrast is proportional to brightness, as under shading or speckle "
+    "that multiply; log=False (--no-log) turns this off"
 )
 _NUMBERS = {2: ("two", "one band", "second"), 4: ("four", "three bands", "fourth")}
 _PLAIN_ROW = 0.95  # share of the edge row, and of all of a bar's rows ...
@@ -68,7 +68,7 @@ class Learned(NamedTuple):
     n_classes: int | None
     """Number of classes where there are seeds."""
     originals: list[Planes]
-    """The images with their flat ground."""
+    """The images with their flat background."""
 
 
 def learn_scenes(
@@ -87,7 +87,7 @@ def learn_scenes(
     if side < bank.halo:
         warn(
             f"an image with a side of {side} pixels is smaller than the filters, which look "
-            f"{bank.halo} pixels far: what lies beyond its border is mirrored; labels may mean little"
+            f"{bank.halo} pixels far: borders are padded by mirroring; labels may be unreliable"
         )
     n_classes, painted = None, [None] * len(images)
     if seeds is not None:
@@ -200,12 +200,12 @@ def _taken_apart(
         return planes, notes
     what = f"rows {rows.start} to {rows.stop - 1} look like the info bar of a microscope, and were "
     if not crop_bar:
-        what += "segmented like the picture; crop_bar=True (--crop-bar) leaves them out"
+        what += "segmented like the picture; crop_bar=True (--crop-bar) skips them"
         return planes, [*notes, (what, UserWarning)]
     kept = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask.copy()
     kept[rows] = False
     planes = split_planes(image, channel_axis=channel_axis, mask=kept, nodata=nodata)
-    return planes, [*notes, (what + "left out (label 0)", UserWarning)]
+    return planes, [*notes, (what + "skipped (label 0)", UserWarning)]
 
 
 def _without_alpha(image: Any, channel_axis: int | None) -> tuple[Any, NDArray[np.bool_] | None, str | None]:
@@ -306,7 +306,7 @@ def _seeds(
 
 
 def _grounds(images: list[Planes], settings: Settings) -> Grounds:
-    """Flat ground of each image; None for all where there is none, or it is not to be told apart."""
+    """Flat background of each image; None for all where there is none, or it is not to be distinguished."""
     if not settings.flat_ground or settings.preset == "plain" or settings.n_segments == 1:
         return [None] * len(images)
     found = [_found_ground(planes) for planes in images]

@@ -49,7 +49,7 @@ class Scene:
     planes: Planes | None = field(default=None, repr=False)
     """The image itself, for textures with learned borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
-    """Flat ground, a segment of its own, which the mask excludes; None if it is not treated separately."""
+    """Flat background, a segment of its own, outside of the mask; None if it is not treated separately."""
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
     """(H, W), class of the painted pixels, from 1; 0 elsewhere."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)

@@ -374,7 +374,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _tempered(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
     ) -> Run:
-        """One run from ``start`` at the temperature asked for, or at the best one on held-out data."""
+        """One run from ``start`` at the requested temperature, or at the best one on held-out data."""
         if data.beta is None:
             return self._choose_beta(model, data, start, rng, coldest or self._first_beta)
         return self._descend(model, data, start, data.beta, rng)
@@ -767,7 +767,7 @@ def choose_number(
 
     With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. The rows
     are divided into folds, each is judged by a model of the others (`score`), and of all numbers whose score
-    is below the best by less than one standard error of the difference, the smallest is taken. Clones of the
+    is below the best by less than one standard error of the difference, the smallest is used. Clones of the
     estimator are fitted to ``X`` (N, M); of two-sided models the number of rows' groups is varied. A
     ValueError tells if ``numbers`` is empty.
 

@@ -259,7 +259,7 @@ class HierarchicalClustering(ClusteringModel):
 
 @dataclass(frozen=True, eq=False)
 class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
-    """The HACM whose rows are left out of the nodes that judge them; F is that of the corrected scores.
+    """The HACM whose rows are held out of the nodes that judge them; F is that of the corrected scores.
 
     An occurrence in row i has added ``q_vj sum_k Q_ik tau_kv / p_kj`` to the counts of node v. Only the root
     holds the background, from which every path gets its share.
@@ -426,7 +426,7 @@ class HACM(OneSided):
         Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
         transitions of a cooling run (section 5.1), or given. Annealed trees predict less well and are
         wrong more often where rows are few or short, because their first splits are made at temperatures at
-        which little can be told apart.
+        which little can be distinguished.
     beta : "auto" or float, default="auto"
         Inverse temperature of the horizontal posteriors; "auto" chooses it on held-out occurrences.
     predictive : bool, optional

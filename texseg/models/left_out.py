@@ -36,7 +36,7 @@ from texseg.models.base import FLOOR, ClusteringModel, Step, entry_rows, normali
 __all__ = ["Caution", "LeavesRowsOut", "left_out_scores", "rows_of_columns"]
 
 NUMBERS_AT_ONCE = 2**18
-"""Numbers (entries x V) of a block of rows of which each is left out; a step takes twice as long with 2**14,
+"""Numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
 as long with 2**16 and 2**20."""
 
 LEAST_CORRELATION = 0.01
@@ -78,7 +78,7 @@ class Caution:
 
 @dataclass(frozen=True, eq=False)
 class LeavesRowsOut(ClusteringModel):
-    """A clustering whose rows are left out of the profiles that judge them; F is of the corrected scores."""
+    """A clustering whose rows are held out of the profiles that judge them; F is of the corrected scores."""
 
     caution: Caution | None = None
 
@@ -155,7 +155,7 @@ def left_out_scores(
     Q: Floats | None = None,
     row_weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Log-likelihood of every row in every cluster, the row's own part in the profiles left out."""
+    """Log-likelihood of every row in every cluster, the row's own part in the profiles held out."""
     groups, V = groups_of(n), len(nodes)
     n_groups = groups.max() + 1
     columns = np.ascontiguousarray(nodes.T, np.float32)

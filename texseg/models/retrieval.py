@@ -142,7 +142,7 @@ class Retrieval:
         ----------
         query : string, sequence of strings, or array of shape (M,)
             Words (a string is split at white space; words that are not a column are ignored), or how often
-            each column is asked for. A ValueError tells if no word is known.
+            each column is requested. A ValueError tells if no word is known.
         n : int, default=10
             Maximum number of rows.
 
@@ -250,7 +250,7 @@ class Retrieval:
     # ---- inside
 
     def _asked(self, query: str | Sequence[str] | ArrayLike) -> Floats:
-        """How often each column is asked for, (M,)."""
+        """How often each column is requested, (M,)."""
         if isinstance(query, str):
             query = query.split()
         asked = np.asarray(query)

@@ -76,10 +76,10 @@ FOLD_IN_STEPS = 30
 """EM steps that find the mixing of rows that were not fitted."""
 
 TILT = 0.92
-"""Factor between the tilts that held-out occurrences are asked about."""
+"""Factor between the tilts that held-out occurrences decide on."""
 
 FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
-"""Sizes with which held-out occurrences are asked whether a prior helps; then twice and half as much."""
+"""Sizes with which which held-out occurrences decide whether a prior helps; then twice and half as much."""
 
 
 @dataclass(frozen=True)

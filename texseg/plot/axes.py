@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-__all__ = ["across", "bare", "one_axes", "panels"]
+__all__ = ["across", "bare", "named", "one_axes", "panels"]
 
 
 def one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
@@ -43,15 +43,18 @@ def panels(axes: Any, n: int, n_columns: int, width: float, height: float, **opt
     return given.reshape(n_rows, n_columns)
 
 
-def bare(ax: Axes, title: str = "") -> Axes:
+def bare(ax: Axes, title: str = "", size: float | None = None) -> Axes:
     """Remove ticks and frame, which pictures do not need; set the title."""
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
     if title:
-        ax.set_title(title)
+        ax.set_title(title, fontsize=size)
     return ax
+
+
+def named(names: Sequence[str], index: int, kind: str = "") -> str:
+    """Return the name given to a panel, or its kind and number."""
+    return names[index] if index < len(names) else f"{kind} {index + 1}".strip()
 
 
 def across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.plot.axes import across, one_axes, panels
+from texseg.plot.axes import across, named, one_axes, panels
 from texseg.regions import palette
 
 __all__ = ["association", "tree_shares", "tree_words", "words"]
@@ -49,9 +49,8 @@ def association(
             colour = "white" if abs(strength[k, j]) > 0.6 * top else "black"
             ax.text(j, k, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
     ax.set(xlabel="column cluster", ylabel="row cluster")
-    across_ticks = list(column_names) or [str(j + 1) for j in range(L)]
-    ax.set_xticks(range(L), across_ticks, rotation=90 if column_names else 0)
-    ax.set_yticks(range(K), list(row_names) or [str(k + 1) for k in range(K)])
+    ax.set_xticks(range(L), [named(column_names, j) for j in range(L)], rotation=90 if column_names else 0)
+    ax.set_yticks(range(K), [named(row_names, k) for k in range(K)])
     return ax
 
 
@@ -66,14 +65,7 @@ def words(
 ) -> NDArray[Any]:
     """Most probable words of every aspect, or cluster; bar lengths are the probabilities, on one scale.
 
-    Parameters
-    ----------
-    profiles : float array of shape (K, M)
-        ``components_``, ``p(j | k)``.
-    vocabulary : sequence of M strings
-    n_words : int, default=8
-    titles : sequence of K strings, optional
-    n_columns : int, default=4
+    ``profiles`` (K, M) are ``components_``, ``p(j | k)``; ``vocabulary`` holds M strings, ``titles`` K.
     """
     table = np.asarray(profiles, dtype=float)
     top = _top_words(table, vocabulary, n_words)
@@ -82,7 +74,7 @@ def words(
     for k, ax in enumerate(axes.flat[: len(table)]):
         ax.barh(range(len(top[k])), table[k, top[k]], color=palette(k + 1)[k + 1] / 255, alpha=0.8)
         ax.set_yticks(range(len(top[k])), [vocabulary[j] for j in top[k]], fontsize=8)
-        ax.set_title(titles[k] if k < len(titles) else f"{k + 1}", fontsize=9)
+        ax.set_title(named(titles, k), fontsize=9)
         ax.tick_params(labelsize=7, axis="x")
         ax.set_ylim(len(top[k]) - 0.5, -0.5)
     return axes

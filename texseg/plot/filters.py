@@ -10,8 +10,8 @@ import scipy.fft
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.channels.gabor import Filter, GaborBank
-from texseg.plot.axes import bare, one_axes, panels
+from texseg.channels.gabor import GaborBank
+from texseg.plot.axes import bare, named, one_axes, panels
 from texseg.regions import palette
 
 __all__ = ["channel_histograms", "filter_bank", "filter_frequencies", "responses"]
@@ -29,10 +29,9 @@ def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
         kernel = scipy.fft.fftshift(scipy.fft.ifft2(bank.transfer(filter, (_GRID, _GRID))).real)
         kernel = kernel[centre, centre]
         top = np.abs(kernel).max()
-        bare(ax, _name(filter)).imshow(
-            kernel, cmap="gray", vmin=-top, vmax=top, extent=(-reach, reach, reach, -reach)
-        )
-        ax.title.set_fontsize(9)
+        box = (-reach, reach, reach, -reach)
+        name = f"{filter.wavelength:.3g} px, {filter.orientation:g}°"
+        bare(ax, name, 9).imshow(kernel, cmap="gray", vmin=-top, vmax=top, extent=box)
     return axes
 
 
@@ -62,21 +61,16 @@ def responses(
 ) -> NDArray[Any]:
     """Responses of the filters, each from black (zero) to white (its 99.5th percentile).
 
-    Parameters
-    ----------
-    responses : float array of shape (C, H, W)
-        For example from :meth:`texseg.channels.gabor.GaborBank.transform`.
-    names : sequence of C strings, optional
-    n_columns : int, default=4
+    ``responses`` (C, H, W) are for example those of :meth:`texseg.channels.gabor.GaborBank.transform`;
+    ``names`` are C strings.
     """
     planes = np.asarray(responses)
     if planes.ndim != 3:
         raise ValueError(f"responses must have shape (C, H, W), got {planes.shape}")
     axes = panels(axes, len(planes), n_columns, 1.9, 2.1)
     for index, (ax, plane) in enumerate(zip(axes.flat, planes, strict=False)):
-        title = names[index] if index < len(names) else f"channel {index + 1}"
-        bare(ax, title).imshow(plane, cmap="gray", vmin=0, vmax=np.percentile(plane, _TOP))
-        ax.title.set_fontsize(9)
+        title = named(names, index, "channel")
+        bare(ax, title, 9).imshow(plane, cmap="gray", vmin=0, vmax=np.percentile(plane, _TOP))
     return axes
 
 
@@ -124,13 +118,8 @@ def channel_histograms(
         ax.stairs(own[index], edges, fill=True, color=colour, alpha=0.75, label=f"segment {segment}")
         ax.stairs(rest[index], edges, color="0.25", linewidth=1, label="the rest")
         difference = np.abs(own[index] - rest[index]).sum() / 2
-        name = names[index] if index < len(names) else f"channel {index + 1}"
-        ax.set_title(f"{name}: {difference:.2f}", fontsize=8)
+        ax.set_title(f"{named(names, index, 'channel')}: {difference:.2f}", fontsize=8)
         ax.set_yticks([])
         ax.tick_params(labelsize=7)
     axes.flat[0].legend(fontsize=7, frameon=False)
     return axes
-
-
-def _name(filter: Filter) -> str:
-    return f"{filter.wavelength:.3g} px, {filter.orientation:g}°"

@@ -65,13 +65,7 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
 
 
 def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
-    """Probability of every number of segments, and the one chosen.
-
-    Parameters
-    ----------
-    selection : object with ``n_segments``, ``probabilities`` and ``chosen``
-        ``model.selection_``.
-    """
+    """Probability of every number of segments, and the one chosen, of ``model.selection_``."""
     numbers = np.asarray(selection.n_segments)
     probabilities = np.asarray(selection.probabilities, dtype=float)
     if numbers.shape != probabilities.shape or selection.chosen not in numbers:
@@ -139,8 +133,7 @@ def hierarchy(
     ax.set_ylabel("number of segments")
     ax.set_yticks(numbers)
     ax.set_xticks([])
-    for side in ("top", "right", "bottom"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
     return ax
 
 

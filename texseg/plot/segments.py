@@ -57,39 +57,20 @@ def overlay(
         raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
-    tint, patches = _tint(label_image, opacity), _patches(label_image, names) if legend else None
-    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)  # after all checks, so that errors leave no empty figure
-    ax.imshow(picture, interpolation="nearest")
-    ax.imshow(tint, interpolation="nearest")
+    ax = _draw([picture, _tint(label_image, opacity)], _patches(label_image, names) if legend else None, ax)
     if boundaries:
         _draw_boundaries(ax, label_image)
     if numbers:
         _draw_numbers(ax, label_image)
-    if patches is not None:
-        _draw_legend(ax, patches)
-    return bare(ax)
+    return ax
 
 
 def labels(
     labels: ArrayLike, *, legend: bool = False, names: Sequence[str] = (), ax: Axes | None = None
 ) -> Axes:
-    """Label image in the colours of the palette; label 0 stays empty.
-
-    Parameters
-    ----------
-    labels : int array of shape (H, W)
-    legend : bool, default=False
-        Next to the image: label, name, and share of the labelled area.
-    names : sequence of strings, optional
-        Name of label 1, label 2 and so on.
-    """
+    """Label image (H, W) in the colours of the palette, 0 empty; ``legend`` and ``names`` as in `overlay`."""
     label_image = _checked(labels)
-    tint, patches = _tint(label_image, 1.0), _patches(label_image, names) if legend else None
-    ax = one_axes(ax, 6.2 if legend else 5.0, 4.4)
-    ax.imshow(tint, interpolation="nearest")
-    if patches is not None:
-        _draw_legend(ax, patches)
-    return bare(ax)
+    return _draw([_tint(label_image, 1.0)], _patches(label_image, names) if legend else None, ax)
 
 
 def confidence(
@@ -118,10 +99,9 @@ def confidence(
 
 
 def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
-    """Fraction of pixels that are right, against the confidence stated for them.
+    """Fraction of pixels that are right, against their confidence: on the diagonal if that is calibrated.
 
-    One point per bin of confidence, larger if it stands for more pixels; calibrated confidences lie on the
-    diagonal.
+    One point per bin of confidence, larger if it stands for more pixels.
     """
     ax = one_axes(ax, 4.0, 3.8)
     used = reliability.n > 0
@@ -189,48 +169,44 @@ def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
     return np.column_stack([colours, alpha])[labels]
 
 
+def _draw(pictures: Sequence[NDArray[np.uint8]], patches: list[Patch] | None, ax: Axes | None) -> Axes:
+    """Draw pictures over each other, and a legend of patches next to them."""
+    ax = one_axes(ax, 5.0 if patches is None else 6.2, 4.4)
+    for picture in pictures:
+        ax.imshow(picture, interpolation="nearest")
+    if patches is not None:
+        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
+    return bare(ax)
+
+
 def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
     """Lines along the pixel edges between labels, white on dark so as to be visible on any background."""
-    segments = []
-    rows, columns = np.nonzero(labels[:, 1:] != labels[:, :-1])
-    segments.append(np.stack([columns + 0.5, rows - 0.5, columns + 0.5, rows + 0.5], axis=1))
-    rows, columns = np.nonzero(labels[1:] != labels[:-1])
-    segments.append(np.stack([columns - 0.5, rows + 0.5, columns + 0.5, rows + 0.5], axis=1))
-    lines: Any = np.concatenate(segments).reshape(-1, 2, 2)
+    y, x = np.nonzero(labels[:, 1:] != labels[:, :-1])
+    upright = np.stack([x + 0.5, y - 0.5, x + 0.5, y + 0.5], axis=1)
+    y, x = np.nonzero(labels[1:] != labels[:-1])
+    lines: Any = np.concatenate([upright, np.stack([x - 0.5, y + 0.5, x + 0.5, y + 0.5], axis=1)])
+    lines = lines.reshape(-1, 2, 2)
     for width, colour in ((2.2, "black"), (1.0, "white")):
         ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
 
 
 def _draw_numbers(ax: Axes, labels: NDArray[np.integer]) -> None:
-    outline = [withStroke(linewidth=2.5, foreground="black")]
+    style: dict[str, Any] = {"color": "white", "ha": "center", "va": "center", "weight": "bold"}
+    style["path_effects"] = [withStroke(linewidth=2.5, foreground="black")]
     for label, row, column, depth in number_places(labels):
         if depth >= _ROOM * max(labels.shape):
-            ax.text(
-                column,
-                row,
-                str(label),
-                color="white",
-                ha="center",
-                va="center",
-                weight="bold",
-                path_effects=outline,
-            )
+            ax.text(column, row, str(label), **style)
 
 
 def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
     """Return a patch of colour for each label, with its name and share."""
     rows = segment_table(labels, names=names)
-    colours = palette(max((row.label for row in rows), default=0)) / 255
     return [
         Patch(
-            facecolor=colours[row.label],
+            facecolor=row.colour,
             edgecolor="0.3",
             linewidth=0.5,
             label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
         )
         for row in rows
     ]
-
-
-def _draw_legend(ax: Axes, patches: list[Patch]) -> None:
-    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
