@@ -10,7 +10,7 @@ from sklearn.cluster import kmeans_plusplus
 from texseg.counts.matrix import WindowedCounts, aggregate
 from texseg.fitting.anneal import Level, Transition, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.fitting.assignment import ArgMax, PottsField
-from texseg.models.acm import HistogramClustering, Profiles
+from texseg.models.acm import ACM, HistogramClustering, Profiles
 from texseg.models.hacm import HierarchicalClustering, Tree
 from texseg.models.pmm import ProductAspectModel
 from texseg.models.scm import TwoSidedClustering
@@ -243,6 +243,17 @@ def test_growth_reaches_the_best_of_many_starts():
     starts = [from_rows(n, kmeans_plusplus(n, 6, random_state=rng)[1]) for _ in range(30)]
     ends = [last_of(anneal(model, n, [1.0], start=s, rng=rng, perturbation=0)).free_energy for s in starts]
     assert grown <= min(ends) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 9])
+def test_of_grown_partitions_the_one_of_lowest_free_energy_is_kept(seed):
+    """Every number is visited on the way up and on the way down; either may be the better."""
+    n, _ = planted(seed, per_cluster=12, occurrences=25, K=8, M=8)
+    states = grow(HistogramClustering(ArgMax()), n, 8, rng=np.random.RandomState(0))
+    visited = [state.free_energy for state in states if len(state.params.weights) == 8]
+    assert len(visited) == 2 and max(visited) > min(visited) + 0.1
+    model = ACM(8, assignment="hard", random_state=0).fit(n)
+    assert model.history_[-1].free_energy == pytest.approx(min(visited), abs=0.01)
 
 
 def test_growth_of_free_energy_states_is_consistent():
