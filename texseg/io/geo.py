@@ -246,11 +246,16 @@ def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDA
         from rasterio.warp import transform
     except ImportError:
         return None
+    from tifffile import imwrite
+
     try:
         if geo.system:
             system = CRS.from_wkt(geo.system)
         else:
-            with MemoryFile(_one_pixel(geo)) as memory, memory.open() as file:
+            pixel = BytesIO()  # rasterio reads GeoTIFF keys from files only
+            tags = [(*tag, True) for tag in geo.tags]
+            imwrite(pixel, np.zeros((1, 1), np.uint8), metadata=None, extratags=tags)
+            with MemoryFile(pixel.getvalue()) as memory, memory.open() as file:
                 system = file.crs
         if not system:
             return None
@@ -259,13 +264,3 @@ def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDA
         return None
     placed = np.stack([longitudes, latitudes], axis=-1)
     return placed if np.isfinite(placed).all() else None
-
-
-def _one_pixel(geo: Georeference) -> bytes:
-    """Return a TIFF file with the georeference, for a library that reads keys from files only."""
-    from tifffile import imwrite
-
-    buffer = BytesIO()
-    tags = [(*tag, True) for tag in geo.tags]
-    imwrite(buffer, np.zeros((1, 1), np.uint8), photometric="minisblack", metadata=None, extratags=tags)
-    return buffer.getvalue()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +34,17 @@ class RasterStored(Stored):
     is_kept = False
 
     def __init__(self, path: Path, files: ExitStack, drivers: Sequence[str] = _DRIVERS) -> None:
-        from rasterio.enums import ColorInterp
-
         path = path.resolve()
         self._raster = raster = files.enter_context(_opened(path, drivers))
         others = [name for name in raster.files if not _belongs_to(Path(name), path)]
         if others or not raster.count:
             raise UnsuitableImageError("its pixels lie in other files, which are not opened")
-        kinds = dict(zip(raster.indexes, raster.colorinterp, strict=True))
-        self._alpha = [band for band, kind in kinds.items() if kind == ColorInterp.alpha]
-        self._bands = [band for band in raster.indexes if band not in self._alpha]
-        n_bands = len(self._bands)
-        t = raster.transform
-        nodata = tuple(raster.nodatavals[band - 1] for band in self._bands)
+        n_bands, nodata, t = raster.count, raster.nodatavals, raster.transform
         self.header = Header(
             format=raster.driver,
             shape=(raster.height, raster.width) + ((n_bands,) if n_bands > 1 else ()),
             axes="YXC" if n_bands > 1 else "YX",
             dtype=np.dtype(raster.dtypes[0]),
-            has_alpha=bool(self._alpha),
             nodata=nodata[0] if len(set(nodata)) == 1 else None,
             band_nodata=nodata if len(set(nodata)) > 1 else (),
             geo=None if t.is_identity else georeference_of(Affine(*t[:6]), str(raster.crs or "")),
@@ -62,9 +54,8 @@ class RasterStored(Stored):
         """Read windows, channels last."""
 
         def read(window: Window) -> Decoded:
-            pixels = np.moveaxis(self._raster.read(self._bands, window=window), 0, -1)
-            opaque = self._raster.read(self._alpha[0], window=window) != 0 if self._alpha else None
-            return Decoded(pixels if len(self._bands) > 1 else pixels[..., 0], opaque)
+            pixels = np.moveaxis(self._raster.read(window=window), 0, -1)
+            return Decoded(pixels if "C" in axes else pixels[..., 0])
 
         return read
 
@@ -89,10 +80,8 @@ def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored
     """
     is_classic = "HDF5" not in format
     if is_classic:
-        try:
+        with suppress(UnsuitableImageError):
             return RasterStored(path, files, ["netCDF"])
-        except UnsuitableImageError:
-            pass
     with _opened(path.resolve(), ["netCDF"] if is_classic else ["HDF5"]) as found:
         names = [name.rpartition(":")[2].lstrip("/") for name in found.subdatasets]
     more = ", ..." if len(names) > _MOST_NAMES else ""

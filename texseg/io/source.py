@@ -11,7 +11,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -275,30 +275,26 @@ def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
     """Palette indices (H, W), upright, of a single-page palette image, else None."""
     with ExitStack() as files, failures_named(path):
         stored, header = _stored_and_header(path, files)
-        _check(header, header.n_pages, _Options(max_pixels=_whole_number("max_pixels", max_pixels)))
+        _check(header, header.n_pages, _options(max_pixels=max_pixels))
         stored.check()
         indices = stored.decode_indices()
     return None if indices is None else upright(indices, header.orientation)
 
 
-def _options(
-    *,
-    channel_axis: int | None = None,
-    nodata: float | None = None,
-    ignore_alpha: bool = False,
-    bands: Sequence[int] | None = None,
-    mask: str | os.PathLike[str] | None = None,
-    max_pixels: int | None = None,
-) -> _Options:
+def _options(**given: Any) -> _Options:
     """Check the parameters before any file is opened, so that the file is not blamed for them."""
+    options = _Options(**given)
+    nodata, bands, mask = options.nodata, options.bands, options.mask
     if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
         raise TypeError(f"nodata must be a number or None, got {nodata!r}")
-    if bands is not None:
-        if isinstance(bands, (str, bytes)) or not np.iterable(bands):
-            raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
-        bands = tuple(_whole_number("bands", band) or 0 for band in bands)
-    axis, limit = _whole_number("channel_axis", channel_axis), _whole_number("max_pixels", max_pixels)
-    return _Options(axis, nodata, bool(ignore_alpha), bands, None if mask is None else Path(mask), limit)
+    if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
+        raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
+    return options._replace(
+        channel_axis=_whole_number("channel_axis", options.channel_axis),
+        bands=None if bands is None else tuple(_whole_number("bands", band) or 0 for band in bands),
+        mask=None if mask is None else Path(mask),
+        max_pixels=_whole_number("max_pixels", options.max_pixels),
+    )
 
 
 def _whole_number(name: str, value: Any) -> int | None:
