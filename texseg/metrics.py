@@ -91,19 +91,9 @@ class Reliability(NamedTuple):
 
 
 def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> Contingency:
-    """Count the pixels of each pair of label and truth value.
+    """Count the pixels of each pair of label and truth value, integer arrays of one shape.
 
-    Parameters
-    ----------
-    labels, truth : array-like of integers, the same shape
-        Zero is a label like any other.
-    ignore_label : int, optional
-        Pixels where `truth` has this value are skipped.
-
-    Returns
-    -------
-    Contingency
-        ``counts`` (M, N) with the label values of its rows and columns.
+    Zero is a label like any other; pixels where `truth` is `ignore_label` are skipped.
 
     Examples
     --------
@@ -132,10 +122,8 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
 def best_matching(counts: ArrayLike) -> NDArray[np.intp]:
     """Assign rows to columns one to one, maximising the sum of the counts of the pairs.
 
-    Among several assignments with this sum, take the one with the greatest sum of intersections over unions.
-
     ``counts`` (M, N) is a contingency table; the result (M,) holds the column of each row, -1 for the M - N
-    rows left over when M > N.
+    rows left over when M > N. The sum of intersections over unions decides between equal sums.
 
     Examples
     --------
@@ -156,18 +144,9 @@ def match_labels(
 ) -> NDArray[np.int32]:
     """Renumber labels so that they agree with a reference on as many pixels as possible.
 
-    Parameters
-    ----------
-    labels, reference : array-like of integers, the same shape
-        The label image to renumber, and the one whose numbers to use.
-    ignore_label : int, optional
-        A label that keeps its number in `labels`, is given to no other, and whose pixels do not count.
-
-    Returns
-    -------
-    ndarray of int32, the shape of `labels`
-        The same partition with the numbers of `reference`; labels for which it has no number left get
-        new ones, counting up from its greatest.
+    Both are integer arrays of one shape; the result is int32. Labels for which `reference` has no number left
+    get new ones, counting up from its greatest. `ignore_label` keeps its number in `labels`, is given to no
+    other label, and its pixels do not count.
 
     Examples
     --------
@@ -227,19 +206,8 @@ def adjusted_rand_index(labels: ArrayLike, truth: ArrayLike, ignore_label: int |
 def reliability(confidence: ArrayLike, correct: ArrayLike, n_bins: int = 10) -> Reliability:
     """Compare stated confidence with actual accuracy.
 
-    Parameters
-    ----------
-    confidence : array-like of float, any shape
-        Probability of the chosen label, in 0 ... 1.
-    correct : array-like of bool, the same shape
-        Whether the chosen label is right (after `match_labels`).
-    n_bins : int, default=10
-        Number of bins of equal width.
-
-    Returns
-    -------
-    Reliability
-        A row for each bin, and the expected calibration error.
+    `confidence`, of any shape, holds the probability of the chosen label, in 0 ... 1; `correct`, of the same
+    shape, whether that label is right (after `match_labels`). The `n_bins` bins have equal width.
 
     Examples
     --------
@@ -282,11 +250,6 @@ def score(
     tolerance : float, default=5
         Distance in px within which boundary pixels count as found (`boundary_f`, `boundary_precision`,
         `boundary_recall`).
-
-    Returns
-    -------
-    Score
-        A named tuple; each field documents its score.
 
     Examples
     --------

@@ -67,8 +67,7 @@ def mosaic(
     Returns
     -------
     Mosaic
-        ``(image, truth)``: uint8 (H, W) or (H, W, 3), and int32 (H, W) with labels 1 ... K, which
-        number the drawn textures in their order in `textures`.
+        Its labels 1 ... K number the drawn textures in their order in `textures`.
 
     Notes
     -----
@@ -114,19 +113,8 @@ def equalize_ranks(
     Equal values are ordered by the mean of their 3x3 neighbourhood, and remaining ties at random. So
     every region of n pixels gets exactly the values (i + .5) / n, whatever its histogram was.
 
-    Parameters
-    ----------
-    values : array-like, (H, W)
-        Grey values of any real dtype.
-    region : array-like of bool, (H, W), optional
-        The pixels to equalise; all by default.
-    random_state : int, Generator or None, default=0
-        Breaks the remaining ties.
-
-    Returns
-    -------
-    ndarray of float64, (n,)
-        The equalised values of the n pixels of the region, in row-major order.
+    `values` (H, W) have any real dtype; `region` (H, W) marks the pixels to equalise, all by default; the
+    result (n,), float64, holds their new values in row-major order.
 
     Examples
     --------
@@ -266,12 +254,8 @@ def _draw_grid(n_segments: int, shape: tuple[int, int], rng: np.random.Generator
     return strips[row_of]
 
 
-def _is_any_layout_good(cells: NDArray[np.intp], n_segments: int) -> bool:
-    return True
-
-
 _LAYOUTS: dict[str, tuple[Callable, Callable]] = {
     "voronoi": (_draw_voronoi, _is_one_blob_each),
-    "scattered": (_draw_scattered, _is_any_layout_good),
-    "grid": (_draw_grid, _is_any_layout_good),
+    "scattered": (_draw_scattered, lambda *_: True),
+    "grid": (_draw_grid, lambda *_: True),
 }

@@ -142,13 +142,12 @@ class SegmentWidget(QWidget):
     def _show_state(self) -> None:
         """Enable the controls that can be used now."""
         working = self._job is not None
-        self.segments.setEnabled(not working)
-        self.button.setEnabled(not working)
+        for idle in (self.segments, self.button, self.load):
+            idle.setEnabled(not working)
+        for needs_model in (self.apply, self.save):
+            needs_model.setEnabled(not working and self.model is not None)
         self.cancel.setEnabled(working)
         self.progress.setVisible(working)
-        self.apply.setEnabled(not working and self.model is not None)
-        self.load.setEnabled(not working)
-        self.save.setEnabled(not working and self.model is not None)
         layer = self._image_layer()
         result = self._results.get(layer)
         refits = result is not None and len(result.found.fitted) > 0
@@ -220,13 +219,7 @@ class SegmentWidget(QWidget):
         image = self._image_layer()
         if image is None:
             return
-        source, name = LayerSource(image), f"{image.name} seeds"
-        layer = Labels(
-            np.zeros(source.shape, np.int32),
-            name=name,
-            colormap=_colours(MOST_SEGMENTS),
-            **placement(image),
-        )
+        layer = _labels_on(image, np.zeros(LayerSource(image).shape, np.int32), "seeds")
         self._viewer.add_layer(layer)
         layer.brush_size, layer.mode, layer.selected_label = _BRUSH, "paint", 1
         self.seeds.setCurrentIndex(self.seeds.findData(layer))
@@ -342,8 +335,7 @@ class SegmentWidget(QWidget):
         elif old is not None and np.array_equal(labels, old.shown):
             self._results[image] = old._replace(found=found, indices=indices, number=number)
         else:
-            colours, name = _colours(MOST_SEGMENTS), f"{image.name} labels"
-            layer = Labels(data, name=name, colormap=colours, multiscale=is_large, **placement(image))
+            layer = _labels_on(image, data, "labels", multiscale=is_large)
             self._results[image] = _Result(found, indices, number, layer, labels)
             layer.mouse_drag_callbacks.append(self._tick_where_clicked)
             self._viewer.add_layer(layer)
@@ -391,8 +383,7 @@ class SegmentWidget(QWidget):
         self.image.setCurrentIndex(self.image.findData(image))
 
     def _ask_and_open(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")
-        if path:
+        if path := QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")[0]:
             self.open_scene(path)
 
     def load_model(self, path: str | Path) -> None:
@@ -417,13 +408,12 @@ class SegmentWidget(QWidget):
         self.shown.setText(f"saved {Path(path).name}")
 
     def _ask_and_load(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)
-        if path:
+        if path := QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)[0]:
             self.load_model(path)
 
     def _ask_and_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save the model", "textures.texseg", _MODEL_FILES)
-        if path:
+        name = "textures.texseg"
+        if path := QFileDialog.getSaveFileName(self, "Save the model", name, _MODEL_FILES)[0]:
             self.save_model(path)
 
 
@@ -464,8 +454,9 @@ def _count(number: int) -> str:
     return f"{number} segment" + ("" if number == 1 else "s")
 
 
-def _colours(n_labels: int) -> DirectLabelColormap:
-    """Colours of the palette, nothing where there is no data."""
-    table: NDArray[np.floating] = palette(n_labels) / 255
+def _labels_on(image: Image, data: Any, name: str, **options: Any) -> Labels:
+    """Layer of labels in the place of an image, in the colours of the palette; nothing for no data."""
+    table: NDArray[np.floating] = palette(MOST_SEGMENTS) / 255
     colours: dict[int | None, Any] = {label: (*rgb, 1.0) for label, rgb in enumerate(table)}
-    return DirectLabelColormap(color_dict={**colours, 0: (0, 0, 0, 0), None: (0, 0, 0, 0)})
+    colormap = DirectLabelColormap(color_dict={**colours, 0: (0, 0, 0, 0), None: (0, 0, 0, 0)})
+    return Labels(data, name=f"{image.name} {name}", colormap=colormap, **placement(image), **options)

@@ -114,10 +114,8 @@ def _place(row: float, column: float, scale: tuple[float, float]) -> list[int]:
 def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float]) -> list[int]:
     """Pixels, box (top, left, bottom, right) and a place deep inside a region, in pixels of the image."""
     ((y, x, _),) = deepest_places(regions, region.region, _box(region))
-    box = [
-        round(side * scale[i % 2])
-        for i, side in enumerate((region.top, region.left, region.bottom, region.right))
-    ]
+    sides = np.array([[region.top, region.left], [region.bottom, region.right]])
+    box = np.rint(sides * scale).astype(int).ravel().tolist()
     return [round(region.pixels * scale[0] * scale[1]), *box, *_place(y, x, scale)]
 
 

@@ -40,7 +40,7 @@ from texseg.report.pictures import (
 )
 from texseg.report.words import Look
 
-__all__ = ["ReportEntry", "filled", "write_index", "write_report"]
+__all__ = ["ReportEntry", "filled", "script_json", "terms", "write_index", "write_report"]
 
 _THUMBNAIL_SIDE = 240
 _PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
@@ -195,13 +195,13 @@ def write_report(
     page = filled(
         "report.html",
         TITLE=escape(title),
-        HEADING=_terms(heading),
-        FACTS=_terms(facts),
+        HEADING=terms(heading),
+        FACTS=terms(facts),
         IMAGE=detailed_uri(picture, shown),
         RATIO=f"{shown[1] / shown[0]:.6g}",
         STYLE=_part("report.css"),
         SCRIPT=_part("report.js"),
-        CONTENT=json.dumps(content).replace("<", "\\u003c"),
+        CONTENT=script_json(content),
     )
     atomic_write(path, page.encode())
     return ReportEntry(path, title, levels[0]["n"], shape, content["thumbnail"])
@@ -231,7 +231,7 @@ def write_index(
 def _segmentation(
     model: Any, labels: ArrayLike | None, confidence: ArrayLike | None, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.integer], NDArray[np.floating] | None, Any | None]:
-    """Labels, their confidence, and the hierarchy they belong to, of the image that is reported on."""
+    """Labels, their confidence, and their hierarchy."""
     hierarchy = None
     if labels is None:
         labels, confidence = getattr(model, "labels_", None), getattr(model, "confidence_", None)
@@ -255,10 +255,9 @@ def _segmentation(
 
 def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Return the labels of the fit that each label of the page was merged from."""
-    textures = model.textures_
+    numbers, textures = [segment["label"] for segment in segments], model.textures_
     if not isinstance(textures, MergedTextures):
-        return {str(segment["label"]): [segment["label"]] for segment in segments}
-    numbers = [segment["label"] for segment in segments]
+        return {str(k): [k] for k in numbers}
     return {str(k): (np.flatnonzero(textures.classes == k - 1) + 1).tolist() for k in numbers}
 
 
@@ -275,7 +274,13 @@ def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
     }
 
 
-def _terms(facts: Mapping[str, Any]) -> str:
+def script_json(content: Mapping[str, Any]) -> str:
+    """Return JSON that cannot end the script it stands in."""
+    return json.dumps(content).replace("<", "\\u003c")
+
+
+def terms(facts: Mapping[str, Any]) -> str:
+    """Return a list of terms and their descriptions."""
     return "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items())
 
 

@@ -24,10 +24,8 @@ __all__ = [
 
 _LONGEST_SIDE = 1024
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
-_DETAILED_SIDES, _LARGEST_DETAIL = (
-    (4096, 2048),
-    2_000_000,
-)  # pixels; bytes of the picture that can be zoomed into
+_DETAILED_SIDES = (4096, 2048)  # pixels of the picture that can be zoomed into
+_LARGEST_DETAIL = 2_000_000  # bytes of it
 _JPEG_QUALITY = 85
 _CONFIDENCE_STEP = 4  # grey levels; gives two digits, and finer differences cost space
 CROP_SIDE = 64
@@ -67,18 +65,15 @@ def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
         max(0, min(n - CROP_SIDE, middle - CROP_SIDE // 2))
         for middle, n in zip(place, picture.shape[:2], strict=True)
     )
-    crop = picture[top : top + CROP_SIDE, left : left + CROP_SIDE]
-    return _uri("jpeg", _encoded(Image.fromarray(crop), "JPEG", quality=_JPEG_QUALITY))
+    return _uri(_jpeg(picture[top : top + CROP_SIDE, left : left + CROP_SIDE]), "jpeg")
 
 
 def picture_uri(picture: NDArray[np.uint8]) -> str:
     """Picture (H, W, 3), lossless if that is small enough, else as JPEG."""
     grey = bool((picture == picture[..., :1]).all())
-    image = Image.fromarray(picture[..., 0] if grey else picture)
-    content = _encoded(image, "PNG", optimize=True)
-    if len(content) <= _LARGEST_PNG:
-        return _uri("png", content)
-    return _uri("jpeg", _encoded(image, "JPEG", quality=_JPEG_QUALITY))
+    values = picture[..., 0] if grey else picture
+    content = _png(values)
+    return _uri(content) if len(content) <= _LARGEST_PNG else _uri(_jpeg(values), "jpeg")
 
 
 def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
@@ -87,30 +82,34 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
     for side in _DETAILED_SIDES:
         larger = shown_shape(full, side)
         if larger > shape:
-            content = _encoded(Image.fromarray(reduced(picture, larger)), "JPEG", quality=_JPEG_QUALITY)
+            content = _jpeg(reduced(picture, larger))
             if len(content) <= _LARGEST_DETAIL:
-                return _uri("jpeg", content)
+                return _uri(content, "jpeg")
     return picture_uri(reduced(picture, shape))
 
 
 def labels_uri(labels: NDArray[np.integer]) -> str:
     """Label image as a grey PNG; the value of a pixel is its label."""
-    return _uri("png", _encoded(Image.fromarray(labels.astype(np.uint8)), "PNG"))
+    return _uri(_png(labels.astype(np.uint8)))
 
 
 def confidence_uri(confidence: NDArray[np.floating]) -> str:
     """Confidence (H, W), 0 to 1, as a grey PNG from 0 to 255."""
     steps = np.rint(np.clip(confidence, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
-    return _uri(
-        "png", _encoded(Image.fromarray(np.minimum(steps, 255).astype(np.uint8)), "PNG", optimize=True)
-    )
+    return _uri(_png(np.minimum(steps, 255).astype(np.uint8)))
 
 
-def _encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+def _png(values: NDArray[np.uint8]) -> bytes:
     buffer = BytesIO()
-    image.save(buffer, format, **options)
+    Image.fromarray(values).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
-def _uri(kind: str, content: bytes) -> str:
+def _jpeg(values: NDArray[np.uint8]) -> bytes:
+    buffer = BytesIO()
+    Image.fromarray(values).save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    return buffer.getvalue()
+
+
+def _uri(content: bytes, kind: str = "png") -> str:
     return f"data:image/{kind};base64,{b64encode(content).decode('ascii')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from base64 import b64encode
 from html import escape
@@ -16,7 +15,7 @@ import texseg
 from texseg.io.atomic import atomic_write
 from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
-from texseg.report.pages import filled
+from texseg.report.pages import filled, script_json, terms
 
 __all__ = ["write_tree_page"]
 
@@ -53,8 +52,8 @@ def write_tree_page(retrieval: Retrieval, path: str | os.PathLike[str], *, title
     page = filled(
         "tree.html",
         TITLE=escape(path.stem if title is None else title),
-        FACTS="".join(f"<div><dt>{k}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items()),
-        CONTENT=json.dumps(content).replace("<", "\\u003c"),
+        FACTS=terms(facts),
+        CONTENT=script_json(content),
     )
     atomic_write(path, page.encode())
 
