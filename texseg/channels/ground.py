@@ -44,13 +44,9 @@ def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
     units = [to_unit(band, robust_range([band], [planes.mask])) for band in planes.bands]
     ground = _ground_of(units, valid)
     if ground is None:
-        ground = _ground_of([_averaged(unit) for unit in units], valid)
+        blurred = [cv2.blur(unit, (3, 3), borderType=cv2.BORDER_REFLECT) for unit in units]
+        ground = _ground_of([np.asarray(unit, np.float32) for unit in blurred], valid)
     return ground
-
-
-def _averaged(unit: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Means of 3 x 3 pixels, which reduce the noise of ground more than most textures."""
-    return np.asarray(cv2.blur(unit, (3, 3), borderType=cv2.BORDER_REFLECT), unit.dtype)
 
 
 def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
@@ -73,15 +69,10 @@ def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) 
         near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
-    ground = _without_specks(core > 0)
+    _, holes, stats, _ = cv2.connectedComponentsWithStats((core == 0).astype(np.uint8), connectivity=4)
+    small = stats[:, cv2.CC_STAT_AREA] < _NARROW**2  # as round dust: no texture can be seen in it
+    ground = (core > 0) | small[holes]
     return ground if np.count_nonzero(valid & ~ground) >= (1 - _TEXTURED / 100) * valid.sum() else None
-
-
-def _without_specks(ground: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Add small holes, as round dust: no texture can be seen in them."""
-    _, parts, stats, _ = cv2.connectedComponentsWithStats((~ground).astype(np.uint8), connectivity=4)
-    small = stats[:, cv2.CC_STAT_AREA] < _NARROW**2
-    return ground | small[parts]
 
 
 def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, robust_range
-from texseg.channels.responses import Intensity
+from texseg.channels.responses import Intensity, measured
 from texseg.io.display import LUMA
 
 _FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 65535.0) for f in (n, 1 / n))
@@ -83,11 +83,10 @@ def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[n
 
 def _ranges(images: Sequence[Planes], log_offset: float) -> list[Range]:
     """Range of each band; one common range for the three bands of RGB images."""
-    scale = Intensity(np.empty(0), np.empty(0), np.empty((0, 0)), 0.0, log_offset)
     found = []
     for index in range(len(images[0].bands)):
         values, masks = zip(*_band(images, index), strict=True)
-        found.append(_unlogged(robust_range([scale.measured(v) for v in values], masks), log_offset))
+        found.append(_unlogged(robust_range([measured(v, log_offset) for v in values], masks), log_offset))
     if len(found) == 3:
         found = [Range(min(r.low for r in found), max(r.high for r in found))] * 3
     return found

@@ -54,11 +54,10 @@ class Intensity(NamedTuple):
     log_offset: float = 0.0
     """Added to the values before taking their logarithm; 0 means no logarithm."""
 
-    def measured(self, band: NDArray[Any]) -> NDArray[Any]:
-        """Values of a band on the scale of ``low`` and ``high``."""
-        if not self.log_offset:
-            return band
-        return np.log(np.maximum(band, 0) + self.log_offset)
+
+def measured(band: NDArray[Any], log_offset: float) -> NDArray[Any]:
+    """Values of a band on the scale of its range: their logarithms, unless the offset is 0."""
+    return np.log(np.maximum(band, 0) + log_offset) if log_offset else band
 
 
 def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = False) -> Intensity:
@@ -70,16 +69,14 @@ def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = Fa
     masks = [planes.mask for planes in images]
     bands = list(zip(*(planes.bands for planes in images), strict=True))
     offset = _log_offset(bands, masks) if logarithm else 0.0
-    scale = Intensity(np.empty(0), np.empty(0), np.empty((0, 0)), 0.0, offset)
-    ranges = [robust_range([scale.measured(plane) for plane in band], masks) for band in bands]
+    ranges = [robust_range([measured(plane, offset) for plane in band], masks) for band in bands]
     low = np.array([r.low for r in ranges])
     high = np.array([r.high for r in ranges])
-    axes = np.empty((0, len(ranges)))
     if len(ranges) == 3:  # RGB: one range, or colours would shift
         low[:], high[:] = low.min(), high.max()
-    elif len(ranges) > 1:
-        axes = _principal_axes(images, scale._replace(low=low, high=high))
-    intensity = Intensity(low, high, axes, 0.0, offset)
+    intensity = Intensity(low, high, np.empty((0, len(ranges))), 0.0, offset)
+    if len(ranges) not in (1, 3):
+        intensity = intensity._replace(axes=_principal_axes(images, intensity))
     variances, sizes = [], []
     for planes in images:
         lightness, _ = _unit_values(planes.bands, intensity)
@@ -127,7 +124,9 @@ def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
 
 def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
     ranges = zip(intensity.low, intensity.high, strict=True)
-    return [_unit_plane(intensity.measured(b), Range(*r)) for b, r in zip(bands, ranges, strict=True)]
+    return [
+        _unit_plane(measured(b, intensity.log_offset), Range(*r)) for b, r in zip(bands, ranges, strict=True)
+    ]
 
 
 def _unit_values(

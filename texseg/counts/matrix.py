@@ -338,9 +338,8 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
     0 2 2
     2 3 1
     """
-    stored = n if scipy.sparse.issparse(n) else None
-    if stored is not None:
-        n = stored = scipy.sparse.csr_array(stored)
+    if scipy.sparse.issparse(n):
+        n = scipy.sparse.csr_array(n)
     if rows is None:
         per_row = getattr(n, "nnz", n.shape[0] * n.shape[1]) / max(1, n.shape[0])
         rows = max(1, int(_BLOCK_ENTRIES / max(1.0, per_row)))

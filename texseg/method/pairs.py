@@ -114,7 +114,9 @@ class Pairs:
     @classmethod
     def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> Pairs:
         """Measure all pairs of clusters, given the labels (N,) of the cells, 0 .. K - 1."""
-        held_out = hold_out(labels[:, None] == np.arange(n_clusters), cells)
+        members, colours = labels[:, None] == np.arange(n_clusters), _checkerboard(cells.grids)
+        halves = [cells.sums((members & (colours == each)[:, None]).astype(np.float32)) for each in (0, 1)]
+        held_out = HeldOut(np.stack([sums for sums, _ in halves]), np.stack([sizes for _, sizes in halves]))
         held = held_out.scores(cells)
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
@@ -157,7 +159,7 @@ class Pairs:
         self.borders[b] = self.borders[:, b] = 0
         for sums in self.held_out:
             sums[:, a] += sums[:, b]
-        self.held[:, [a]] = self.held_out.part([a]).scores(self.cells)
+        self.held[:, [a]] = HeldOut(*(sums[:, [a]] for sums in self.held_out)).scores(self.cells)
         others = np.flatnonzero(self.areas.sum(axis=1) > 0)
         self._look_from(a, others)
         side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
@@ -381,17 +383,6 @@ class HeldOut(NamedTuple):
             held[mine] = cells.channel_scores(mine, cells.means_of(sums, sizes))
         held /= np.maximum(cells.sizes, 1e-6)[:, None, None]
         return held
-
-    def part(self, clusters: slice | list[int]) -> HeldOut:
-        """Take some of the clusters."""
-        return HeldOut(self.sums[:, clusters], self.sizes[:, clusters])
-
-
-def hold_out(members: NDArray[np.bool_], cells: Sites) -> HeldOut:
-    """Sum up the cells of one-hot members (N, K), colour by colour."""
-    colours = _checkerboard(cells.grids)
-    halves = [cells.sums((members & (colours == colour)[:, None]).astype(np.float32)) for colour in (0, 1)]
-    return HeldOut(np.stack([sums for sums, _ in halves]), np.stack([sizes for _, sizes in halves]))
 
 
 def _checkerboard(grids: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
