@@ -23,8 +23,7 @@ class Range(NamedTuple):
     high: float
 
 
-FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)
-"""Where unit values are clipped, see :func:`to_unit`."""
+FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)  # where unit values are clipped, see `to_unit`
 
 
 def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:

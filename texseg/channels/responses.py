@@ -24,9 +24,7 @@ _VALUES_OF_LOG = (
 )
 _MAX_COMPONENTS = 6  # value channels of an image with many bands
 _COLOUR_WEIGHT = 8.0  # all value channels of a colour image together; one filter channel has weight 1
-PATCH_REACH = 1.3 * PATCH_SIDE
-"""Wavelength of the filters that reach as far as a patch of 5 pixels."""
-
+PATCH_REACH = 1.3 * PATCH_SIDE  # wavelength of the filters that reach as far as a patch of 5 pixels
 _PATCH_CONTRAST = 0.3  # share of the image's contrast used to level patches; 1 for filters
 _LAB_SHARES = (2 / 8, 3 / 8, 3 / 8)
 

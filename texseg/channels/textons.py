@@ -21,9 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-PATCH_SIDE = 5
-"""Pixels; side of the patches, and of other smallest neighbourhoods."""
-
+PATCH_SIDE = 5  # pixels; side of the patches, and of other smallest neighbourhoods
 _SAMPLES = 4096  # patches from which a codebook is learned
 _ITERATIONS = 10
 _STRIP = 2**14  # patches compared at once

@@ -78,9 +78,7 @@ class CellGrid(NamedTuple):
 
     def parent(self) -> NDArray[np.intp]:
         """Index of every pixel's cell, shape (H * W,), row-major."""
-        H, W = self.image_shape
-        rows, columns = np.arange(H) // self.cell, np.arange(W) // self.cell
-        return (rows[:, None] * self.shape[1] + columns).ravel()
+        return self.cells_of_rows(slice(0, self.image_shape[0])).ravel()
 
     def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index of each pixel's cell, for some pixels (flat indices)."""

@@ -18,8 +18,7 @@ from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
-WINDOW_STEP = 2
-"""Windows overlap: every second row and column of cells is enough."""
+WINDOW_STEP = 2  # windows overlap: every second row and column of cells is enough
 
 FAR = 8.0
 """Pixels, between the default's two longer wavelengths; channels with longer ones get the larger window."""

@@ -47,30 +47,19 @@ MERGED_AT_ONCE = 0.25
 class State(NamedTuple):
     """What the driver yields after every step; all values belong to the same parameters."""
 
-    params: Any
-    """The model's NamedTuple of parameters."""
-    beta: float
-    """Inverse temperature."""
-    free_energy: float
-    """In nats."""
-    posteriors: Any
-    """(N, K) assignments for clusterings; None for observation-level models."""
-    heldout: float
-    """Value of the validation function (larger is better); NaN without one."""
-    n_distinct: int
-    """Distinguishable clusters, counted at the end of each temperature."""
-    level: int
-    """0 is the first (coarsest) level."""
-    step: int
-    """EM steps so far, including those undone but not those made while growing."""
-    converged: bool
-    """Whether this is the last step at its temperature."""
-    transitions: tuple[Transition, ...] = ()
-    """The phase transitions so far, when clusters are grown."""
+    params: Any  # the model's NamedTuple of parameters
+    beta: float  # inverse temperature
+    free_energy: float  # in nats
+    posteriors: Any  # (N, K) assignments for clusterings; None for observation-level models
+    heldout: float  # value of the validation function (larger is better); NaN without one
+    n_distinct: int  # distinguishable clusters, counted at the end of each temperature
+    level: int  # 0 is the first (coarsest) level
+    step: int  # EM steps so far, including those undone but not those made while growing
+    converged: bool  # whether this is the last step at its temperature
+    transitions: tuple[Transition, ...] = ()  # the phase transitions so far, when clusters are grown
     stage: int = 0
     """Temperatures and finer levels that :func:`anneal` has completed; includes this one if ``converged``."""
-    n_stages: int = 1
-    """Number of temperatures of the first level, plus one for each other level."""
+    n_stages: int = 1  # number of temperatures of the first level, plus one for each other level
 
 
 class Level(NamedTuple):

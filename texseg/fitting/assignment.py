@@ -37,8 +37,7 @@ from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
-SETTLING_SWEEPS = 12
-"""Mean-field sweeps after which a map hardly changes when the profiles are fixed."""
+SETTLING_SWEEPS = 12  # mean-field sweeps after which a map hardly changes when the profiles are fixed
 
 _TINY = 1e-30
 _STRIP = 2**17  # probabilities normalised at once

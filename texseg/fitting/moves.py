@@ -14,17 +14,10 @@ from texseg.counts.matrix import groups_of
 from texseg.fitting.assignment import Floats
 from texseg.fitting.steps import Problem, StepLimits, descend
 
-POWER_STEPS = 2
-"""Power iterations to find the direction in which a cluster is first split."""
-
-HALVES_STEPS = 2
-"""EM steps within a cluster to improve a new split before it is judged."""
-
-JUDGED_PAIRS = 4
-"""Pairs a cluster whose merging is judged exactly where many clusters are merged down."""
-
-MOVES = 5
-"""Most split-and-merge moves at one temperature and number of clusters."""
+POWER_STEPS = 2  # power iterations to find the direction in which a cluster is first split
+HALVES_STEPS = 2  # EM steps within a cluster to improve a new split before it is judged
+JUDGED_PAIRS = 4  # pairs a cluster whose merging is judged exactly where many clusters are merged down
+MOVES = 5  # most split-and-merge moves at one temperature and number of clusters
 
 
 class Transition(NamedTuple):

@@ -10,8 +10,7 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats
 
-ETA_GROWTH = 1.4
-"""Factor by which over-relaxation grows while it succeeds."""
+ETA_GROWTH = 1.4  # factor by which over-relaxation grows while it succeeds
 
 CALM_STEPS = 3
 """Consecutive steps that must hardly lower F: after a single one, clusters may be just about to separate."""

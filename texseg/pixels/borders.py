@@ -28,9 +28,7 @@ from texseg.pixels.composites import border_distance, compose, label_sizes, trus
 from texseg.threads import side_by_side
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
-PATCH_SIZE = PATCH_SIDE**2
-"""Numbers in a patch whose density is learned."""
-
+PATCH_SIZE = PATCH_SIDE**2  # numbers in a patch whose density is learned
 _HEAVY = 5.0  # degrees of freedom of the densities: limits the effect of a texture's flaws
 _BLOCK = 2**13  # pixels described at once
 _ROWS = 128  # rows of pixels processed together, with 3 more read on either side
