@@ -15,7 +15,7 @@ from texseg.channels.encode import learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
-from texseg.method.cues import told_by
+from texseg.method.cues import evidence_of_map
 from texseg.method.textures import Scene
 from texseg.report import write_report
 
@@ -148,14 +148,14 @@ def test_the_information_is_that_of_scikit_learn():
     image, truth = grains(2, (64, 64))
     planes = split_planes(image)
     features, (bins,) = learn_features([planes], bank=GaborBank([4.0], 1), sigma=8.0)
-    told = told_by([truth + 1], [Scene(bins, None)], features)
+    evidence = evidence_of_map([truth + 1], [Scene(bins, None)], features)
     thin = truth[::2, ::2].ravel()
     each = [mutual_info_score(thin, plane[::2, ::2].ravel()) for plane in bins]
-    assert told.information == pytest.approx(features.weights @ each)
+    assert evidence.information == pytest.approx(features.weights @ each)
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())
-    assert told.raggedness == pytest.approx(cost / mutual_info_score(thin, thin))
+    assert evidence.raggedness == pytest.approx(cost / mutual_info_score(thin, thin))
 
 
 def test_what_differs_in_texture_alone_is_never_divided_by_values():

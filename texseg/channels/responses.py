@@ -184,16 +184,16 @@ def recipes(
     quarter counts.
     """
     lightness, values = _unit_values(planes.bands, intensity)
-    made = []
+    channels = []
     if bank is not None:
         spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast))
         for filter in bank.filters:
             name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
             modulus = partial(bank.modulus, spectrum, filter)
-            made.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
+            channels.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
     if patch_weight > 0:  # moduli measure the contrast of a texture; patches only its form
         form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
-        made.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
+        channels.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:
         names, shares = ["value"], [1.0]
     elif len(intensity.axes):
@@ -205,5 +205,5 @@ def recipes(
         value_weight *= _VALUES_OF_LOG
     if value_weight > 0:
         for name, plane, share in zip(names, values, shares, strict=True):
-            made.append(Recipe(name, partial(np.asarray, plane), "value", 0.0, value_weight * share))
-    return made
+            channels.append(Recipe(name, partial(np.asarray, plane), "value", 0.0, value_weight * share))
+    return channels

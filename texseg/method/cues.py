@@ -24,14 +24,16 @@ _LEAST = 0.03  # learned from 18 fields; .025 to .033 do as well where each fiel
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
 
-class Told(NamedTuple):
+class MapEvidence(NamedTuple):
     """What a map tells about the pixels."""
 
     information: float  # nats per pixel about all channels, weighted as in the likelihood
     raggedness: float  # entropy of a label given the labels left and above, as a share of its entropy
 
 
-def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features) -> Told:
+def evidence_of_map(
+    labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features
+) -> MapEvidence:
     """Measure what labels, one image per scene, tell about the pixels.
 
     Labels begin at 1; pixels without data (0) and flat background are skipped.
@@ -56,16 +58,18 @@ def told_by(labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], feat
     around = np.bincount(np.unique(near // K, return_inverse=True)[1], counts)
     cost = _entropy(counts) - _entropy(around)
     entropy = _entropy(tables[0].reshape(K, -1).sum(axis=1))
-    return Told(float(features.weights @ information), cost / entropy if entropy > 0 else 0.0)
+    return MapEvidence(float(features.weights @ information), cost / entropy if entropy > 0 else 0.0)
 
 
-def speaks_for_values(texture: Told, values: Told) -> bool:
+def speaks_for_values(texture: MapEvidence, values: MapEvidence) -> bool:
     """Whether a map by values should be preferred to one by texture.
 
     Examples
     --------
-    >>> speaks_for_values(Told(1.8, 0.02), Told(2.9, 0.1)), speaks_for_values(Told(2.6, 0.02), Told(0.6, 0.1))
-    (True, False)
+    >>> speaks_for_values(MapEvidence(1.8, 0.02), MapEvidence(2.9, 0.1))
+    True
+    >>> speaks_for_values(MapEvidence(2.6, 0.02), MapEvidence(0.6, 0.1))
+    False
     """
     return values.information * texture.raggedness > _LEAST * texture.information
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import speaks_for_values, told_by
+from texseg.method.cues import evidence_of_map, speaks_for_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
@@ -247,7 +247,7 @@ def _telling(by_texture: Division, by_values: Division) -> Division:
 def _are_values_better(by_texture: Division, maps: Sequence[Sequence[NDArray]]) -> bool:
     """Compare the labels of the scenes by texture and by values."""
     scenes, features = by_texture.scenes, by_texture.textures.features
-    return speaks_for_values(*side_by_side(lambda labels: told_by(labels, scenes, features), maps))
+    return speaks_for_values(*side_by_side(lambda labels: evidence_of_map(labels, scenes, features), maps))
 
 
 def _labels_of(

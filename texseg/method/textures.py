@@ -185,7 +185,7 @@ class Textures:
         posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, strength, scene.mask)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
-        wide = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
+        of_windows = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
 
         learned = np.append(learned, -1)  # what a search behind the last finds
 
@@ -203,13 +203,13 @@ class Textures:
 
         def of_strip(at: int) -> None:
             pixels = posteriors.band[at : at + _STRIP]
-            from_windows = wide.take(grid.cells_of(pixels), axis=1)
+            from_windows = of_windows.take(grid.cells_of(pixels), axis=1)
             # windows across a border are less reliable than what was learned about it
             from_windows[:, learned[np.searchsorted(learned[:-1], pixels)] == pixels] = 0
             near[:, at : at + _STRIP] = calibrated(posteriors.near[:, at : at + _STRIP], from_windows)
 
         side_by_side(of_strip, range(0, len(posteriors.band), _STRIP))
-        sure = PixelPlanes(grid, calibrated(posteriors.cells, wide), posteriors.band, near)
+        sure = PixelPlanes(grid, calibrated(posteriors.cells, of_windows), posteriors.band, near)
         return Reading(posteriors, sure, scores)
 
     def _pixel_scores(self, scene: Scene, cells: _Cells) -> tuple[PixelPlanes, NDArray[np.intp]]:

@@ -195,15 +195,15 @@ def learn_borders(
     )
     places, truths = [], []
     for _ in range(_N_COMPOSITES):
-        made = compose(images, inner, K, piece * cell, rng)
-        filled = cv2.distanceTransform(made.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-        far = made.filled.all() | (filled > cell)
-        pixels = np.flatnonzero(far & (border_distance(made.labels) < cell))
-        pixels = np.sort(rng.choice(pixels, min(made.labels.size // _SHARE, len(pixels)), replace=False))
-        truths.append(made.labels.ravel()[pixels])
+        composite = compose(images, inner, K, piece * cell, rng)
+        filled = cv2.distanceTransform(composite.filled.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        far = composite.filled.all() | (filled > cell)
+        pixels = np.flatnonzero(far & (border_distance(composite.labels) < cell))
+        pixels = np.sort(rng.choice(pixels, min(composite.labels.size // _SHARE, len(pixels)), replace=False))
+        truths.append(composite.labels.ravel()[pixels])
         if np.bincount(truths[-1], minlength=K).min() < _FEWEST:
             return None
-        places.append((made.planes, pixels))
+        places.append((composite.planes, pixels))
     tables = side_by_side(lambda place: classifier.scores(*place), places)
     heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
     weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
