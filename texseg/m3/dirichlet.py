@@ -20,10 +20,7 @@ def expected_log(parameters: Array) -> Array:
 
 
 def divergence(parameters: Array, prior: Array | float) -> Array:
-    """Compute the divergence of each Dirichlet row from the one of parameters `prior`, in nats, shape (...).
-
-    `prior` has shape (K,); a number stands for K equal ones.
-    """
+    """Divergence (...) in nats of Dirichlet rows from the one of parameters `prior`, (K,) or K equal ones."""
     prior = np.broadcast_to(np.asarray(prior, dtype=float), parameters.shape[-1:])
     return (
         gammaln(parameters.sum(axis=-1))
@@ -35,10 +32,10 @@ def divergence(parameters: Array, prior: Array | float) -> Array:
 
 
 def fit_concentration(parameters: Array, start: Array, weights: Array | None = None) -> Array:
-    """Find the equal concentrations (K,) that maximise Eq. 10, which is concave in their value.
+    """Find the equal concentrations (K,) within 1e-4 ... 1e4 that maximise Eq. 10 (concave in their value).
 
     ``parameters`` (D, K) are the Dirichlet parameters of every document, ``weights`` (D,) how often each
-    counts. Within 1e-4 ... 1e4; ``start`` for a single component, since nothing depends on it then.
+    counts.
     """
     K = len(start)
     if K == 1:
@@ -57,9 +54,8 @@ def fit_concentration(parameters: Array, start: Array, weights: Array | None = N
 def fit_concentrations(parameters: Array, start: Array, weights: Array | None = None) -> Array:
     """Find the concentrations (K,), one a component, that maximise Eq. 10 (generalised), by Newton's method.
 
-    The objective is concave, and its Hessian is diagonal plus a constant, so that a step costs O(K)
-    (appendix A.4.2 of Blei, Ng and Jordan, 2003). A step that would lower it is halved; a concentration
-    stays at the end of its range while the gradient points outwards. Arguments as above.
+    The objective is concave, and its Hessian is diagonal plus a constant, so that a step costs O(K) (appendix
+    A.4.2 of Blei, Ng and Jordan, 2003).
     """
     if len(start) == 1:
         return start

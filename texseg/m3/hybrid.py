@@ -142,10 +142,7 @@ class _Hybrid(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """A family whose second membership is known and stands in the last column of the data.
-
-    What is left of the second side is one component without parameters.
-    """
+    """A family whose second membership is known, in the last column of the data."""
 
     family: Family
     second: Params
@@ -186,10 +183,7 @@ def _sample_first(
 
 
 def _fit_second(X: Array, drawn: list[_Hybrid], family: Family) -> _Hybrid:
-    """Fit the second side to the log-likelihood averaged over the draws of the first side.
-
-    First the memberships and shares given the parameters, then the parameters; neither step lowers it.
-    """
+    """Fit memberships and shares, then parameters, to the mean log-likelihood of the draws."""
     last = drawn[-1]
     K2 = len(last.shares)
     points = np.arange(len(X))

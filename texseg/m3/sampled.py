@@ -43,11 +43,7 @@ class Sample(NamedTuple):
 
 
 def representative(partitions: Sequence[Labels]) -> int:
-    """Index of the partition with the smallest expected Binder loss under all of them (Dahl 2006).
-
-    The loss counts pairs of points on which two partitions disagree, by their contingency tables, so that
-    no N x N matrix is needed.
-    """
+    """Index of the partition with the smallest expected Binder loss (Dahl 2006), by contingency tables."""
     tables = [
         sp.csr_array((np.ones(len(z)), (np.arange(len(z)), np.unique(z, return_inverse=True)[1])))
         for z in partitions
@@ -70,10 +66,7 @@ def pair_scores(X: Array, first: Params, second: Params, weights: Array, family:
 
 
 def waic(X: Array, samples: Sequence[Sample], family: Family) -> float:
-    """Estimate the log-density of equally many new points by Watanabe's criterion (2010), in nats.
-
-    For every training point: the log of its mean density, less the variance of its log-density over samples.
-    """
+    """Estimate the log-density of equally many new points, in nats, by Watanabe's criterion (2010)."""
     logs = _log_densities(X, samples, family)
     means = logsumexp(logs, axis=0) - np.log(len(samples))
     return float((means - logs.var(axis=0, ddof=min(1, len(samples) - 1))).sum())
@@ -114,10 +107,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     weights_: Array
 
     def predict(self, X: Any) -> Labels:
-        """Label each point by its most probable pair in the representative sample, (N,).
-
-        Pairs without training points get labels from ``labels_.max() + 1`` on.
-        """
+        """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""
         best = self._best_pairs(X)
         return self._pair_labels.ravel()[best]
 
@@ -127,11 +117,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
         return np.stack(np.divmod(best, self.n_components_[1]), axis=1)
 
     def score_samples(self, X: Any) -> Array:
-        """Compute the log-density of each point, averaged over the samples (Section 5.1), in nats, (N,).
-
-        The probability that every sample leaves to new components is included, by one draw from the prior
-        each, so that the density integrates to one.
-        """
+        """Compute the log-density (N,) of each point, in nats, averaged over the samples."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return logsumexp(_log_densities(X, self.samples_, self.family_), axis=0) - np.log(len(self.samples_))

@@ -90,10 +90,7 @@ def shares_of(omega: float) -> Array:
 
 
 def shares_from(occurrences: Array) -> Array:
-    """Find the shares that fit the occurrences (L,) explained by each space; exact (the problem is concave).
-
-    Of two spaces the first has at least half, since omega lies in 0 ... 1.
-    """
+    """Find the shares (L,) that fit the occurrences (L,) of each space; the first of two gets half or more."""
     if len(occurrences) == 2:
         first, second = occurrences
         return shares_of(float(np.clip((first - second) / (first + second), 0.0, 1.0)))

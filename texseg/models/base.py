@@ -149,10 +149,7 @@ def heaviest_first(weights: Floats) -> NDArray[np.intp]:
 
 
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
-    """Count the profiles (K, M) that differ from all earlier ones by more than ``tolerance``.
-
-    The distance is the total variation per group of columns.
-    """
+    """Count the profiles (K, M) whose total variation from all earlier ones exceeds ``tolerance``."""
     kept: list[Floats] = []
     for profile in profiles:
         limit = 2 * tolerance * profile.sum()
@@ -224,10 +221,6 @@ class ClusteringModel(ABC):
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""
         return normalise_profiles(counts, groups)
-
-    def contrast(self, n: CountMatrix, one: Any, other: Any, row_weights: Floats | None = None) -> Floats:
-        """Difference of the site scores under two parameter sets of equal size, shape (N, K)."""
-        return self.site_scores(n, one, row_weights) - self.site_scores(n, other, row_weights)
 
     def scores_of_more(
         self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Floats | None

@@ -161,7 +161,8 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         -------
         list of (name, probability) for every row of ``components_``; for the `HACM`, of ``nodes_``
         """
-        profiles, labels = self._described(), self._column_names(names)
+        check_is_fitted(self)
+        profiles, labels = getattr(self, "nodes_", self.components_), self._column_names(names)
         ranks = distinction(profiles) if distinct else profiles
         best = np.argsort(-ranks, axis=1, kind="stable")[:, :n]
         return [[(labels[j], float(p[j])) for j in row] for p, row in zip(profiles, best, strict=True)]
@@ -173,10 +174,6 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return import_module("pandas").DataFrame(
             self.components_, index=self.get_feature_names_out(), columns=labels
         )
-
-    def _described(self) -> Floats:
-        check_is_fitted(self)
-        return self.components_
 
     def _column_names(self, names: Sequence[str] | None) -> list[str]:
         names = getattr(self, "feature_names_in_", None) if names is None else names
@@ -209,14 +206,6 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _check_new(self, X: Any, name: str = "X") -> CountMatrix:
         check_is_fitted(self)
         return self._checked(X, name, reset=False)
-
-    def _check_whole(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(
-                    f"{type(self).__name__} needs {name} as a whole number, at least 1, got {value!r}"
-                )
 
     def _check_weights(self, sample_weight: Any, n: CountMatrix) -> NDArray[np.float64] | None:
         if sample_weight is None:
@@ -694,7 +683,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             raise ValueError(
                 f"{owner} needs validation_fraction between 0 and 1, got {self.validation_fraction!r}"
             )
-        self._check_whole(*self._size_parameters, "n_init", "max_iter")
+        for name in (*self._size_parameters, "n_init", "max_iter"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{owner} needs {name} as a whole number, at least 1, got {value!r}")
         if not self.tol >= 0:
             raise ValueError(f"{owner} needs tol of at least 0, got {self.tol!r}")
         assignment = getattr(self, "assignment", "soft")
@@ -706,7 +698,6 @@ def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     """Assign every occurrence to one half or the other; a fractional remainder is assigned as one occurrence.
 
     The coin flips are derived from the row itself, so that a row's score does not depend on other rows.
-    Alternating would not do: what one half holds by chance the other would hold too.
     """
     index, whole = entry_rows(n), np.floor(n.data)
     content = _scrambled(n.indices.astype(np.uint64) + _scrambled(n.data.astype(np.float64).view(np.uint64)))

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
@@ -177,10 +176,7 @@ class HierarchicalClustering(ClusteringModel):
     def start_from(
         self, profiles: Floats, weights: Floats, groups: NDArray[np.intp], leaf_share: float | None = None
     ) -> TreeProfiles:
-        """Start with inner nodes at the mean profiles of their clusters, and equal weights along each path.
-
-        With ``leaf_share`` the leaf gets this share, and the nodes above it what is left.
-        """
+        """Start with mean profiles and even weights along each path, of which leaves may get a share."""
         membership = self.tree.membership
         nodes = normalise_profiles((membership * weights[:, None]).T @ profiles, groups)
         vertical = normalise(self.tree.on_path.astype(float))
@@ -259,11 +255,7 @@ class HierarchicalClustering(ClusteringModel):
 
 @dataclass(frozen=True, eq=False)
 class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
-    """The HACM whose rows are held out of the nodes that judge them; F is that of the corrected scores.
-
-    An occurrence in row i has added ``q_vj sum_k Q_ik tau_kv / p_kj`` to the counts of node v. Only the root
-    holds the background, from which every path gets its share.
-    """
+    """The HACM whose rows are held out of the nodes that judge them; only the root holds the background."""
 
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
         """Profiles of the nodes (V, M)."""
@@ -604,10 +596,6 @@ class HACM(OneSided):
         if self.mixing == "object":
             return self._fitted_model.fold_in_nodes(n, self._params, self.beta_)
         return super()._predictive_mixing(n)
-
-    def _described(self) -> Floats:
-        check_is_fitted(self)
-        return self.nodes_
 
     def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
         """Write out the tree, a node a line, indented by level, with its most probable words."""

@@ -158,8 +158,7 @@ class HistogramClustering(ClusteringModel):
 
         Cluster k becomes unstable when ``beta`` exceeds ``1 / lambda``, with ``lambda`` the largest
         eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
-        (``X`` the residuals, ``D`` the cluster's occurrences in each group). All clusters share the two
-        products of each step of the power iteration.
+        (``X`` the residuals, ``D`` the cluster's occurrences in each group).
         """
         q, groups, dtype = params.profiles.T, groups_of(n), working_dtype(n)
         c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)

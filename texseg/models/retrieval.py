@@ -201,7 +201,10 @@ class Retrieval:
         """Where in the tree a word is used: ``p(v | word)`` (V,), sum 1; of several words, the mean."""
         asked = self._asked(query)
         columns = np.flatnonzero(asked)
-        return np.asarray(self._by_word(columns) @ asked[columns] / asked.sum())
+        joint = self.node_weights[:, None] * self.nodes[:, columns]
+        totals = joint.sum(axis=0)  # zero for a word that no node uses
+        by_word = np.where(totals > 0, joint / np.where(totals > 0, totals, 1), self.node_weights[:, None])
+        return np.asarray(by_word @ asked[columns] / asked.sum())
 
     def level(self, word: str) -> int:
         """Level of the node that is most responsible for a word; 0, the root, for the most general ones."""
@@ -269,12 +272,6 @@ class Retrieval:
         if not counts.any():
             raise ValueError(f"no word of the query {query!r} is among the {len(self.words)} known ones")
         return counts
-
-    def _by_word(self, columns: NDArray[np.intp]) -> Floats:
-        """``p(v | j)`` (V, columns); for a word that no node uses, ``p(v)``."""
-        joint = self.node_weights[:, None] * self.nodes[:, columns]
-        totals = joint.sum(axis=0)
-        return np.where(totals > 0, joint / np.where(totals > 0, totals, 1), self.node_weights[:, None])
 
     def _matches(self, scores: Floats, n: int) -> list[Match]:
         best = np.argsort(-scores, kind="stable")[:n]

@@ -113,10 +113,7 @@ class TwoSidedClustering:
         return Step(end, f_columns + row_prior, sides)
 
     def relax(self, old: Blocks, new: Blocks, eta: float, groups: NDArray[np.intp]) -> Blocks:
-        """Over-relaxed parameters, normalised; the association stays consistent with the columns.
-
-        Hard assignments cannot be lengthened: the association would belong to others than those kept.
-        """
+        """Over-relaxed parameters; hard ones stay, for the association would belong to other assignments."""
         if isinstance(self.posterior, ArgMax):
             return new
         joint = extrapolate(old.joint, new.joint, eta)
@@ -131,10 +128,6 @@ class TwoSidedClustering:
     def n_distinct(self, params: Blocks) -> int:
         """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
         return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
-
-    def prolong(self, posteriors: Sides, parent: NDArray[np.intp]) -> Sides:
-        """Posteriors for the next finer level: rows start like their parents, columns stay ([1] 5.4)."""
-        return Sides(posteriors.rows[parent], posteriors.columns)
 
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
         """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""

@@ -28,9 +28,8 @@ BEYOND_TRANSITION = 30.0
 def fit_sites(model: str, n: CountMatrix, n_clusters: int, *, random_state: Any = None) -> Any:
     """Fit any model of the family to the sites (rows) of an image; labels are those of ``row_posteriors_``.
 
-    The clustering models assign whole sites; for the mixture models SMM and PMM a site's label is the aspect
-    (the row group) that accounts for most of its occurrences. Neighbouring pixels are not independent, so
-    that their number says nothing about the temperature of soft assignments.
+    Neighbouring pixels are not independent, so that their number says nothing about the temperature of soft
+    assignments.
     """
     first = critical_beta(HistogramClustering(), n, random_state_of(random_state))
     beta = BEYOND_TRANSITION * first if np.isfinite(first) else 1.0

@@ -188,10 +188,7 @@ def shares_of_rows(rows: Floats, weights: Floats) -> Floats:
 
 
 def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, prior: float = 0.0) -> Floats:
-    """Shares (N, K) of rows in groups of the given weights (K,), with ``B`` (M, K) fixed, by EM steps.
-
-    ``prior`` is the number of unobserved occurrences of every row, shared out by the weights.
-    """
+    """Shares (N, K) of rows in groups of weights (K,), by EM with ``B`` (M, K) fixed; ``prior`` a row."""
     weights = np.maximum(weights, FLOOR)
     mixing = np.empty((n.shape[0], len(weights)))
     for rows, block in row_blocks(n):
@@ -303,8 +300,8 @@ def _left_out(
 def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
     """Merge the most similar pairs among the aspects of several runs, until ``n_components`` are left.
 
-    The loss of a merger is the squared Hellinger distance of the rows plus that of the columns, times half
-    the harmonic mean of the weights; to second order that is the information lost.
+    The loss is the squared Hellinger distance of the rows plus that of the columns, times half the harmonic
+    mean of the weights; to second order that is the information lost.
     """
     weights = normalise(np.concatenate([params.weights for params in found]))
     profiles = np.vstack([np.hstack([params.rows, params.columns]) for params in found])
