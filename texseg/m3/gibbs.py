@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Components, Family, Params, concatenate, take
-from texseg.m3.gaussian import Array, Labels
+from texseg.m3.families import Array, Components, Family, Labels, Params, concatenate, take
 from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
 
 _BLOCK = 2**17  # densities held at once

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from texseg.m3.families import Family, Params, concatenate, take
-from texseg.m3.gaussian import Array, Labels
+from texseg.m3.families import Array, Family, Labels, Params, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing

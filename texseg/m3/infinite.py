@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Family, Params, concatenate
-from texseg.m3.gaussian import Array, Labels
+from texseg.m3.families import Array, Family, Labels, Params, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
@@ -29,11 +28,6 @@ class Trace(NamedTuple):
     """Pairs of components in use, (n_sweeps,)."""
     omega: Array
     """Sharing parameter, (n_sweeps,)."""
-
-
-class _Run(NamedTuple):
-    samples: list[Sample]
-    trace: Trace
 
 
 class InfiniteM3(SampledM3):
@@ -74,26 +68,19 @@ class InfiniteM3(SampledM3):
 
     Attributes
     ----------
-    labels_ : int ndarray of shape (N,)
+    labels_, memberships_ : int ndarrays of shape (N,) and (N, 2)
         A label for each pair of memberships in the most representative sample, the one with the smallest
-        expected Binder loss.
-    memberships_ : int ndarray of shape (N, 2)
-        The pairs themselves.
-    n_components_ : tuple of two ints
-        Number of components of each side in that sample.
-    components_ : tuple of two parameter tuples
-        Their parameters, in the layout of the family.
+        expected Binder loss, and the pairs themselves.
+    n_components_, components_ : tuple of two ints, tuple of two parameter tuples
+        Number of components of each side in that sample, and their parameters, in the layout of the family.
     weights_ : ndarray of shape n_components_
         Probability of every pair for a further point.
-    samples_ : list of Sample
-        All kept samples.
-    history_ : Trace
-        Trace of the run that was kept, burn-in included.
+    samples_, history_ : list of Sample, Trace
+        All kept samples, and the trace of the run that was kept, burn-in included.
     family_ : Family
         The family with all prior settings resolved.
-    n_iter_ : int
-        Number of sweeps of a run.
-    n_features_in_ : int
+    n_iter_, n_features_in_ : int
+        Number of sweeps of a run, and of columns.
 
     Notes
     -----
@@ -138,16 +125,15 @@ class InfiniteM3(SampledM3):
         rng, X, family = self._prepared(X)
         sharing = self._sharing()
         runs = [self._run(rng, X, family, sharing, number) for number in range(self.n_init)]
-        best = 0
-        if self.n_init > 1:
-            best = int(np.argmax([waic(X, run.samples, family) for run in runs]))
         self.family_ = family
-        self.samples_, self.history_ = runs[best]
+        self.samples_, self.history_ = max(runs, key=lambda run: waic(X, run[0], family))
         self._describe()
         self.n_iter_ = len(self.history_.omega)
         return self
 
-    def _run(self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int) -> _Run:
+    def _run(
+        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
+    ) -> tuple[list[Sample], Trace]:
         """Sample once, from the start that belongs to this run's number."""
         start = start_labels(family.invariant(X), self.n_start, rng)
         second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
@@ -157,7 +143,7 @@ class InfiniteM3(SampledM3):
             state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
             states.append(state)
         samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
-        return _Run(samples, _trace(X, states, family))
+        return samples, _trace(X, states, family)
 
     def _first(self, *args: Any) -> Chain:
         return first_state(*args)

@@ -13,8 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.random import random_state_of
-from texseg.m3.families import Family, Params, SharedGaussians, take
-from texseg.m3.gaussian import Array, Labels
+from texseg.m3.families import Array, Family, Labels, Params, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
 
 _BLOCK = 2**20  # densities held at once

@@ -90,7 +90,7 @@ def shares_of(omega: float) -> Array:
 
 
 def shares_from(occurrences: Array) -> Array:
-    """Find the shares (L,) that fit the occurrences (L,) of each space; the first of two gets half or more."""
+    """Find the shares (L,) that fit the occurrences (L,) of each space; of two, the first gets most."""
     if len(occurrences) == 2:
         first, second = occurrences
         return shares_of(float(np.clip((first - second) / (first + second), 0.0, 1.0)))

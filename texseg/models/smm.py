@@ -435,21 +435,10 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         model, starts = self._model(data), self._starts(self._model(data), data, rng)
         first = self._tempered(model, data, next(starts), rng)
         model, first = self._refine(*self._with_priors(model, first, data, rng), data, rng)
-        if self.n_init > 1:
-            return self._with_others(model, first, starts, data, rng)
-        return model, first
-
-    def _with_others(
-        self,
-        model: AspectModel,
-        first: Run,
-        others: Iterator[Aspects],
-        data: Data,
-        rng: np.random.RandomState,
-    ) -> tuple[AspectModel, Run]:
-        """Best of the first run, others with its settings, and all merged down and refined."""
+        if self.n_init == 1:
+            return model, first
         beta = first.state.beta
-        runs = [first, *(self._descend(model, data, start, beta, rng) for start in others)]
+        runs = [first, *(self._descend(model, data, start, beta, rng) for start in starts)]
         together = merged([run.state.params for run in runs], self.n_components)
         last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
         found = [*((model, run) for run in runs), last]
