@@ -67,22 +67,16 @@ class FiniteM3(DensityMixin, CountEstimator):
     ----------
     components_ : ndarray of shape (K1 + ... + KL, M)
         The topics, first space first; rows sum to one.
-    weights_ : ndarray of shape (L,)
-        Shares of the spaces; for two, ``(1 + omega) / 2`` and ``(1 - omega) / 2``.
-    omega_ : float
-        Only for two spaces.
+    weights_, omega_ : ndarray of shape (L,), float
+        Shares of the spaces; for two, ``(1 + omega_) / 2`` and ``(1 - omega_) / 2``, else there is no omega_.
     alpha_ : ndarray of shape (K1 + ... + KL,)
         Concentrations of the memberships.
     labels_ : int ndarray of shape (D,)
         The topic of the first space that each training document has most of.
-    lower_bound_ : float
-        Bound on the log-likelihood of the training documents, in nats (with the topics' prior).
-    history_ : ndarray of shape (n_iter_,)
-        The bound at each iteration; never falls.
-    n_iter_ : int
-    converged_ : bool
-    n_components_ : tuple of L ints
-    n_features_in_ : int
+    lower_bound_, history_ : float, ndarray of shape (n_iter_,)
+        Bound on the log-likelihood of the training documents, in nats (with the topics' prior), and its value
+        at each iteration; it never falls.
+    n_iter_, converged_, n_components_, n_features_in_ : int, bool, tuple of L ints, int
 
     Examples
     --------

@@ -151,10 +151,8 @@ class ACM(OneSided):
     row_correlation_ : float
         Correlation between the occurrences of a row beyond what its cluster explains, chosen likewise; 0 if
         there is none.
-    weights_ : ndarray of shape (K,)
-        Mixing proportions.
-    mixing_ : ndarray of shape (N, K)
-        Posterior probabilities of the rows.
+    weights_, mixing_ : ndarrays of shape (K,) and (N, K)
+        Mixing proportions, and posterior probabilities of the rows.
     labels_ : int ndarray of shape (N,)
         Most probable cluster of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_

@@ -431,17 +431,14 @@ class HACM(OneSided):
 
     Attributes
     ----------
-    tree_ : Tree
-    nodes_ : ndarray of shape (V, M)
-        ``q``, the profile of every node; rows sum to one.
+    tree_, nodes_ : Tree, ndarray of shape (V, M)
+        The tree, and ``q``, the profile of every node; rows sum to one.
     vertical_ : ndarray of shape (K, D), or (N, K, D) with mixing="object"
         Shares of the nodes along the paths ``tree_.paths``.
-    row_posteriors_ : ndarray of shape (N, K)
-        Cluster probabilities of the rows.
+    row_posteriors_, weights_ : ndarrays of shape (N, K) and (K,)
+        Cluster probabilities of the rows, and mixing proportions.
     labels_ : int ndarray of shape (N,)
         Cluster of every row, from 0.
-    weights_ : ndarray of shape (K,)
-        Mixing proportions.
     mixing_, components_ : ndarrays of shape (N, R) and (R, M)
         ``p(j | i)`` is their product; R is K, or V with mixing="object".
     beta_, free_energy_, n_iter_, converged_, history_

@@ -143,14 +143,10 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     ----------
     components_ : ndarray of shape (L, M)
         ``p(j | l)``, rows sum to one.
-    weights_ : ndarray of shape (K, L)
-        ``pi``, sums to one.
-    mixing_ : ndarray of shape (N, L)
-        ``p(l | i)``.
-    row_components_ : ndarray of shape (K, N)
-        ``p(i | k)``.
-    row_posteriors_ : ndarray of shape (N, K)
-        ``p(k | i)``.
+    weights_, mixing_ : ndarrays of shape (K, L) and (N, L)
+        ``pi``, whose sum is one, and ``p(l | i)``.
+    row_components_, row_posteriors_ : ndarrays of shape (K, N) and (N, K)
+        ``p(i | k)`` and ``p(k | i)``.
     labels_ : int ndarray of shape (N,)
         Most probable row group of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_

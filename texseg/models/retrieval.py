@@ -75,10 +75,8 @@ class Retrieval:
 
     Attributes
     ----------
-    node_shares : ndarray of shape (N, V)
-        ``p(v | i)``; rows sum to one.
-    nodes : ndarray of shape (V, M)
-        ``q``; rows sum to one.
+    node_shares, nodes : ndarrays of shape (N, V) and (V, M)
+        ``p(v | i)`` and ``q``; rows sum to one.
     node_weights : ndarray of shape (V,)
         ``p(v)``, averaged over all occurrences; sums to one.
     own_words : csr_array of shape (N, M)

@@ -180,10 +180,8 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
 
     Attributes
     ----------
-    row_labels_, labels_ : int ndarray of shape (N,)
-        Clusters of the rows, from 0.
-    column_labels_ : int ndarray of shape (M,)
-        Clusters of the columns, from 0.
+    row_labels_, labels_, column_labels_ : int ndarrays of shape (N,), (N,) and (M,)
+        Clusters of the rows and of the columns, from 0.
     association_ : ndarray of shape (K, L)
         ``c_kl``: how many times more often clusters occur together than if they were independent.
     joint_ : ndarray of shape (K, L)
@@ -192,10 +190,8 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         Mutual information between row and column clusters, in nats.
     mixing_, column_mixing_ : ndarrays of shape (N, K) and (M, L)
         Posterior probabilities.
-    components_ : ndarray of shape (K, M)
-        ``p(j | k)``, rows sum to one.
-    weights_ : ndarray of shape (K,)
-        Mixing proportions of the rows.
+    components_, weights_ : ndarrays of shape (K, M) and (K,)
+        ``p(j | k)``, rows sum to one, and mixing proportions of the rows.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
 

@@ -360,18 +360,12 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     ----------
     components_ : ndarray of shape (K, M)
         ``p(j | k)``, rows sum to one; the heaviest aspect first.
-    weights_ : ndarray of shape (K,)
-        ``pi``.
-    mixing_ : ndarray of shape (N, K)
-        ``p(k | i)``, rows sum to one.
-    row_components_ : ndarray of shape (K, N)
-        ``p(i | k)``, rows sum to one.
+    weights_, mixing_, row_components_ : ndarrays of shape (K,), (N, K) and (K, N)
+        ``pi``, ``p(k | i)`` and ``p(i | k)``; rows sum to one.
     labels_ : int ndarray of shape (N,)
         Most probable aspect of every row, from 0.
-    beta_ : float
-        Inverse temperature of the fitted model; the geometric mean of its two sides.
-    side_betas_ : tuple of two floats
-        Inverse temperatures of the rows and of the columns.
+    beta_, side_betas_ : float, tuple of two floats
+        Inverse temperature of the fitted model: the geometric mean of those of its rows and of its columns.
     priors_ : tuple of two floats
         Unobserved occurrences of every row and of every aspect; 0 unless ``beta="auto"`` finds them to help.
     free_energy_ : float
