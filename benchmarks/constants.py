@@ -100,7 +100,10 @@ CONSTANTS: dict[str, dict[str, str]] = {
         "_HALF": "of the windows; those at borders are fewer",
         "_EXTRAPOLATION": "factor; a cluster of border cells must not gain",
     },
-    "method.cues": {"_LEAST": "raggedness of a map by texture for which values that tell as much are taken"},
+    "method.cues": {
+        "_WEIGHTS": "of the three logarithms in the log-odds of values, learned by logistic regression",
+        "_CONSTANT": "of these log-odds, learned with the weights",
+    },
     "method.textures": {
         "_CHANNEL_DEPENDENCE": "channels that carry the information of one; measured on single textures",
         "_PART": "cells; a smaller part cannot be told from a flaw, and pieces of composites are as large",
@@ -125,7 +128,7 @@ OTHERS: dict[str, dict[str, str]] = {
             "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _MORE _FEWEST"
         ),
         "counts.sites": "WINDOW_STEP",
-        "method.cues": "_STRIDE",
+        "method.cues": "_STRIDE _LEAST",
         "fitting.assignment": "SETTLING_SWEEPS _RESTLESS _SAMPLE",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",

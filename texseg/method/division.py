@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import evidence_of_map, speaks_for_values
+from texseg.method.cues import evidence_of_map, odds_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.parameters import Settings
-from texseg.threads import side_by_side
 
 
 class Division(NamedTuple):
@@ -70,12 +69,11 @@ class Divider:
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
         possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
-        by_values = None
-        if possible and self.settings.cue != "texture":
-            by_values = self._by_values(by_texture, n_classes)
-        if by_values is None:
+        cue = self.settings.cue
+        if not possible or cue == "texture" or (cue == "auto" and _odds_of_values(by_texture) <= 0):
             return by_texture
-        return by_values if self.settings.cue == "values" else _telling(by_texture, by_values)
+        by_values = self._by_values(by_texture, n_classes)
+        return by_values if cue == "values" else _better(by_texture, by_values)
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
@@ -140,11 +138,8 @@ class Divider:
         members = np.asarray(fitted.row_posteriors_, np.float32) * (windows.sizes > 0)[:, None]
         return windows.profiles(members)
 
-    def _by_values(self, by_texture: Division, n_classes: int | None) -> Division | None:
-        """Divide scenes into as many segments by plain values, at the scale of pixels.
-
-        None where even the clusters of values, before they are smoothed, tell too little.
-        """
+    def _by_values(self, by_texture: Division, n_classes: int | None) -> Division:
+        """Divide scenes into as many segments by plain values, at the scale of pixels."""
         search, features = by_texture.search, by_texture.textures.features
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
@@ -157,16 +152,11 @@ class Divider:
         beta = settings.potts.beta
         search = Search(cells, grids, features.wavelengths, settings, beta, self.rng, search.history)
         K = len(by_texture.textures.profiles)
-        clusters = search.of_values(features.value_bins, K)
-        ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
-        rough = [g.to_pixels(part) for g, part in zip(grids, np.split(clusters + 1, ends), strict=True)]
-        maps = [[labels for labels, _ in by_texture.labelled], rough]
-        if self.settings.cue == "auto" and not _are_values_better(by_texture, maps):
-            return None
         if n_classes is not None:
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
+        clusters = search.of_values(features.value_bins, K)
         profiles = cells.profiles((clusters[:, None] == np.arange(K)).astype(np.float32))
         textures = _by_energy(search.textures(profiles, features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
@@ -220,7 +210,7 @@ def repaint(
     best = tried[0]
     if len(tried) == 2:
         by_values, by_texture = sorted(tried, key=lambda each: each.textures.features.has_filters)
-        best = _telling(by_texture, by_values)
+        best = _better(by_texture, by_values)
         best = best._replace(rival=by_values if best is by_texture else by_texture)
     settings = best.search.settings
     if not settings.learned_borders or best.textures.borders is not None:
@@ -238,16 +228,23 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
     return max(1, n_segments - has_ground)
 
 
-def _telling(by_texture: Division, by_values: Division) -> Division:
-    """Give the division whose labels explain more of the images."""
-    maps = [[labels for labels, _ in each.labelled] for each in (by_texture, by_values)]
-    return by_values._replace(rival=by_texture) if _are_values_better(by_texture, maps) else by_texture
+def _better(by_texture: Division, by_values: Division) -> Division:
+    """Give the division by the cue that is likelier to be right; see `texseg.method.cues`."""
+    is_by_values = _odds_of_values(by_texture, by_values) > 0
+    return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
-def _are_values_better(by_texture: Division, maps: Sequence[Sequence[NDArray]]) -> bool:
-    """Compare the labels of the scenes by texture and by values."""
+def _odds_of_values(by_texture: Division, by_values: Division | None = None) -> float:
+    """Log-odds of the map by values; the largest possible ones if it is not known yet."""
     scenes, features = by_texture.scenes, by_texture.textures.features
-    return speaks_for_values(*side_by_side(lambda labels: evidence_of_map(labels, scenes, features), maps))
+    texture, *values = (
+        evidence_of_map([labels for labels, _ in each.labelled], scenes, features)
+        for each in (by_texture, by_values)
+        if each is not None
+    )
+    sure = np.concatenate([confidence[labels > 0] for labels, confidence in by_texture.labelled])
+    share = values[0].share if values else 1.0
+    return odds_of_values(float(sure.mean()), texture.raggedness, share)
 
 
 def _labels_of(
