@@ -104,6 +104,7 @@ def test_coordinates_are_those_of_the_image(drawn):
         (({"class": 1}, "Circle", [5, 5]), "must be one of Point"),
         (({"class": 1}, "Point", ["a", "b"]), "invalid coordinates"),
         (({"class": 1}, "LineString", 7), "invalid coordinates"),
+        ((["class"], "Point", [5, 5]), "feature 0 needs the number of its class.*, got None"),
         (({"class": 1}, "Point", [500, 500]), "no stroke lies on the image; coordinates must be in pixels"),
     ],
 )
@@ -116,6 +117,12 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     broken = tmp_path / "a.geojson"
     broken.write_text("{")
     with pytest.raises(OSError, match=r"a\.geojson: no GeoJSON"):
+        read_seed_file(broken, SHAPE)
+    broken.write_text("[" * 100_000)
+    with pytest.raises(OSError, match=r"^a\.geojson: no GeoJSON: brackets are nested too deeply$"):
+        read_seed_file(broken, SHAPE)
+    broken.write_text('{"features": [{"properties": {"class": 1}, "geometry": 5}]}')
+    with pytest.raises(ValueError, match=r"a\.geojson: feature 0 must be one of Point.*, got None"):
         read_seed_file(broken, SHAPE)
     broken.write_text("[]")
     with pytest.raises(ValueError, match="must be a GeoJSON FeatureCollection"):

@@ -133,26 +133,31 @@ def _features(path: Path) -> Iterator[tuple[int, str, Any]]:
         text = file.read()
     try:
         content = json.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ImageReadError(f"{path.name}: no GeoJSON: brackets are nested too deeply") from None
+    except ValueError as error:
         raise ImageReadError(f"{path.name}: no GeoJSON: {error}") from None
     features = content.get("features") if isinstance(content, Mapping) else None
     if not isinstance(features, list):
         raise UnsuitableImageError(f"{path.name}: strokes must be a GeoJSON FeatureCollection")
     for place, feature in enumerate(features):
-        values = feature if isinstance(feature, Mapping) else {}
-        properties, geometry = values.get("properties") or {}, values.get("geometry") or {}
+        properties, geometry = (_mapping(_mapping(feature).get(part)) for part in ("properties", "geometry"))
         number = next((properties[name] for name in _PROPERTIES if name in properties), None)
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST_CLASS:
             raise UnsuitableImageError(
                 f"{path.name}: feature {place} needs the number of its class, 1 to {_LARGEST_CLASS}, in the "
-                f"property class or label, got {number!r}"
+                f"property class or label, got {number!r:.60}"
             )
         kind = geometry.get("type")
         if kind not in _DRAWN:
             raise UnsuitableImageError(
-                f"{path.name}: feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r}"
+                f"{path.name}: feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
             )
         yield number, kind, geometry.get("coordinates")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _draw(
