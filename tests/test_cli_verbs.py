@@ -432,7 +432,8 @@ class TestEdits:
         [
             (["--merge", "2"], 2, "'2' is not of the form 2+5=gland, 2+5 or 3=stroma"),
             (["--merge", "a+b"], 2, "'a+b' is not of the form"),
-            (["--merge", "2+9"], 1, "label 9 is not one of the segments, which are 1 to 2"),
+            (["--merge", "2+9"], 2, "--merge names segment 9, not one of the segments, which are 1 to 2"),
+            (["--merge", "0+1", "-k", "auto"], 2, "--merge names segment 0, not one of the segments, which"),
             (["--edits", "none.json"], 2, "none.json: No such file or directory"),
             (["--edits", "wrong.json"], 2, "wrong.json: not a file of edits"),
         ],

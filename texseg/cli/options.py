@@ -186,12 +186,25 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(
             f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
         )
+    _check_labels_of_edits(options)
     given = {
         name: options[name]
         for name in FITTED
         if options[name] is not None or PARAMETERS[name].presets is None and name != "cue"
     }
     return given | {"edits": edits_of(options)}
+
+
+def _check_labels_of_edits(options: dict[str, Any]) -> None:
+    """Refuse edits of segments that a given number of segments excludes, before any work."""
+    K = options["n_segments"]
+    for name in ("merge", "edits"):
+        labels = {label for group in options[name].merge for label in group}
+        labels |= {label for label, _ in options[name].names}
+        beyond = sorted(label for label in labels if not 1 <= label <= (K or label))
+        if beyond:
+            allowed = f"which are 1 to {K}" if K else "which count from 1"
+            raise click.UsageError(f"--{name} names segment {beyond[0]}, not one of the segments, {allowed}")
 
 
 def edits_of(options: dict[str, Any]) -> Edits:
