@@ -155,6 +155,10 @@ class TestNoData:
         assert "mask shape (192, 160) does not match image (160, 192)" in failed.stderr
         with pytest.raises(ValueError, match=r"mask shape \(192, 160\) does not match image \(160, 192\)"):
             segment(PIXELS, 4, mask=read_mask(wrong))
+        (tmp_path / "masks").mkdir()
+        (tmp_path / "masks" / "i.png").touch()  # of the same name as the image, which is not to blame
+        failed = run("segment", path, "-k", 4, "-o", tmp_path, "--mask", tmp_path / "masks")
+        assert "i.png: mask i.png: empty file" in failed.stderr
         nothing = io_scenes.write(tmp_path / "nothing.png", np.zeros(SHAPE, np.uint8))
         assert "no valid pixels" in run("segment", path, "-k", 4, "-o", tmp_path, "--mask", nothing).stderr
 

@@ -130,7 +130,8 @@ class Source:
         self._beside = self._mask_beside() if header.mask_file and not level else None
         self._mask: Source | None = None
         if options.mask is not None:
-            mask = self._files.enter_context(open_source(options.mask, max_pixels=options.max_pixels))
+            with _said_of_the_mask():
+                mask = self._files.enter_context(open_source(options.mask, max_pixels=options.max_pixels))
             if mask.shape != self.shape:
                 raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
             self._mask = mask
@@ -188,7 +189,8 @@ class Source:
             pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
             valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
         if self._mask is not None:
-            valid = both(valid, shown(self._mask, None if whole else window, np.any))
+            with _said_of_the_mask():
+                valid = both(valid, shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
             valid = valid if n_invalid else None
@@ -262,6 +264,15 @@ def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[So
             files.enter_context(Source(Path(path), stored, header, page, 0, wanted))
             for page in range(header.n_pages)
         ]
+
+
+@contextmanager
+def _said_of_the_mask() -> Iterator[None]:
+    """Say that it is the mask that cannot be read: it may have the image's own name."""
+    try:
+        yield
+    except (ImageReadError, ImageTooLargeError, UnsuitableImageError) as error:
+        raise type(error)(f"mask {error}") from error
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
