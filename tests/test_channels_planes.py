@@ -104,6 +104,12 @@ def test_nodata_must_stand_in_every_band_and_need_not_fit_the_dtype():
     assert split_planes(picture(), nodata=np.nan).mask is None
 
 
+def test_undefined_values_of_a_mask_hide_pixels():
+    image, mask = np.ones((4, 5)), np.full((4, 5), -1.0)
+    mask[1] = np.nan
+    np.testing.assert_array_equal(split_planes(image, mask=mask).mask, np.isfinite(mask))
+
+
 def test_masks_of_any_dtype_add_to_missing_values():
     image = picture().astype(float)
     image[0, 0] = np.nan

@@ -108,7 +108,7 @@ def _valid_pixels(
         given = np.asarray(mask)
         if given.shape != shape:
             raise ValueError(f"mask shape {given.shape} does not match image {shape}")
-        valid &= given != 0
+        valid &= (given > 0) | (given < 0)  # NaN is no data
     for band in bands:
         if band.dtype.kind == "f":
             valid &= np.isfinite(band)
