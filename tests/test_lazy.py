@@ -77,9 +77,11 @@ def test_what_was_learned_from_crops_has_their_hierarchy_and_can_be_merged():
     assert model.hierarchy_.n_segments[0] == 1 and isinstance(model.hierarchy_.labels(1), list)
     with pytest.raises(ValueError, match="too large to be fitted as a whole; fit a part of it"):
         model.split(1)
+    with pytest.raises(ValueError, match="refit needs images that were fitted as a whole, not crops of a"):
+        model.refit(np.ones((150, 600), int))
     model.merge([(1, 2)])
     assert set(np.unique(model.labels_)) == {1}
-    with pytest.raises(AttributeError, match="crops of a large image"):
+    with pytest.raises(AttributeError, match="after editing an image that was fitted on crops"):
         _ = model.hierarchy_
 
 
