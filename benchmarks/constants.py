@@ -129,7 +129,7 @@ OTHERS: dict[str, dict[str, str]] = {
         ),
         "counts.sites": "WINDOW_STEP",
         "method.cues": "_STRIDE _LEAST",
-        "fitting.assignment": "SETTLING_SWEEPS _RESTLESS _SAMPLE",
+        "fitting.assignment": "SETTLING_SWEEPS",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",
         "method.number": "_RIVALS",

@@ -41,8 +41,6 @@ SETTLING_SWEEPS = 12  # mean-field sweeps after which a map hardly changes when 
 
 _TINY = 1e-30
 _STRIP = 2**17  # probabilities normalised at once
-_SAMPLE = 4  # labels rest if those of one site in this many do
-_RESTLESS = 5e-4  # share of them that may still change
 _NUMBERS_AT_ONCE = 2**17  # of planes that one thread blurs; the blur of less takes less time than its start
 
 
@@ -168,22 +166,19 @@ class ArgMax:
 def mean_field(
     local: Floats, field: Callable[[Floats], Floats], planes: Floats | None = None, n_sweeps: int = 1
 ) -> Floats:
-    """Sweep ``Q <- softmax(local + field of Q)`` over all sites, cells or pixels, until labels rest.
+    """Sweep ``Q <- softmax(local + field of Q)`` over all sites, cells or pixels.
+
+    The number of sweeps does not depend on the map, so that a block has the posteriors of the whole.
 
     ``local``, the tempered scores, and ``planes``, the initial posteriors, are (..., K, N), for one run or
     several; without ``planes``, sweeps start from ``softmax(local)``. ``field`` gives a new array.
     """
     if planes is None:
         planes = _soft_max_in_strips(local.copy())
-    labels = None
-    for sweep in range(n_sweeps):
+    for _ in range(n_sweeps):
         planes = field(planes)
         planes += local
         _soft_max_in_strips(planes)
-        if n_sweeps >= SETTLING_SWEEPS and sweep < n_sweeps - 1:
-            before, labels = labels, arg_max_over(np.moveaxis(planes[..., ::_SAMPLE], -2, 0))
-            if before is not None and np.count_nonzero(labels != before) <= _RESTLESS * labels.size:
-                break
     return planes
 
 

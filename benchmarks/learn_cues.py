@@ -1,0 +1,106 @@
+"""Learn when a map by plain values is better than one by texture: python benchmarks/learn_cues.py DATA
+
+Every image is divided by both. What `texseg/method/cues.py` measures of the two maps, and how far each is
+right, is kept in --cache, so that a second run is short. The weights are fitted without each field, to judge
+them on that field alone, and on all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.datasets import SUITES, Case
+from benchmarks.measure import Table, limit_threads
+from texseg import TextureSegmenter
+from texseg.method import cues, division
+from texseg.metrics import adjusted_rand_index
+
+SETS = {"real": 1, "real_more": 1, "rwtd": 3, "prague": 1, "outex": 12, "brodatz5s": 4, "brodatz12v": 6}
+SETS |= {"fabrics5v": 5, "textures2-8": 2, "equalised": 20, "samples": 1}
+"""Sets, and every so manieth image of each."""
+
+
+def measured(case: Case) -> tuple[list[float], float, float]:
+    """Doubt, raggedness and share; and the adjusted Rand index of the map by texture, and by values."""
+    kept: dict[str, division.Division] = {}
+
+    def keep(by_texture: division.Division, by_values: division.Division) -> division.Division:
+        kept.update(texture=by_texture, values=by_values)
+        return by_texture
+
+    model = TextureSegmenter(max(case.n_segments, 2), channel_axis=case.channel_axis)
+    with (
+        patch.object(division, "_better", keep),
+        patch.object(division, "_odds_of_values", lambda *maps: 1.0),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        model.fit(case.image)
+    scenes, features = kept["texture"].scenes, kept["texture"].textures.features
+    texture, values = (
+        cues.evidence_of_map([labels for labels, _ in each.labelled], scenes, features)
+        for each in kept.values()
+    )
+    judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
+    right = [adjusted_rand_index(case.truth[judged], each.labelled[0][0][judged]) for each in kept.values()]
+    labels, sure = kept["texture"].labelled[0]
+    return [1 - float(sure[labels > 0].mean()), texture.raggedness, values.share], *right
+
+
+def learned(logs: NDArray[np.float64], gains: NDArray[np.float64], fields: NDArray[np.str_]) -> NDArray:
+    """Constant and weights (4,) of the log-odds that values gain."""
+    sizes = np.array([np.count_nonzero(fields == field) for field in fields])
+    model = LogisticRegression().fit(logs, gains > 0, 5 * np.abs(gains) / np.sqrt(sizes))
+    return np.append(model.intercept_, model.coef_[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="folder with the data, see README")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
+    parser.add_argument(
+        "--minutes", type=float, default=np.inf, help="measure missing images only for so long"
+    )
+    options = parser.parse_args(arguments)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    limit_threads(1)
+    end, rows = time.monotonic() + 60 * options.minutes, []
+    for suite, step in SETS.items():
+        for name in SUITES[suite].names(options.data)[::step]:
+            path = options.cache / f"{suite}-{name.replace('/', '_')}.pkl"
+            if not path.exists() and time.monotonic() < end:
+                path.write_bytes(pickle.dumps(measured(SUITES[suite].load(options.data, name))))
+            if path.exists():
+                field = name.split("/")[0] if suite.startswith("real") else suite
+                rows.append((field, *pickle.loads(path.read_bytes())))
+    fields, texture, values = (np.array([row[i] for row in rows]) for i in (0, 2, 3))
+    logs = np.log(np.maximum([row[1] for row in rows], [1e-3, 1e-4, 1e-4]))
+    gains = values - texture
+    table = Table([("field", -14), ("n", 4), ("texture", 8), ("values", 8), ("held out", 8), ("best", 8)])
+    for field in dict.fromkeys(fields):
+        own = fields == field
+        constant, *weights = learned(logs[~own], gains[~own], fields[~own])
+        chosen = np.where(constant + logs[own] @ weights > 0, values[own], texture[own])
+        best = np.maximum(values[own], texture[own])
+        means = [float(part.mean()) for part in (texture[own], values[own], chosen, best)]
+        table.row(field, int(own.sum()), *means)
+    print("constant, weights of doubt, raggedness, share:", learned(logs, gains, fields).round(2).tolist())
+
+
+if __name__ == "__main__":
+    main()
