@@ -24,9 +24,10 @@ def truth_level(k):
 
 
 class Staged(TextureSegmenter):
-    """A model whose hierarchy is known."""
+    """A model whose hierarchy and confidence are known."""
 
     hierarchy_ = SimpleNamespace(n_segments=(1, 2, 3), labels=truth_level)
+    confidence_ = np.where(truth_level(2) == 1, 0.2, 1.0).astype(np.float32)
 
 
 def scene():
@@ -36,7 +37,6 @@ def scene():
     image = np.where((columns >= 64) & (rows >= 48), np.sin((rows + columns) / 1.5), image)
     model = Staged(n_segments=2).fit(image)
     model.labels_ = truth_level(2)
-    model.confidence_ = np.where(truth_level(2) == 1, 0.2, 1.0).astype(np.float32)
     return image, model
 
 
