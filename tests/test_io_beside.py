@@ -305,6 +305,17 @@ class TestPixelSize:
                                            "PhysicalSizeYUnit": "nm"}},
                 (2, 2, "nm"),
             ),
+            (
+                {"ome": True, "metadata": {"PhysicalSizeX": 0.25, "PhysicalSizeXUnit": "µm",
+                                           "PhysicalSizeY": 500, "PhysicalSizeYUnit": "nm"}},
+                (0.5, 0.25, "um"),
+            ),
+            ({"ome": True, "metadata": {"PhysicalSizeX": 2}}, None),
+            (
+                {"ome": True, "metadata": {"PhysicalSizeX": 2, "PhysicalSizeXUnit": "reference frame",
+                                           "PhysicalSizeY": 2}},
+                None,
+            ),
             ({"imagej": True, "resolution": (4, 4), "metadata": {"unit": "micron"}}, (0.25, 0.25, "um")),
             ({"imagej": True, "resolution": (4, 2), "metadata": {"unit": "pixel"}}, None),
             ({"resolution": (20_000, 40_000), "resolutionunit": "CENTIMETER"}, (0.25, 0.5, "um")),

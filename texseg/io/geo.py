@@ -197,6 +197,7 @@ _PRINTED = 20.0  # micrometres; coarser ones are for printing, or from programs 
 _LARGEST_SIZE = 1e9  # of sizes in any unit, and of their inverse
 _OME_SIZE = re.compile(r"""\bPhysicalSize([XY])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
+_METRIC = {"nm": 1e-3, "um": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6}  # micrometres
 _MICRO = ("µm", "μm", "um", "micron", "microns", "micrometer", "micrometers", r"\u00b5m")
 
 
@@ -209,9 +210,11 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
-        if {"X", "Y"} <= found.keys() and found.get("XUnit") == found.get("YUnit"):
-            return _size(found["Y"], found["X"], found.get("XUnit", "um"))
-        return None
+        sides = [_size(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX"]
+        if len({side.unit for side in sides if side}) > 1:
+            sides = [_in_micrometres(side) for side in sides]
+        height, width = sides
+        return None if height is None or width is None else height._replace(width=width.width)
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:
@@ -223,12 +226,17 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
     return _size(long / down, long / across, "um") if long / across < _PRINTED else None
 
 
+def _in_micrometres(size: PixelSize | None) -> PixelSize | None:
+    factor = None if size is None else _METRIC.get(size.unit)
+    return None if size is None or factor is None else _size(size.height * factor, size.width * factor, "um")
+
+
 def _size(height: Any, width: Any, unit: str) -> PixelSize | None:
     """Size in a unit; None for pixels, and for invalid sizes."""
     unit = "um" if unit.lower() in _MICRO else unit
     try:
         size = PixelSize(float(height), float(width), unit)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     sound = all(math.isfinite(side) and 1 / _LARGEST_SIZE < side < _LARGEST_SIZE for side in size[:2])
     return size if sound and unit.isalpha() and unit not in ("pixel", "pixels", "px") else None
