@@ -190,6 +190,20 @@ def test_soft_edges_count_as_unpainted(tmp_path):
     assert (strokes > 0).sum() > 0.6 * (expected > 0).sum()
 
 
+def test_a_brush_of_soft_edges_alone_is_refused(tmp_path):
+    """A class of thin pure lines inside broad soft edges would be lost, not just its edges."""
+    rows, columns = np.mgrid[:120, :120]
+    strength = 1 - np.clip(abs(rows - 60) / 12, 0, 1)
+    picture = np.full((120, 120, 3), 255, np.uint8)
+    picture[..., 0] = picture[..., 1] = 255 - 255 * strength
+    picture[:8, :8] = 255, 0, 0
+    Image.fromarray(picture).save(tmp_path / "brush.png")
+    with pytest.raises(
+        ValueError, match="% of the painted pixels are the soft edges of strokes and would be"
+    ):
+        read_seed_file(tmp_path / "brush.png", (120, 120))
+
+
 def test_pictures_without_ground_or_with_too_many_colours_are_refused(tmp_path):
     noise = np.random.default_rng(0).integers(0, 255, (*SHAPE, 3))
     Image.fromarray(noise.astype(np.uint8)).save(tmp_path / "a.png")

@@ -103,6 +103,11 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
         f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)
     ]
     blurred = 1 - np.isin(painted, kept).mean()
+    if blurred > 0.5:
+        raise UnsuitableImageError(
+            f"{name}: {100 * blurred:.0f} % of the painted pixels are the soft edges of strokes and would be "
+            "lost; use a hard brush without anti-aliasing"
+        )
     if blurred:
         meanings.append(
             f"{100 * blurred:.2g} % of the painted pixels have {len(present) - len(kept)} other colours, "
