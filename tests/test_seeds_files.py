@@ -99,18 +99,33 @@ def test_coordinates_are_those_of_the_image(drawn):
 @pytest.mark.parametrize(
     ("feature", "message"),
     [
-        (({}, "Point", [5, 5]), "feature 0 needs the number of its class, 1 to 255"),
-        (({"class": "sand"}, "Point", [5, 5]), "got 'sand'"),
+        (({}, "Point", [5, 5]), "feature 0 needs its class, a number from 1 to 255 or a name"),
+        (({"class": 1.5}, "Point", [5, 5]), "got 1.5"),
+        (({"class": "0"}, "Point", [5, 5]), "got '0'"),
+        (({"class": "\ud800"}, "Point", [5, 5]), "feature 0 needs its class"),
         (({"class": 1}, "Circle", [5, 5]), "must be one of Point"),
         (({"class": 1}, "Point", ["a", "b"]), "invalid coordinates"),
         (({"class": 1}, "LineString", 7), "invalid coordinates"),
-        ((["class"], "Point", [5, 5]), "feature 0 needs the number of its class.*, got None"),
+        ((["class"], "Point", [5, 5]), r"feature 0 needs its class.*, got None"),
         (({"class": 1}, "Point", [500, 500]), "no stroke lies on the image; coordinates must be in pixels"),
     ],
 )
 def test_what_is_no_stroke_is_refused_with_a_sentence(drawn, feature, message):
     with pytest.raises(ValueError, match=message):
         read_seed_file(drawn(feature), SHAPE)
+
+
+def test_classes_with_names_are_numbered_in_their_order(drawn):
+    """As QuPath writes its annotations; numbers may be text."""
+    tumor = {"objectType": "annotation", "classification": {"name": "Tumor", "color": [200, 0, 0]}}
+    path = drawn((tumor, "Point", [5, 5]), ({"class": "Stroma"}, "Point", [50, 30]))
+    with pytest.warns(UserWarning, match=r"^strokes\.geojson: class 1 is Stroma, class 2 is Tumor$"):
+        strokes = read_seed_file(path, SHAPE)
+    assert strokes[30, 50] == 1 and strokes[5, 5] == 2
+    assert read_seed_file(drawn(({"class": "7"}, "Point", [5, 5])), SHAPE)[5, 5] == 7
+    both = drawn((tumor, "Point", [5, 5]), ({"class": 1}, "Point", [50, 30]))
+    with pytest.raises(ValueError, match="classes must all be numbers or all be names, got both"):
+        read_seed_file(both, SHAPE)
 
 
 def test_other_files_are_refused_with_a_sentence(tmp_path):

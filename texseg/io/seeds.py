@@ -28,7 +28,7 @@ missing, the numbers are the grey values of a paint program."""
 _LINE_WIDTH = 3  # pixels, of lines and points
 _LARGEST_CLASS = 255
 _MOST_BYTES = 2**27  # of GeoJSON
-_PROPERTIES = ("class", "label")
+_PROPERTIES = ("class", "label", "classification")
 _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon")
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
@@ -39,13 +39,17 @@ def read_seed_file(
     """Read seeds (H, W): 0, or c where a pixel is of class c.
 
     A picture is a label image, or holds other grey values or colours on an unpainted ground; a warning says
-    what was taken as what. GeoJSON holds points, lines (drawn 3 pixels wide) and polygons with the number of
-    their class in the property ``class`` or ``label``, in the coordinates of the image or in its pixels.
+    what was taken as what. GeoJSON holds points, lines (drawn 3 pixels wide) and polygons with the number or
+    name of their class in the property ``class``, ``label`` or (QuPath) ``classification``, in the
+    coordinates of the image or in its pixels; names are numbered in their order.
     """
     name = Path(path).name
     if Path(path).suffix.lower() in (".geojson", ".json"):
         drawn = np.zeros(shape, np.int32)
-        for number, kind, coordinates in _features(Path(path)):
+        features = list(_features(Path(path)))
+        number_of = _numbers([said for said, _, _ in features], name)
+        for said, kind, coordinates in features:
+            number = int(number_of.get(said, said))
             _draw(drawn, number, kind, coordinates, geo, name)
         if not drawn.any():
             in_pixels = geo is None or geo.transform is None
@@ -132,7 +136,7 @@ def _called(picture: LabelPicture, label: int) -> str:
     return f"({', '.join(map(str, picture.colours[label - 1].tolist()))})"
 
 
-def _features(path: Path) -> Iterator[tuple[int, str, Any]]:
+def _features(path: Path) -> Iterator[tuple[int | str, str, Any]]:
     """Yield class, type and coordinates of every geometry in a file."""
     with failures_named(path), open_regular(path, _MOST_BYTES) as file:
         text = file.read()
@@ -147,18 +151,46 @@ def _features(path: Path) -> Iterator[tuple[int, str, Any]]:
         raise UnsuitableImageError(f"{path.name}: strokes must be a GeoJSON FeatureCollection")
     for place, feature in enumerate(features):
         properties, geometry = (_mapping(_mapping(feature).get(part)) for part in ("properties", "geometry"))
-        number = next((properties[name] for name in _PROPERTIES if name in properties), None)
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST_CLASS:
+        said = _class_of(properties)
+        if said is None:
+            given = next((properties[name] for name in _PROPERTIES if name in properties), None)
             raise UnsuitableImageError(
-                f"{path.name}: feature {place} needs the number of its class, 1 to {_LARGEST_CLASS}, in the "
-                f"property class or label, got {number!r:.60}"
+                f"{path.name}: feature {place} needs its class, a number from 1 to {_LARGEST_CLASS} or a "
+                f"name, in the property class, label or classification, got {given!r:.60}"
             )
         kind = geometry.get("type")
         if kind not in _DRAWN:
             raise UnsuitableImageError(
                 f"{path.name}: feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
             )
-        yield number, kind, geometry.get("coordinates")
+        yield said, kind, geometry.get("coordinates")
+
+
+def _class_of(properties: Mapping[str, Any]) -> int | str | None:
+    """Return the number or name of a class, as QuPath and others write it; None if there is none."""
+    said = next((properties[name] for name in _PROPERTIES if name in properties), None)
+    said = said.get("name") if isinstance(said, Mapping) else said
+    if isinstance(said, str):
+        said = " ".join(said.split())
+        said = int(said) if said.isdecimal() and len(said) < 10 else said
+    if isinstance(said, str):
+        return said if said and said.isprintable() else None
+    if not isinstance(said, int) or isinstance(said, bool):
+        return None
+    return said if 1 <= said <= _LARGEST_CLASS else None
+
+
+def _numbers(classes: list[int | str], name: str) -> dict[int | str, int]:
+    """Give numbers to the classes that have names, in the order of the names, and say so."""
+    names = sorted({said for said in classes if isinstance(said, str)})
+    if names and len(names) < len(set(classes)):
+        raise UnsuitableImageError(f"{name}: classes must all be numbers or all be names, got both")
+    if len(names) > _LARGEST_CLASS:
+        raise UnsuitableImageError(f"{name}: {len(names)} classes are more than {_LARGEST_CLASS}")
+    if names:
+        meanings = (f"class {number} is {said:.60}" for number, said in enumerate(names, start=1))
+        warnings.warn(f"{name}: {', '.join(meanings)}", stacklevel=3)
+    return {said: number for number, said in enumerate(names, start=1)}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
