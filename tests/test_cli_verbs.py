@@ -422,6 +422,9 @@ class TestEdits:
         run("fit", scene_file, "-k", 4, "--merge", "2+4=gland", "-o", tmp_path / "three.texseg", "-q")
         assert names_in(tmp_path / "three.texseg") == ("", "gland", "")
         run("apply", tmp_path / "three.texseg", scene_file, "-o", tmp_path / "a", "-q")
+        words = ("apply", tmp_path / "three.texseg", scene_file, "--merge", "1+4", "-o", tmp_path / "c")
+        said = "--merge names segment 4, not one of the segments, which are 1 to 3"
+        assert said in run(*words, exit_code=2).stderr and not (tmp_path / "c").exists()
         merge = ["--merge", "2+4=gland"]
         run("apply", tmp_path / "four.texseg", scene_file, *merge, "-o", tmp_path / "b", "-q")
         for name in ("scene_labels.png", "scene_segments.csv"):

@@ -15,6 +15,7 @@ import click
 import texseg
 from texseg.cli.options import (
     batch_options,
+    check_labels_of_edits,
     edit_options,
     edits_of,
     fitting_options,
@@ -180,7 +181,9 @@ def apply(**options: Any) -> None:
 
     items = collect(options["paths"], options["recursive"], options["output"])
     try:
-        model = Segmenter.load(options["model"]).edit(edits_of(options))
+        model = Segmenter.load(options["model"])
+        check_labels_of_edits(options, len(model.names_))
+        model.edit(edits_of(options))
         model.crop_bar |= options["crop_bar"]
     except (OSError, ValueError) as error:
         fail(str(error))

@@ -186,7 +186,7 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(
             f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
         )
-    _check_labels_of_edits(options)
+    check_labels_of_edits(options, options["n_segments"])
     given = {
         name: options[name]
         for name in FITTED
@@ -195,9 +195,8 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
     return given | {"edits": edits_of(options)}
 
 
-def _check_labels_of_edits(options: dict[str, Any]) -> None:
-    """Refuse edits of segments that a given number of segments excludes, before any work."""
-    K = options["n_segments"]
+def check_labels_of_edits(options: dict[str, Any], K: int | None) -> None:
+    """Refuse edits of segments beyond their number, before any work."""
     for name in ("merge", "edits"):
         labels = {label for group in options[name].merge for label in group}
         labels |= {label for label, _ in options[name].names}
