@@ -43,6 +43,13 @@ def channels_of(image, *, learn_from=None, bank=None, channel_axis=None, mask=No
         (np.ones((4, 5, 3)), {"channel_axis": 3}, ValueError, "channel_axis must be -3 to 2 .* got 3"),
         (np.ones((4, 5, 3)), {"channel_axis": -4}, ValueError, "channel_axis must be -3 to 2 .* got -4"),
         (np.ones((4, 5)), {"mask": np.ones((5, 4))}, ValueError, r"mask shape \(5, 4\) does not match image"),
+        (
+            np.ones((4, 5)),
+            {"mask": np.full((4, 5), "a")},
+            TypeError,
+            "mask must hold booleans or real numbers",
+        ),
+        (np.ones((4, 5)), {"mask": np.full((4, 5), None)}, TypeError, "mask must hold .*, got dtype object"),
         (np.ones((4, 5)), {"mask": np.zeros((4, 5))}, ValueError, "no valid pixels in the image of shape"),
         (np.full((4, 5), np.nan), {}, ValueError, "no valid pixels in the image of shape"),
         (np.full((4, 5), 7), {"nodata": 7}, ValueError, "no valid pixels .* all are masked or no data"),

@@ -42,7 +42,8 @@ def test_bands_and_masks_are_lazy_too(image):
     mask = np.ones(image.shape, bool)
     mask[50:120, 100:200] = False
     model = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
-    lazy = by_blocks(da.from_array(colour), model, channel_axis=0, mask=da.from_array(mask))
+    undefined = np.where(mask, 1, np.nan)  # NaN is no data, as in memory
+    lazy = by_blocks(da.from_array(colour), model, channel_axis=0, mask=da.from_array(undefined))
     found = lazy.compute(scheduler="sync")
     np.testing.assert_array_equal(found == 0, ~mask)
     assert np.mean(found == model.labels_) > 0.999

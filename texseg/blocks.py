@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, encode
-from texseg.channels.planes import NoValidPixels, split_planes
+from texseg.channels.planes import NoValidPixels, shown_by, split_planes
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import (
     BlockReading,
@@ -90,7 +90,7 @@ class ArrayWindows:
         pixels = np.asanyarray(self.array[self.index(window)])  # masked arrays stay masked
         if self._axis is not None:
             pixels = np.moveaxis(pixels, self._axis, -1)
-        return pixels, None if self.mask is None else np.asarray(self.mask[window]) != 0
+        return pixels, None if self.mask is None else shown_by(np.asarray(self.mask[window]))
 
     def index(self, window: Window) -> tuple[slice, ...]:
         """Slices of the array for a window."""

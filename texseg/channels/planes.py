@@ -97,6 +97,14 @@ def _hidden(image: Any, channel_axis: int | None) -> Any:
     return hidden.any(axis=channel_axis) if hidden.ndim == 3 else hidden
 
 
+def shown_by(mask: NDArray[Any]) -> NDArray[np.bool_]:
+    """Pixels that a mask shows: every number but zero."""
+    if mask.dtype.kind not in "buif":
+        raise TypeError(f"mask must hold booleans or real numbers, got dtype {mask.dtype}")
+    shown: NDArray[np.bool_] = (mask > 0) | (mask < 0)
+    return shown
+
+
 def _valid_pixels(
     bands: list[NDArray[Any]], mask: NDArray[Any] | None, nodata: float | None
 ) -> NDArray[np.bool_]:
@@ -108,7 +116,7 @@ def _valid_pixels(
         given = np.asarray(mask)
         if given.shape != shape:
             raise ValueError(f"mask shape {given.shape} does not match image {shape}")
-        valid &= (given > 0) | (given < 0)  # NaN is no data
+        valid &= shown_by(given)
     for band in bands:
         if band.dtype.kind == "f":
             valid &= np.isfinite(band)
