@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
+from report_scene import content_of
 
 import texseg
 from texseg.cli import main, rename_classes
@@ -459,6 +460,11 @@ class TestReport:
         page = (tmp_path / "scene_report.html").read_text()
         assert "192 x 160 pixels" in page
         assert "<title>scene" in page
+
+    def test_the_page_has_the_numbers_that_were_considered_and_their_segments(self, scene_file, tmp_path):
+        run("report", scene_file, "-o", tmp_path, "-q")
+        content = content_of(tmp_path / "scene_report.html")
+        assert content["selection"] and len(content["levels"]) > 1
 
     def test_pages_and_index_of_several(self, scene_file, tmp_path):
         for name in ("b10.png", "b9.png"):

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,7 +226,8 @@ def test_the_cell_of_a_seed_keeps_its_class_against_all_neighbours():
     grid, rng = cell_grid(seeds.shape, 8), np.random.RandomState(0)
     search = Search(cells, [grid], np.full(N_CHANNELS, 4.0), settings, 20.0, rng)
     scene = Scene(np.zeros((N_CHANNELS, *seeds.shape), np.uint8), None, seeds=seeds)
-    classes = seeded_textures(search, [scene], None, 2, 4).classes.reshape(24, 32)
+    features = SimpleNamespace(has_filters=True)  # all that is asked of them here
+    classes = seeded_textures(search, [scene], features, 2, 4).classes.reshape(24, 32)
     assert classes[12, 8] == 1
     assert (classes == region).mean() > 0.97
 

@@ -64,7 +64,7 @@ def test_texture_on_nothing_is_found():
 def test_a_gradient_of_the_light_makes_no_classes(mosaic):
     image, truth = mosaic
     lit = image.astype(float) * np.geomspace(1, 10, image.shape[1])
-    with pytest.warns(UserWarning, match="contrast follows brightness"):
+    with pytest.warns(UserWarning, match="contrast is proportional to brightness"):
         assert accuracy(segment(lit, K), truth) > 0.95
 
 

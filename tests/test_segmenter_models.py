@@ -44,7 +44,8 @@ def test_the_history_tells_the_temperatures_of_the_model(mosaic):
     history = TextureSegmenter(K, model="hacm").fit(mosaic[0]).history_
     betas = [record.beta for record in history]
     assert len(set(betas)) > 5
-    assert betas == sorted(betas)  # the flat clusters are cooled, the tree stays at the end of that
+    falls = sum(one > other for one, other in zip(betas, betas[1:], strict=False))
+    assert falls == 2  # three runs, one after the other: flat clusters are cooled, the tree stays at the end
     assert all(np.isfinite(betas)) and betas[0] > 0
     assert [record.step for record in history] == list(range(1, len(history) + 1))
 

@@ -420,6 +420,12 @@ class Segmenter(Editable):
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {name: value for name, value in state.items() if name not in ("_hierarchy", "_division")}
 
+    def __copy__(self) -> Self:
+        """Unlike a pickled model, a copy keeps what belongs to the images."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     @property
     def _smoothness(self) -> float:
         return self._settings().smoothness
