@@ -338,7 +338,8 @@ def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int
         said += ", labels written as TIFF alone"
     if work.model is None:
         windows = sample_windows(scene.shape, n_crops=_crop_count(work.reading.memory, scene.n_channels))
-        said += f", textures learned from up to {len(windows)} crops of {CROP_SIDE} pixels"
+        crops = "one crop" if len(windows) == 1 else f"up to {len(windows)} crops"
+        said += f", textures learned from {crops} of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
     return said
