@@ -7,7 +7,6 @@ kept in --cache with the share of right pixels, so that a second run is short. T
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import sys
 import time
@@ -25,7 +24,7 @@ from scipy.optimize import minimize
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import SUITES, Case
-from benchmarks.measure import Table, limit_threads
+from benchmarks.measure import Table, learning_options
 from texseg import TextureSegmenter
 from texseg.method import clusters
 from texseg.method.confidence import CURVE, Curve, Evidence, evidence_of_clusters, right
@@ -109,17 +108,7 @@ def fit(every: Sequence[Measured]) -> Curve:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path, help="folder with the data, see README")
-    parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
-    parser.add_argument(
-        "--minutes", type=float, default=np.inf, help="measure missing images only for so long"
-    )
-    options = parser.parse_args(arguments)
-    limit_threads(1)
-    options.cache.mkdir(parents=True, exist_ok=True)
+    options = learning_options(__doc__, arguments)
     every = list(measured(options.data, options.cache, options.minutes))
     fields = defaultdict(list)
     for image in every:

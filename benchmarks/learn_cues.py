@@ -7,7 +7,6 @@ them on that field alone, and on all.
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import sys
 import time
@@ -23,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import SUITES, Case
-from benchmarks.measure import Table, limit_threads
+from benchmarks.measure import Table, learning_options
 from texseg import TextureSegmenter
 from texseg.method import cues, division
 from texseg.metrics import adjusted_rand_index
@@ -68,17 +67,7 @@ def learned(logs: NDArray[np.float64], gains: NDArray[np.float64], fields: NDArr
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", type=Path, help="folder with the data, see README")
-    parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
-    parser.add_argument(
-        "--minutes", type=float, default=np.inf, help="measure missing images only for so long"
-    )
-    options = parser.parse_args(arguments)
-    options.cache.mkdir(parents=True, exist_ok=True)
-    limit_threads(1)
+    options = learning_options(__doc__, arguments)
     end, rows = time.monotonic() + 60 * options.minutes, []
     for suite, step in SETS.items():
         for name in SUITES[suite].names(options.data)[::step]:

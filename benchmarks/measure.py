@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import statistics
@@ -19,6 +20,22 @@ def limit_threads(n_threads: int) -> None:
     """Let OpenCV, BLAS and OpenMP use so many threads from now on."""
     threadpool_limits(n_threads)
     cv2.setNumThreads(n_threads)
+
+
+def learning_options(description: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the options of a program that learns from images: data, cache, minutes; with one thread."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="folder with the data, see README")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for what was measured")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="measure missing images only for so long"
+    )
+    options = parser.parse_args(arguments)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    limit_threads(1)
+    return options
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -49,7 +50,7 @@ def cmyk_to_rgb(light: NDArray) -> NDArray:
     return np.rint(product).astype(light.dtype)
 
 
-class Picture(Stored):
+class Picture(Stored, ABC):
     """A picture in memory; the frames of an animation are pages."""
 
     format, pixels_per_byte = "", 2**16
@@ -58,8 +59,8 @@ class Picture(Stored):
         self.data = data
         self.header = self._read_header()
 
-    def _read_header(self) -> Header:
-        raise NotImplementedError
+    @abstractmethod
+    def _read_header(self) -> Header: ...
 
     def _describe(
         self,
