@@ -36,27 +36,25 @@ def measured(case: Case) -> tuple[list[float], float, float]:
     """Doubt, raggedness and share; and the adjusted Rand index of the map by texture, and by values."""
     kept: dict[str, division.Division] = {}
 
-    def keep(by_texture: division.Division, by_values: division.Division) -> division.Division:
+    def keep(by_texture: division.Division, by_values: division.Division, _: float) -> division.Division:
         kept.update(texture=by_texture, values=by_values)
         return by_texture
 
     model = TextureSegmenter(max(case.n_segments, 2), channel_axis=case.channel_axis)
     with (
         patch.object(division, "_better", keep),
-        patch.object(division, "_odds_of_values", lambda *maps: 1.0),
+        patch.object(division, "odds_of_values", lambda *numbers: 1.0),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
         model.fit(case.image)
     scenes, features = kept["texture"].scenes, kept["texture"].textures.features
-    texture, values = (
-        cues.evidence_of_map([labels for labels, _ in each.labelled], scenes, features)
-        for each in kept.values()
-    )
+    texture, values = ([labels for labels, _ in each.labelled] for each in kept.values())
+    numbers = [cues.raggedness(texture, scenes), cues.share_of_values(values, scenes, features)]
     judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     right = [adjusted_rand_index(case.truth[judged], each.labelled[0][0][judged]) for each in kept.values()]
     labels, sure = kept["texture"].labelled[0]
-    return [1 - float(sure[labels > 0].mean()), texture.raggedness, values.share], *right
+    return [1 - float(sure[labels > 0].mean()), *numbers], *right
 
 
 def learned(logs: NDArray[np.float64], gains: NDArray[np.float64], fields: NDArray[np.str_]) -> NDArray:

@@ -15,7 +15,7 @@ from texseg.channels.encode import learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
-from texseg.method.cues import evidence_of_map
+from texseg.method.cues import raggedness, share_of_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
 
@@ -148,15 +148,17 @@ def test_the_information_is_that_of_scikit_learn():
     image, truth = grains(2, (64, 64))
     planes = split_planes(image)
     features, (bins,) = learn_features([planes], bank=GaborBank([4.0], 1), sigma=8.0)
-    evidence = evidence_of_map([truth + 1], [Scene(bins, None)], features)
+    scenes = [Scene(bins, None)]
     thin = truth[::2, ::2].ravel()
     (values,) = bins[features.wavelengths == 0]
     told = mutual_info_score(thin, values[::2, ::2].ravel())
-    assert evidence.share == pytest.approx(told / mutual_info_score(thin, thin))
+    assert share_of_values([truth + 1], scenes, features) == pytest.approx(
+        told / mutual_info_score(thin, thin)
+    )
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())
-    assert evidence.raggedness == pytest.approx(cost / mutual_info_score(thin, thin))
+    assert raggedness([truth + 1], scenes) == pytest.approx(cost / mutual_info_score(thin, thin))
 
 
 def test_what_differs_in_texture_alone_is_never_divided_by_values():

@@ -10,7 +10,6 @@ weights that were learned by logistic regression, in which an image counts by ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,52 +23,48 @@ _LEAST = 1e-3  # of doubt; what is less is chance
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
 
-class MapEvidence(NamedTuple):
-    """What a map tells about the pixels."""
-
-    share: float  # of the labels' entropy that the plain values of single pixels tell (Theil's uncertainty)
-    raggedness: float  # entropy of a label given the labels left and above, as a share of its entropy
+Maps = Sequence[NDArray[np.integer]]
+"""Labels of one image per scene, from 1; pixels without data (0) and flat background are skipped."""
 
 
-def evidence_of_map(
-    labels: Sequence[NDArray[np.integer]], scenes: Sequence[Scene], features: Features
-) -> MapEvidence:
-    """Measure what labels, one image per scene, tell about the pixels.
-
-    Labels begin at 1; pixels without data (0) and flat background are skipped.
-    """
-    K = max(int(image.max()) for image in labels) + 1
-    of_values = np.flatnonzero(features.wavelengths == 0)
-    sizes, tables = np.zeros(K), np.zeros((len(of_values), K * features.n_bins))
-    corners: list[NDArray[np.int64]] = []
-    for image, scene in zip(labels, scenes, strict=True):
-        image = image.astype(np.int64)
-        for left_out in (scene.ground, None if scene.mask is None else ~scene.mask):
-            image = image if left_out is None else np.where(left_out, 0, image)
-        thin = image[::_STRIDE, ::_STRIDE]
-        held = thin > 0
-        sizes += np.bincount(thin[held], minlength=K)
-        for table, plane in zip(tables, scene.bins[of_values], strict=True):
-            joint = features.n_bins * thin[held] + plane[::_STRIDE, ::_STRIDE][held]
-            table += np.bincount(joint, minlength=len(table))
+def raggedness(labels: Maps, scenes: Sequence[Scene]) -> float:
+    """Entropy of a label given the labels left and above, as a share of its entropy."""
+    K, kept = _number(labels), _judged(labels, scenes)
+    sizes, corners = np.zeros(K), []
+    for image in kept:
+        sizes += _sizes(image, K)
         own, left, above = image[1:, 1:], image[1:, :-1], image[:-1, 1:]
         there = (own > 0) & (left > 0) & (above > 0)
         corners.append(((left * K + above) * K + own)[there])
     near, counts = np.unique(np.concatenate(corners), return_counts=True)
     around = np.bincount(np.unique(near // K, return_inverse=True)[1], counts)
-    cost = _entropy(counts) - _entropy(around)
+    entropy = _entropy(sizes)
+    return (_entropy(counts) - _entropy(around)) / entropy if entropy > 0 else 0.0
+
+
+def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -> float:
+    """Share of the labels' entropy that the plain values of single pixels tell (Theil's uncertainty)."""
+    K, of_values = _number(labels), np.flatnonzero(features.wavelengths == 0)
+    sizes, tables = np.zeros(K), np.zeros((len(of_values), K * features.n_bins))
+    for image, scene in zip(_judged(labels, scenes), scenes, strict=True):
+        sizes += _sizes(image, K)
+        thin = image[::_STRIDE, ::_STRIDE]
+        held = thin > 0
+        for table, plane in zip(tables, scene.bins[of_values], strict=True):
+            joint = features.n_bins * thin[held] + plane[::_STRIDE, ::_STRIDE][held]
+            table += np.bincount(joint, minlength=len(table))
     entropy = _entropy(sizes)
     if entropy <= 0:
-        return MapEvidence(0.0, 0.0)
+        return 0.0
     weights = features.weights[of_values] / max(features.weights[of_values].sum(), 1e-9)
     information = [_information(table.reshape(K, -1)) for table in tables]
-    return MapEvidence(float(weights @ information) / entropy, cost / entropy)
+    return float(weights @ information) / entropy
 
 
-def odds_of_values(confidence: float, raggedness: float, share: float = 1.0) -> float:
+def odds_of_values(confidence: float, ragged: float, share: float = 1.0) -> float:
     """Log-odds that a map by values is the better one.
 
-    ``confidence`` (mean) and ``raggedness`` are those of the map by texture; ``share`` is that of the map by
+    ``confidence`` (mean) and raggedness (``ragged``) are those of the map by texture; ``share`` is that of the map by
     values, at most 1: with 1, these are the largest odds that any map by values can reach.
 
     Examples
@@ -77,8 +72,30 @@ def odds_of_values(confidence: float, raggedness: float, share: float = 1.0) -> 
     >>> odds_of_values(0.98, 0.005) < 0, odds_of_values(0.6, 0.03, 0.7) > 0
     (True, True)
     """
-    numbers = max(1 - confidence, _LEAST), max(raggedness, 1e-4), max(share, 1e-4)
+    numbers = max(1 - confidence, _LEAST), max(ragged, 1e-4), max(share, 1e-4)
     return _CONSTANT + float(np.dot(_WEIGHTS, np.log(numbers)))
+
+
+def _number(labels: Maps) -> int:
+    return max(int(image.max()) for image in labels) + 1
+
+
+def _judged(labels: Maps, scenes: Sequence[Scene]) -> list[NDArray[np.int64]]:
+    """Labels with 0 on flat background and without data."""
+    kept = []
+    for image, scene in zip(labels, scenes, strict=True):
+        judged = image.astype(np.int64)
+        for left_out in (scene.ground, None if scene.mask is None else ~scene.mask):
+            if left_out is not None:
+                judged[left_out] = 0
+        kept.append(judged)
+    return kept
+
+
+def _sizes(image: NDArray[np.int64], n_labels: int) -> NDArray[np.intp]:
+    """Pixels of each label but 0, thinned."""
+    thin = image[::_STRIDE, ::_STRIDE]
+    return np.bincount(thin[thin > 0], minlength=n_labels)
 
 
 def _information(table: NDArray[np.floating]) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import evidence_of_map, odds_of_values
+from texseg.method.cues import odds_of_values, raggedness, share_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.seeds import Seeded, seeded_textures
@@ -70,10 +70,14 @@ class Divider:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
         possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
         cue = self.settings.cue
-        if not possible or cue == "texture" or (cue == "auto" and _odds_of_values(by_texture) <= 0):
+        if not possible or cue == "texture":
             return by_texture
-        by_values = self._by_values(by_texture, n_classes)
-        return by_values if cue == "values" else _better(by_texture, by_values)
+        if cue == "values":
+            return self._by_values(by_texture, n_classes)
+        ragged = raggedness(_maps(by_texture), scenes)
+        if odds_of_values(_mean_confidence(by_texture), ragged) <= 0:  # whatever the values tell
+            return by_texture
+        return _better(by_texture, self._by_values(by_texture, n_classes), ragged)
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]
@@ -228,23 +232,24 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
     return max(1, n_segments - has_ground)
 
 
-def _better(by_texture: Division, by_values: Division) -> Division:
-    """Give the division by the cue that is likelier to be right; see `texseg.method.cues`."""
-    is_by_values = _odds_of_values(by_texture, by_values) > 0
+def _better(by_texture: Division, by_values: Division, ragged: float | None = None) -> Division:
+    """Give the division by the cue that is likelier to be right; see `texseg.method.cues`.
+
+    ``ragged`` is the raggedness of the labels by texture, measured unless it is known.
+    """
+    scenes, features = by_texture.scenes, by_texture.textures.features
+    ragged = raggedness(_maps(by_texture), scenes) if ragged is None else ragged
+    share = share_of_values(_maps(by_values), scenes, features)
+    is_by_values = odds_of_values(_mean_confidence(by_texture), ragged, share) > 0
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
-def _odds_of_values(by_texture: Division, by_values: Division | None = None) -> float:
-    """Log-odds of the map by values; the largest possible ones if it is not known yet."""
-    scenes, features = by_texture.scenes, by_texture.textures.features
-    texture, *values = (
-        evidence_of_map([labels for labels, _ in each.labelled], scenes, features)
-        for each in (by_texture, by_values)
-        if each is not None
-    )
-    sure = np.concatenate([confidence[labels > 0] for labels, confidence in by_texture.labelled])
-    share = values[0].share if values else 1.0
-    return odds_of_values(float(sure.mean()), texture.raggedness, share)
+def _maps(division: Division) -> list[NDArray[np.int32]]:
+    return [labels for labels, _ in division.labelled]
+
+
+def _mean_confidence(division: Division) -> float:
+    return float(np.concatenate([sure[labels > 0] for labels, sure in division.labelled]).mean())
 
 
 def _labels_of(
