@@ -152,9 +152,8 @@ def test_the_information_is_that_of_scikit_learn():
     thin = truth[::2, ::2].ravel()
     (values,) = bins[features.wavelengths == 0]
     told = mutual_info_score(thin, values[::2, ::2].ravel())
-    assert share_of_values([truth + 1], scenes, features) == pytest.approx(
-        told / mutual_info_score(thin, thin)
-    )
+    share = share_of_values([truth + 1], scenes, features)
+    assert share == pytest.approx(told / mutual_info_score(thin, thin))
     near = 3 * truth[1:, :-1] + truth[:-1, 1:]  # labels cost what the neighbours left and above do not tell
     own = truth[1:, 1:]
     cost = mutual_info_score(own.ravel(), own.ravel()) - mutual_info_score(own.ravel(), near.ravel())

@@ -64,8 +64,8 @@ def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -
 def odds_of_values(confidence: float, ragged: float, share: float = 1.0) -> float:
     """Log-odds that a map by values is the better one.
 
-    ``confidence`` (mean) and raggedness (``ragged``) are those of the map by texture; ``share`` is that of the map by
-    values, at most 1: with 1, these are the largest odds that any map by values can reach.
+    ``confidence`` (mean) and ``ragged`` (its raggedness) are those of the map by texture, ``share`` that of
+    the map by values, at most 1: with 1, these are the largest odds that any map by values can reach.
 
     Examples
     --------
