@@ -241,9 +241,7 @@ def print_peers(
         f"\nOther programs on {name}, same splits, same floor; CPU s with the search for their settings; own:"
         " backed off to from the rows' own occurrences"
     )
-    table = Table(
-        [("program", -18), ("K", 4), ("perpl.", 8), ("CPU s", 8), ("own", 8), ("chosen", -24)]
-    )
+    table = Table([("program", -18), ("K", 4), ("perpl.", 8), ("CPU s", 8), ("own", 8), ("chosen", -24)])
     for program in programs:
         for K in sizes:
             runs, setting = [], "not installed"

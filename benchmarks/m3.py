@@ -188,9 +188,9 @@ def fitted_m3(train, test, topic_prior=TOPIC_PRIOR, random_state=0, **options):
 
 def fitted_lda(train, test, K=25, topic_prior=None):
     model, seconds = timed(
-        lambda: LatentDirichletAllocation(
-            K, max_iter=50, topic_word_prior=topic_prior, random_state=0
-        ).fit(train)
+        lambda: LatentDirichletAllocation(K, max_iter=50, topic_word_prior=topic_prior, random_state=0).fit(
+            train
+        )
     )
     topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
     return (*lda_scores(test, topics, np.full(K, model.doc_topic_prior_)), seconds, "")
