@@ -596,7 +596,74 @@ class TestInfo:
         assert json.loads(run("info", path, "--json").stdout)["georeference"] == "EPSG:32633"
 
 
+class TestOptionsInFiles:
+    """Options may come from a TOML file; those of the command itself go first."""
+
+    def test_what_is_saved_makes_the_same_again(self, scene_file, tmp_path):
+        given = ("-k", 2, "--no-log", "--merge", "1+2=rock", "--channels", "0", "--pixel-size", "0.5um")
+        config = tmp_path / "run.toml"
+        run("segment", scene_file, *given, "-o", tmp_path / "a", "--save-config", config)
+        assert config.read_text().splitlines() == [
+            "segments = 2", "log = false", 'merge = ["1+2=rock"]', "channels = 0",
+            f'output = "{tmp_path}/a"', 'pixel-size = "0.5um"',
+        ]  # fmt: skip
+        again = run("segment", scene_file, "--config", config, "-o", tmp_path / "b", "--skip-existing")
+        assert "rock" in again.stdout
+        records = [json.loads((tmp_path / name / "scene_run.json").read_text()) for name in "ab"]
+        assert records[0]["made_from"] == records[1]["made_from"]
+        assert "skipped" in run("segment", scene_file, "--config", config, "--skip-existing").stdout
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("segmnts = 3", "run.toml: segmnts is not an option of texseg segment; did you mean segments?"),
+            ("grey = 3", "run.toml: grey must be true or false"),
+            ("bins = true", "run.toml: bins must be a text or a number"),
+            ("bins = 3000", "Invalid value for '--bins': '3000' is not a whole number from 2 to 256"),
+            ("bins = ", "run.toml: Invalid value (at"),
+            (None, "run.toml: No such file or directory"),
+        ],
+    )
+    def test_files_that_are_refused(self, scene_file, tmp_path, text, message):
+        if text is not None:
+            (tmp_path / "run.toml").write_text(text)
+        result = run("segment", scene_file, "--config", tmp_path / "run.toml", exit_code=2)
+        assert message in result.stderr
+
+    def test_a_place_that_cannot_be_written(self, scene_file, tmp_path):
+        result = run("segment", scene_file, "--save-config", tmp_path / "none" / "x.toml", exit_code=2)
+        assert "x.toml cannot be written: [Errno 2] No such file or directory" in result.stderr
+
+
 class TestCommandItself:
+    def test_every_option_stands_in_a_section(self):
+        text = run("segment", "--help").output
+        starts = [text.index(f"\n{title}:") for title in ("Number", "Image", "Method", "Results", "Run")]
+        assert starts == sorted(starts)
+        places = [
+            text.index(f" {option} ") for option in ("--seeds", "--mask", "--cue", "--regions", "--jobs")
+        ]
+        assert [int(np.searchsorted(starts, place)) for place in places] == [1, 2, 3, 4, 5]
+        assert "\nOptions:" in run("score", "--help").output
+
+    def test_a_report_may_come_with_other_results(self, scene_file, tmp_path):
+        run(
+            "report",
+            scene_file,
+            "-k",
+            1,
+            "--format",
+            "npy",
+            "--regions",
+            "--pixel-size",
+            "2um",
+            "-o",
+            tmp_path,
+        )
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {f"scene_{end}" for end in ("report.html", "run.json", "labels.npy", "regions.csv")}
+        assert ",um" in (tmp_path / "scene_regions.csv").read_text()
+
     def test_help_needs_no_heavy_module(self):
         code = (
             "import sys; from click.testing import CliRunner; from texseg.cli import main; "

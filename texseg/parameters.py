@@ -76,8 +76,8 @@ class Parameter(NamedTuple):
     """Names of the option of the command, as click takes them; empty if it has none, "" for its name."""
     option: str = ""
     """Help of the option, where it is another."""
-    group: Literal["fitting", "reading"] = "fitting"
-    """Options that stand together in the help of the command."""
+    group: Literal["Number", "Image", "Method"] = "Method"
+    """Section of the help of the command."""
     kind: str = ""
     """Words for the type, where they are not derived from it."""
     check: Callable[[Any], Any] | None = None
@@ -201,6 +201,7 @@ _ROWS = {
         (1, MOST_SEGMENTS),
         flags=("-k", "--segments", "n_segments"),
         option="Number of textures; auto chooses it.",
+        group="Number",
     ),
     "model": Parameter(
         "acm",
@@ -219,13 +220,13 @@ _ROWS = {
         "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
         (-3, 2),
         option="Axis of the channels, where the file does not say.",
-        group="reading",
+        group="Image",
     ),
     "nodata": Parameter(
         None,
         "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
         option="Value for no data.  [default: what the file says]",
-        group="reading",
+        group="Image",
     ),
     "log": Parameter(
         None,
@@ -235,17 +236,20 @@ _ROWS = {
         "the plain preset.",
         option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
         "contrast follows brightness by the same factor]",
+        group="Image",
     ),
     "crop_bar": Parameter(
         False,
         "Skip the info bar of a microscope, if any is found. It gets label 0; otherwise a warning tells of "
         "it.",
+        group="Image",
     ),
     "flat_ground": Parameter(
         True,
         "Make background of one value round the textures, from a fifth of the image on, a segment of its "
         "own, see :mod:`texseg.channels.ground`; never in the plain preset.",
         option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
+        group="Image",
     ),
     "smoothness": Parameter(
         None,
@@ -256,18 +260,23 @@ _ROWS = {
         presets=(1.0, 0.0),
     ),
     "min_size": Parameter(
-        0, "Merge regions with fewer pixels into the neighbour that explains them best.", (0, _LARGEST_IMAGE)
+        0,
+        "Merge regions with fewer pixels into the neighbour that explains them best.",
+        (0, _LARGEST_IMAGE),
+        group="Number",
     ),
     "k_min": Parameter(
         2,
         "Smallest number that is considered when the number is chosen; 1 lets an image be a single texture. "
         "This sorts plain from patterned images. An image without any structure always has one segment.",
         (1, MOST_SEGMENTS),
+        group="Number",
     ),
     "k_max": Parameter(
         14,
         "Largest number that is considered when the number is chosen. It is that of ``hierarchy_``, too.",
         (1, MOST_SEGMENTS),
+        group="Number",
     ),
     "random_state": Parameter(
         0,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,19 @@ import click
 
 import texseg
 from texseg.cli.options import (
+    Verb,
     batch_options,
     check_labels_of_edits,
     edit_options,
     edits_of,
     fitting_options,
-    folder_option,
     parameter_option,
     parameters_of,
     paths_argument,
-    quiet_option,
     reading_options,
-    recursive_option,
-    seeds_option,
-    shared_option,
+    run_options,
+    section,
+    segmenting_options,
     writing_options,
 )
 from texseg.cli.terminal import Verbs, fail, say
@@ -52,7 +52,10 @@ def main() -> None:
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its findings are part of our error messages
 
 
-@main.command(
+verb = partial(main.command, cls=Verb)
+
+
+@verb(
     epilog="""\b
     Examples:
       texseg segment rock.png -k 5 -o out/
@@ -62,13 +65,7 @@ def main() -> None:
       texseg segment -k 2 -- "-starts with a dash.png"
     """
 )
-@paths_argument
-@fitting_options
-@seeds_option
-@reading_options
-@writing_options
-@shared_option
-@batch_options
+@segmenting_options
 def segment(**options: Any) -> None:
     """Label the textures of images.
 
@@ -76,52 +73,46 @@ def segment(**options: Any) -> None:
     (the value of a pixel is its label), rock_overlay.png to look at, rock_segments.csv, and rock_run.json,
     which says how they were made. Earlier results are replaced.
     """
-    from texseg.cli.outputs import kinds_of
-
-    _segment(options, kinds_of(options))
+    _segment(options, ("labels", "overlay", "segments", "run"))
 
 
-@main.command(
+@verb(
     epilog="""\b
     Example:
       texseg report rock.png -k 5 -o out/
       texseg report rock.png -o rock.html
     """
 )
-@paths_argument
-@fitting_options
-@seeds_option
-@reading_options
-@folder_option
-@shared_option
-@batch_options
+@segmenting_options
 def report(**options: Any) -> None:
     """Segment images and write, for each, one page to click through.
 
     The page for rock.png is rock_report.html, or the file that -o names (it must end in .html); it needs no
-    other file and no network. For several images texseg_reports.html is an index of them.
+    other file and no network. For several images texseg_reports.html is an index of them. Options that name
+    other results write these, too.
     """
-    _segment(options, frozenset(("report", "run")))
+    _segment(options, ("report", "run", *["labels"] * bool(options["formats"])))
 
 
-def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
-    """Do the work of `segment` and `report`, which differ in what they write."""
+def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
+    """Do the work of `segment` and `report`, which differ in what they always write."""
     from dataclasses import replace
 
     from texseg.cli.batch import fit_shared, run_and_show
     from texseg.cli.inputs import collect
+    from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
 
     items = collect(options["paths"], options["recursive"], options["output"])
-    work = Work.of(options, items, kinds, parameters=parameters_of(options))
+    work = Work.of(options, items, kinds_of(options, always), parameters=parameters_of(options))
     if options["shared"]:
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
         work = replace(work, model=model, model_digest=digest_of_model(model))
     run_and_show(items, work, options)
 
 
-@main.command(
+@verb(
     epilog="""\b
     Examples:
       texseg fit slide_1.png slide_2.png -k 4 -o rock.texseg
@@ -131,11 +122,12 @@ def _segment(options: dict[str, Any], kinds: frozenset[str]) -> None:
 )
 @paths_argument
 @fitting_options
-@seeds_option
 @reading_options
-@click.option("-o", "--output", type=_OUTPUT, required=True, metavar="FILE", help="Model file to write.")
-@recursive_option
-@quiet_option
+@section(
+    "Results",
+    click.option("-o", "--output", type=_OUTPUT, required=True, metavar="FILE", help="Model file to write."),
+)
+@run_options
 def fit(**options: Any) -> None:
     """Learn textures from images and write them to a model file.
 
@@ -156,13 +148,21 @@ def fit(**options: Any) -> None:
         say(f"{target}: {model.n_segments_} textures")
 
 
-@main.command()
+@verb()
 @click.argument("model", type=click.Path(path_type=Path))
 @paths_argument
-@click.option("--unknown", is_flag=True, help="Give what matches no texture the label 'unknown' (K + 1).")
-@click.option("--rescale", is_flag=True, help="Bring images in another encoding to the range of the model.")
-@parameter_option("crop_bar")
-@edit_options
+@section(
+    "Number",
+    click.option("--unknown", is_flag=True, help="Give what matches no texture the label 'unknown' (K + 1)."),
+    edit_options,
+)
+@section(
+    "Image",
+    click.option(
+        "--rescale", is_flag=True, help="Bring images in another encoding to the range of the model."
+    ),
+    parameter_option("crop_bar"),
+)
 @reading_options
 @writing_options
 @batch_options
@@ -190,7 +190,7 @@ def apply(**options: Any) -> None:
     work = Work.of(
         options,
         items,
-        kinds_of(options),
+        kinds_of(options, ("labels", "overlay", "segments", "run")),
         model=model,
         model_digest=digest_of_model(model),
         names=(*model.names_, "unknown") if options["unknown"] else model.names_,
@@ -200,7 +200,7 @@ def apply(**options: Any) -> None:
     run_and_show(items, work, options)
 
 
-@main.command()
+@verb()
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.argument("truth", type=click.Path(path_type=Path))
 @click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label.")
@@ -242,7 +242,7 @@ def score(
             click.echo(f"{field:20} {value:>9.4f}" if isinstance(value, float) else f"{field:20} {value:>9}")
 
 
-@main.command()
+@verb()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @parameter_option("n_segments")
 @parameter_option("preset")
@@ -269,7 +269,7 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
     sys.exit(int(n_failed > 0))
 
 
-@main.command(
+@verb(
     epilog="""\b
     Example:
       texseg name rock.texseg 1=quartz 2=feldspar
@@ -318,7 +318,7 @@ def rename_classes(path: Path, names: Mapping[int, str]) -> list[tuple[str, str]
     return list(zip(known, colours, strict=True))
 
 
-@main.command(
+@verb(
     epilog="""\b
     Examples:
       texseg completion bash >> ~/.bashrc

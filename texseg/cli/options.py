@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
+import tomllib
 from collections.abc import Callable
-from functools import reduce
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from texseg.io.atomic import atomic_write
 from texseg.parameters import PARAMETERS, Parameter
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from texseg.regions import PixelSize
 
 _FORMATS = ("png", "tif", "npy", "zarr")
+_SECTIONS = ("Number", "Image", "Method", "Results", "Run")
+_TARGET = "texseg.save_config"  # where a context keeps the file to write
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
@@ -128,8 +134,18 @@ def _read_edits(ctx: click.Context, param: click.Parameter, value: Any) -> Edits
         raise click.BadParameter(f"{value}: {strerror}" if strerror else str(error)) from error
 
 
-def _group(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda command: reduce(lambda made, decorator: decorator(made), reversed(decorators), command)
+def section(name: str, *decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Add options that stand in a section of the help; those that have one keep it."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            n_before = len(getattr(command, "__click_params__", ()))
+            command = decorator(command)
+            for option in command.__click_params__[n_before:]:
+                vars(option).setdefault("section", name)
+        return command
+
+    return decorate
 
 
 def _flag(*names: str, text: str) -> Callable[[Any], Any]:
@@ -166,7 +182,7 @@ def parameter_option(name: str) -> Callable[[Any], Any]:
         values = [_shown(value) for value in row.presets]
         plain = "" if values[0] == values[1] else f"; with --preset plain {values[1]}"
         text += f"  [default: {values[0]}{plain}]"
-    return click.option(*row.flags, help=text, **more)
+    return section(row.group, click.option(*row.flags, help=text, **more))
 
 
 def _shown(value: Any) -> str:
@@ -176,7 +192,8 @@ def _shown(value: Any) -> str:
     return ",".join(number if isinstance(number, str) else f"{number:.3g}" for number in numbers)
 
 
-FITTED = tuple(row.name for row in PARAMETERS.values() if row.group == "fitting" and row.flags)
+_OF_READING = ("channel_axis", "nodata")
+FITTED = tuple(row.name for row in PARAMETERS.values() if row.flags and row.name not in _OF_READING)
 """Parameters that have options."""
 
 
@@ -211,25 +228,113 @@ def edits_of(options: dict[str, Any]) -> Edits:
     return options["edits"] + options["merge"]
 
 
-# ---- groups of options -------------------------------------------------------------------------------------
+# ---- options in files --------------------------------------------------------------------------------------
+
+
+class Verb(click.Command):
+    """A verb whose options stand in sections, and may be read from a file and written to one."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of the help."""
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in _SECTIONS}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(option, "section", "Run"), []).append(record)
+        used = {name: records for name, records in sections.items() if records}
+        for name, records in used.items():
+            with formatter.section(name if len(used) > 1 else "Options"):
+                formatter.write_dl(records)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; when all of them are right, write those that are options to a file."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        if (target := ctx.meta.get(_TARGET)) is not None:
+            given = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
+            lines = [f"{key} = {_toml(given[o.name])}" for key, o in _keys(self).items() if o.name in given]
+            try:
+                atomic_write(target, "".join(f"{line}\n" for line in lines).encode())
+            except (OSError, UnicodeError) as error:
+                raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
+        return rest
+
+
+def _keys(command: click.Command) -> dict[str, click.Option]:
+    """Options by their keys in a file."""
+    return {
+        max(option.opts, key=len).lstrip("-"): option
+        for option in command.params
+        if isinstance(option, click.Option) and option.name not in ("config", "save_config")
+    }
+
+
+def _toml(value: Any) -> str:
+    """Value of an option, as it was given, in TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    with suppress(tomllib.TOMLDecodeError):  # a number
+        if str(tomllib.loads(f"v = {value}")["v"]) == value:
+            return value
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _note_where_to_save(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    ctx.meta[_TARGET] = path
+
+
+def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    """Let the options in a file stand for those that the command does not give."""
+    if path is None:
+        return
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+        known = _keys(ctx.command)
+        for key in values.keys() - known.keys():
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(f"{key} is not an option of texseg {ctx.info_name}{hint}")
+        ctx.default_map = {known[key].name: _of_toml(key, value, known[key]) for key, value in values.items()}
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise click.BadParameter(f"{path}: {reason}", ctx, param) from None
+
+
+def _of_toml(key: str, value: Any, option: click.Option) -> Any:
+    """Value as the words of a command would give it."""
+    if option.is_flag != isinstance(value, bool) or isinstance(value, dict):
+        raise ValueError(f"{key} must be {'true or false' if option.is_flag else 'a text or a number'}")
+    values = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    return value if option.is_flag else values if option.multiple else ",".join(values)
+
+
+# ---- sections of options -----------------------------------------------------------------------------------
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-quiet_option = _flag("-q", "--quiet", text="Print failures and notes only.")
-shared_option = _flag(
-    "--shared", text="Fit one model to all images, so that a label means the same texture everywhere."
-)
-recursive_option = _flag("--recursive", text="Look into folders inside folders.")
 
 _MERGE = "Make one segment of several and name it, or name one (3=NAME); the numbers are the old ones."
 _EDITS = "Merges and names in a JSON file, as a report saves them."
-edit_options = _group(
+edit_options = section(
+    "Number",
     _value("--merge", str, _MERGE, multiple=True, metavar="2+5=NAME", callback=_read_edits),
     _value("--edits", _FILE, _EDITS, metavar="FILE", callback=_read_edits),
 )
 
-fitting_options = _group(*map(parameter_option, FITTED), edit_options)
+_SEEDS = (
+    "Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
+    "GeoJSON with a property class; or a folder with one named like each image."
+)
+fitting_options = section(
+    "Number",
+    *map(parameter_option, FITTED),
+    _value("--seeds", _EXISTING, _SEEDS, metavar="FILE"),
+    edit_options,
+)
 
-reading_options = _group(
+reading_options = section(
+    "Image",
     _value("--page", ReadBy("INTEGER|all", _page), "Page of several, from 0; all: one model for all pages."),
     parameter_option("channel_axis"),
     _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
@@ -237,6 +342,7 @@ reading_options = _group(
     _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
     _flag("--ignore-alpha", text="Treat transparent pixels as data."),
+    _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
     _value(
         "--max-pixels",
         ReadBy("NUMBER|none", _pixel_count),
@@ -244,32 +350,23 @@ reading_options = _group(
         default="178956970",
         show_default=True,
     ),
-    _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
+)
+
+_memory_option = _value(
+    "--memory",
+    ReadBy("BYTES", _memory),
+    "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
+)
+
+writing_options = section(
+    "Results",
     _value(
-        "--memory",
-        ReadBy("BYTES", _memory),
-        "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
+        "-o --output",
+        click.Path(path_type=Path),
+        "Folder for the results; created if needed.  [default: here]",
+        default=Path("."),
+        metavar="FOLDER",
     ),
-)
-
-seeds_option = _value(
-    "--seeds",
-    _EXISTING,
-    "Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
-    "GeoJSON with a property class; or a folder with one named like each image.",
-    metavar="FILE",
-)
-
-folder_option = _value(
-    "-o --output",
-    click.Path(path_type=Path),
-    "Folder for the results; created if needed.  [default: here]",
-    default=Path("."),
-    metavar="FOLDER",
-)
-
-writing_options = _group(
-    folder_option,
     _value(
         "--format formats",
         ReadBy(",".join(_FORMATS), _formats),
@@ -293,8 +390,33 @@ writing_options = _group(
     _flag("--all", "everything", text="Write all of these except probabilities."),
 )
 
-batch_options = _group(
-    recursive_option,
+run_options = section(
+    "Run",
+    _flag("--recursive", text="Look into folders inside folders."),
+    _memory_option,
+    _value(
+        "--config",
+        _FILE,
+        "Options in a TOML file, such as segments = 5; those of the command itself go first.",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_read_config,
+    ),
+    _value(
+        "--save-config",
+        _FILE,
+        "Write the options of this command to a TOML file.",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_note_where_to_save,
+    ),
+    _flag("-q", "--quiet", text="Print failures and notes only."),
+)
+
+batch_options = section(
+    "Run",
     _value(
         "--jobs",
         click.IntRange(min=1),
@@ -306,5 +428,16 @@ batch_options = _group(
     _value("--on-error", _SKIP_OR_STOP, "What to do when an image fails.  [default: skip]", default="skip"),
     _value("--summary", _FILE, "Write a table of all images and their odds, .csv or .json.", metavar="FILE"),
     _flag("--allow-empty", text="Write labels 0 for images without any data."),
-    quiet_option,
+    run_options,
+)
+
+_SHARED = "Fit one model to all images, so that a label means the same texture everywhere."
+segmenting_options = section(
+    "Run",
+    paths_argument,
+    fitting_options,
+    reading_options,
+    writing_options,
+    _flag("--shared", text=_SHARED),
+    batch_options,
 )

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
 _ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
-_ALWAYS = frozenset(("labels", "overlay", "segments", "run"))
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 _DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
@@ -41,7 +40,8 @@ _PAGE_BYTES = 2**28  # of a report whose picture is looked for
 _MOST_COMPARED = 4  # numbers of segments, side by side
 
 _FOLDER = {"-o": True, "--output": True}
-_OF_THE_RUN = {"--summary": True, "--on-error": True, "--resume": False, "--skip-existing": False}
+_OF_THE_RUN = dict.fromkeys(("--summary", "--on-error", "--save-config"), True)
+_OF_THE_RUN |= {"--resume": False, "--skip-existing": False}
 """Options of a whole run, and whether they have a value: a command for one image would change its files."""
 
 
@@ -53,7 +53,7 @@ class Writing:
     formats: tuple[str, ...] = ()
     """Formats of the label image; none: PNG, which is looked at everywhere, and TIFF, which every library
     reads as numbers (Matplotlib divides those of a PNG by 255); of several pages or blocks TIFF alone."""
-    kinds: frozenset[str] = _ALWAYS  # A selection of `texseg.cli.inputs.OUTPUT_KINDS`
+    kinds: frozenset[str] = frozenset()  # A selection of `texseg.cli.inputs.OUTPUT_KINDS`
     page: Path | None = None  # the one report, where it is given a name of its own; there is no record then
     command: tuple[str, ...] = ()  # words of the command, for reports; without its inputs
     pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
@@ -213,9 +213,9 @@ def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], fo
             )
 
 
-def kinds_of(options: dict[str, Any]) -> frozenset[str]:
+def kinds_of(options: dict[str, Any], always: Iterable[str]) -> frozenset[str]:
     """Pick the kinds of outputs."""
-    usual = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else _ALWAYS
+    usual = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
     return usual | {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
 
 

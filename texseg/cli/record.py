@@ -118,7 +118,7 @@ def replace_earlier(
     others = {name: digest for name, digest in _outputs_in(record, path).items() if name not in names}
     before = record.get("made_from")
     only_report = all(output.suffix in (".html", ".htm") for output in planned if output != path)
-    if only_report and isinstance(before, dict):  # a report has no such option
+    if only_report and isinstance(before, dict) and made.get("pixel_size") is None:
         made = {**made, "pixel_size": before.get("pixel_size")}
     if before == made:
         return Earlier(made, others, record["result"], ())
