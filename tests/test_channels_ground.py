@@ -196,3 +196,22 @@ def test_a_slow_change_and_a_small_area_are_no_ground(scene):
     small[:40, :60] = 255
     assert find_ground(split_planes(small)) is None
     assert find_ground(split_planes(np.full((90, 90), 7))) is None
+
+
+def test_ground_around_a_field_of_view_reaches_into_its_corners(scene):
+    """Where the circle touches the image the ground is narrower than any square, and filters would see it."""
+    rows, columns = np.indices(scene.image.shape) - (SIDE - 1) / 2
+    outside = np.hypot(rows, columns) > SIDE / 2
+    field = np.where(outside, -2000.0, scene.image)
+    assert np.array_equal(find_ground(split_planes(field)), outside)
+    labels = segment(field, 4)
+    alone = segment(field, 3, nodata=-2000)
+    assert np.array_equal(labels == 1, outside)
+    assert np.array_equal(labels[~outside] - 1, alone[~outside])
+
+
+def test_ground_does_not_flow_into_a_texture_that_has_its_value():
+    stripes = np.indices((200, 200))[1] // 4 % 2 * 255
+    stripes[:70] = 255
+    ground = find_ground(split_planes(stripes))
+    assert ground[:66].all() and not ground[76:].any()

@@ -8,6 +8,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -56,8 +57,13 @@ def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) 
     level = _FLAT * float(np.percentile(ranges[valid], _TEXTURED))
     flat = ((ranges <= level) & valid).astype(np.uint8)
     squares = cv2.morphologyEx(flat, cv2.MORPH_OPEN, np.ones((_BROAD, _BROAD), np.uint8)) > 0
-    if np.count_nonzero(squares) < _LEAST_SHARE * np.count_nonzero(valid):
+    share = np.count_nonzero(squares) / np.count_nonzero(valid)
+    if share < _LEAST_SHARE / 2:
         return None
+    if share < _LEAST_SHARE:  # the corners around a field of view hold fewer squares, but a single value
+        whole = np.count_nonzero(_with_tapers(squares, units, 0.0, valid)) / np.count_nonzero(valid)
+        if whole < _LEAST_SHARE:
+            return None
     ends = [_TEXTURED, 100 - _TEXTURED]
     spreads = [float(np.subtract(*np.percentile(unit[squares], ends))) for unit in units]
     if max(spreads) > _ONE_VALUE * level:
@@ -69,10 +75,30 @@ def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) 
         near = cv2.dilate(np.where(core > 0, unit, np.float32(-9)), square)
         core_rim = (cv2.dilate(core, square) > 0) & (np.abs(unit - near) <= level) & valid
         core = core_rim.astype(np.uint8)
+    core = _with_tapers(core, units, level, valid)
     _, holes, stats, _ = cv2.connectedComponentsWithStats((core == 0).astype(np.uint8), connectivity=4)
     small = stats[:, cv2.CC_STAT_AREA] < _NARROW**2  # as round dust: no texture can be seen in it
     ground = (core > 0) | small[holes]
     return ground if np.count_nonzero(valid & ~ground) >= (1 - _TEXTURED / 100) * valid.sum() else None
+
+
+def _with_tapers(
+    core: NDArray[Any], units: Sequence[NDArray[np.floating]], level: float, valid: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Add what is connected to the ground and has its value, unless textures have that value as well.
+
+    So the ground around a field of view reaches into the corners in which no square fits. What remains must
+    be broad, and almost free of the value.
+    """
+    alike = valid.copy()
+    for unit in units:
+        alike &= np.abs(unit - np.median(unit[core > 0])) <= level
+    _, numbers = cv2.connectedComponents((alike | (core > 0)).astype(np.uint8), connectivity=4)
+    joined = np.isin(numbers, np.unique(numbers[core > 0])).astype(np.uint8)
+    rest = (valid & (joined == 0)).astype(np.uint8)
+    broad = cv2.morphologyEx(rest, cv2.MORPH_OPEN, np.ones((_NARROW, _NARROW), np.uint8))
+    odd = np.count_nonzero((alike | (broad == 0)) & (rest > 0))
+    return joined if odd <= (1 - _TEXTURED / 100) * np.count_nonzero(rest) else core
 
 
 def without_ground(planes: Planes, ground: NDArray[np.bool_] | None) -> Planes:
