@@ -585,6 +585,17 @@ class TestInfo:
         ]
         assert costs[0] < costs[1]
 
+    def test_memory_decides_whether_an_image_is_read_whole(self, scene_file):
+        found = [
+            json.loads(run("info", scene_file, "--json", *more).stdout) for more in ((), ("--memory", "9M"))
+        ]
+        assert [each["read"] for each in found] == ["whole", "by blocks"]
+        assert found[1]["memory_MB"] == 9
+
+    def test_what_a_file_does_not_say_is_said(self, scene_file):
+        text = run("info", scene_file).stdout
+        assert "nodata:        not stated" in text and "None" not in text
+
     def test_broken_files(self, scene_file, tmp_path):
         (tmp_path / "text.png").write_text("no image")
         result = run("info", tmp_path / "text.png", scene_file, exit_code=1)
@@ -663,6 +674,14 @@ class TestCommandItself:
         names = {path.name for path in tmp_path.iterdir()}
         assert names == {f"scene_{end}" for end in ("report.html", "run.json", "labels.npy", "regions.csv")}
         assert ",um" in (tmp_path / "scene_regions.csv").read_text()
+
+    def test_a_demonstration_needs_no_image(self, tmp_path):
+        result = run("demo", "-o", tmp_path / "new")
+        assert f"texseg segment {tmp_path}/new/example.png -k 5 -o {tmp_path}/new" in result.stdout
+        assert result.stdout.endswith(f"open {tmp_path}/new/example_report.html in a browser.\n")
+        found = read_labels(tmp_path / "new" / "example_labels.png")
+        assert pixel_accuracy(found, texseg.synth.example().truth) > 0.98
+        assert "demo" not in content_of(tmp_path / "new" / "example_report.html")["command"]
 
     def test_help_needs_no_heavy_module(self):
         code = (

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from texseg.io.display import LUMA
 
-__all__ = ["Mosaic", "equalize_ranks", "mosaic"]
+__all__ = ["Mosaic", "equalize_ranks", "example", "mosaic"]
 
 SMALLEST_SHARE = 0.35
 """No texture covers less than this fraction of its fair share of the area, 1 / K."""
@@ -103,6 +103,22 @@ def mosaic(
         region = truth == label
         image[region] = _fill(_crop(checked[index], shape, rng), region, rng)
     return Mosaic(image, truth)
+
+
+def example(size: int = 320, random_state: int = 0) -> Mosaic:
+    """Make a mosaic of five textures that need no files: a weave, two woods, clouds and sand.
+
+    Examples
+    --------
+    >>> image, truth = example(size=96)
+    >>> image.shape, int(truth.max())
+    ((96, 96), 5)
+    """
+    noise = np.random.default_rng(random_state).normal(size=(5, size, size))
+    rows, columns = np.indices((size, size)) / 2.2
+    weave = np.sin(rows) * np.sin(columns) + 0.6 * noise[0]
+    blurred = [ndimage.gaussian_filter(noise[i + 1], s) for i, s in enumerate([(4, 0.7), (0.7, 4), (2, 2)])]
+    return mosaic([weave, *blurred, noise[4]], 5, size, random_state=random_state)
 
 
 def equalize_ranks(

@@ -5,6 +5,7 @@ Heavy modules are imported inside the verbs, so that ``texseg --help`` answers a
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from texseg.cli.options import (
     edit_options,
     edits_of,
     fitting_options,
+    memory_option,
     parameter_option,
     parameters_of,
     paths_argument,
@@ -110,6 +112,40 @@ def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
         work = replace(work, model=model, model_digest=digest_of_model(model))
     run_and_show(items, work, options)
+
+
+@verb()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("texseg_demo"),
+    metavar="FOLDER",
+    help="Folder for the image and the results.  [default: texseg_demo]",
+)
+@click.pass_context
+def demo(ctx: click.Context, output: Path) -> None:
+    """Make a sample image of five textures and segment it.
+
+    What is run is printed, so that you can do the same with an image of yours.
+    """
+    from PIL import Image
+
+    from texseg.cli.outputs import check_folder
+    from texseg.synth import example
+
+    check_folder(output)
+    output.mkdir(parents=True, exist_ok=True)
+    image, path = example().image, output / "example.png"
+    Image.fromarray(image).save(path)
+    words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
+    say(f"texseg {shlex.join(words)}")
+    ctx.find_root().obj = ("texseg", *words)
+    with segment.make_context(words[0], words[1:], parent=ctx) as inner:
+        try:
+            segment.invoke(inner)
+        finally:
+            say(f"To explore the result, open {output / 'example_report.html'} in a browser.")
 
 
 @verb(
@@ -246,8 +282,11 @@ def score(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @parameter_option("n_segments")
 @parameter_option("preset")
+@memory_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
-def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bool) -> None:
+def info(
+    files: Sequence[Path], n_segments: int | None, preset: str, memory: int | None, as_json: bool
+) -> None:
     """Say what would be read from image files, and what it would cost to segment them."""
     import json
 
@@ -256,7 +295,7 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
     n_failed = 0
     for file in files:
         try:
-            description = describe(file, n_segments, preset)
+            description = describe(file, n_segments, preset, memory)
         except (OSError, ValueError) as error:
             say(f"failed: {error}", err=True)
             n_failed += 1
@@ -265,7 +304,7 @@ def info(files: Sequence[Path], n_segments: int | None, preset: str, as_json: bo
             click.echo(json.dumps(description))
         else:
             for field, value in description.items():
-                say(f"{field + ':':14} {value}")
+                say(f"{field + ':':14} {'not stated' if value is None else value}")
     sys.exit(int(n_failed > 0))
 
 

@@ -313,23 +313,23 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
 
 
 def describe(
-    path: str | os.PathLike[str], n_segments: int | None = None, preset: str = "default"
+    path: Path, n_segments: int | None = None, preset: str = "default", memory: int | None = None
 ) -> dict[str, str | int | float | None]:
-    """Describe an image file from its header alone, and forecast what segmenting it costs.
+    """Describe an image file from its header alone, and forecast what segmenting it costs in so many bytes.
 
     The size is that of the results (photographs are turned upright), memory in MB, processor time in seconds.
     """
     header = read_header(path)
     shape, size = (header.height, header.width), header.pixel_size
     size_shown = shape[::-1] if header.orientation >= _ON_ITS_SIDE else shape
-    memory = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
-    whole = memory <= free_memory() // 2
+    needed = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
+    whole = needed <= (memory or free_memory() // 2)
     if whole:
         seconds = expected_seconds(shape, n_segments, preset)
     else:
-        memory, seconds = expected_by_blocks(shape, header.n_channels, n_segments, preset, n_threads(None))
+        needed, seconds = expected_by_blocks(shape, header.n_channels, n_segments, preset, n_threads(None))
     return {
-        "file": Path(path).name,
+        "file": path.name,
         "format": header.format,
         "width": size_shown[1],
         "height": size_shown[0],
@@ -343,7 +343,7 @@ def describe(
         "georeference": _place(header.geo),
         "pixel_size": None if size is None else f"{size.width:g} x {size.height:g} {size.unit}",
         "read": "whole" if whole else "by blocks",
-        "memory_MB": round(memory / 1e6),
+        "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),
     }
 

@@ -352,7 +352,7 @@ reading_options = section(
     ),
 )
 
-_memory_option = _value(
+memory_option = _value(
     "--memory",
     ReadBy("BYTES", _memory),
     "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
@@ -393,7 +393,7 @@ writing_options = section(
 run_options = section(
     "Run",
     _flag("--recursive", text="Look into folders inside folders."),
-    _memory_option,
+    memory_option,
     _value(
         "--config",
         _FILE,
