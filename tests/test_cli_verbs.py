@@ -532,6 +532,38 @@ class TestScore:
         part = run("score", tmp_path / "l.png", tmp_path / "t.png", "--ignore-label", 50, "--json").stdout
         assert json.loads(part)["n_regions"] == 3
 
+    def test_classes_have_names_and_annotators_a_ceiling(self, tmp_path):
+        """Segments with equal names are one class; the measures by number do not see the names."""
+        found = TRUTH.astype(np.uint8)
+        ann, bert = found.copy(), np.where(found > 2, 3, found).astype(np.uint8)
+        ann[:2] = 2
+        for name, array in (("rock_labels.png", found), ("ann.png", ann), ("bert.png", bert)):
+            io_scenes.write(tmp_path / name, array)
+        (tmp_path / "rock_segments.csv").write_text("label,name\n1,sand\n2,clay\n3,silt\n4,silt\n")
+        (tmp_path / "classes.csv").write_text("label,name\n1,sand\n2,clay\n3,silt\n4,silt\n")
+        files = [tmp_path / name for name in ("rock_labels.png", "ann.png", "bert.png")]
+        names = ("--names", tmp_path / "classes.csv")
+        result = json.loads(run("score", *files, *names, "--json").stdout)
+        wrong = float((ann[:2] != found[:2]).sum() / found.size)
+        assert result["right_name"] == pytest.approx(1 - wrong / 2)
+        assert result["annotators"]["right_name"] == pytest.approx(1 - wrong)
+        assert result["annotators"]["co"] < result["co"] < 1
+        table = result["confusion"][1]
+        assert (table["labels"], table["classes"]) == (["sand", "clay", "silt"],) * 2
+        areas = [int((found == 1).sum()), int((found == 2).sum()), int((found > 2).sum())]
+        assert table["pixels"] == np.diag(areas).tolist()
+        lines = run("score", *files, *names, "--confusion").stdout.splitlines()
+        assert lines[0].split() == ["labels", "annotators"]
+        assert ["right_name", f"{1 - wrong / 2:.4f}", f"{1 - wrong:.4f}"] in [line.split() for line in lines]
+        assert lines[-4].split() == ["pixels,", "bert.png:", "sand", "clay", "silt"]
+        assert "right_name" not in run("score", *files).stdout
+        for text, message in (
+            ("label\n1\n", "with the columns label and name"),
+            ("label,name\nx,y\n", "whole"),
+        ):
+            (tmp_path / "classes.csv").write_text(text)
+            assert message in run("score", *files, *names, exit_code=1).stderr
+
     def test_files_that_cannot_be_compared(self, tmp_path):
         io_scenes.write(tmp_path / "t.png", TRUTH.astype(np.uint8))
         io_scenes.write(tmp_path / "s.png", TRUTH.T.astype(np.uint8))

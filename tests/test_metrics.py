@@ -274,3 +274,17 @@ def test_wrong_input_is_refused_in_one_sentence(call, error, message):
     with pytest.raises(error, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_several_annotators_are_averaged_and_their_agreement_is_the_ceiling():
+    one, other, third = (random_pair(seed)[1] for seed in range(3))
+    both = metrics.score(one, [other, third])
+    pairs = [metrics.score(one, each) for each in (other, third)]
+    assert both == pytest.approx(np.mean(pairs, axis=0))
+    ceiling = metrics.agreement([one, other])
+    assert ceiling == pytest.approx(np.mean([metrics.score(one, other), metrics.score(other, one)], axis=0))
+    assert metrics.agreement([one, one]).co == 1
+    with_gap = np.where(one == 3, 99, one)
+    assert metrics.agreement([with_gap, one], ignore_label=99).co == 1
+    with pytest.raises(ValueError, match=r"truths of agreement must have shape \(2 or more, H, W\)"):
+        metrics.agreement([one])

@@ -25,6 +25,7 @@ __all__ = [
     "Reliability",
     "Score",
     "adjusted_rand_index",
+    "agreement",
     "best_matching",
     "contingency_table",
     "match_labels",
@@ -50,9 +51,9 @@ class Contingency(NamedTuple):
 class Score(NamedTuple):
     """The scores of one label image; fractions (0 ... 1) unless noted otherwise."""
 
-    n_segments: int
+    n_segments: float
     """Number of different labels."""
-    n_regions: int
+    n_regions: float
     """Number of different truth values."""
     co: float
     """Share of the pixels that are right after one-to-one matching. Up is better."""
@@ -243,8 +244,9 @@ def score(
 
     Parameters
     ----------
-    labels, truth : array-like of integers, (H, W)
-        Zero is a label like any other, in both.
+    labels : array-like of integers, (H, W)
+    truth : array-like of integers, (H, W), or (n, H, W) of several annotators
+        Zero is a label like any other, in both. The scores against several annotators are averaged.
     ignore_label : int, optional
         Pixels where `truth` has this value are skipped, together with the boundaries to them.
     tolerance : float, default=5
@@ -259,6 +261,9 @@ def score(
     >>> result.co, result.boundary_recall
     (0.875, 1.0)
     """
+    if np.ndim(truth) == 3 and len(np.asarray(truth)):
+        each = [score(labels, one, ignore_label, tolerance) for one in np.asarray(truth)]
+        return Score(*np.mean(each, axis=0).tolist())
     test, reference = _check_pair(labels, truth)
     if test.ndim != 2:
         raise ValueError(f"labels of score must have two dimensions, got shape {test.shape}")
@@ -282,6 +287,28 @@ def score(
     )
 
 
+def agreement(truths: ArrayLike, ignore_label: int | None = None, tolerance: float = 5.0) -> Score:
+    """Score annotators against each other, in the mean of all pairs: a ceiling for methods.
+
+    ``truths``, integers (n, H, W), are those of at least two annotators; the rest is as for `score`.
+
+    Examples
+    --------
+    >>> agreement([[[1, 1, 2, 2]], [[5, 5, 5, 3]]]).co
+    0.75
+    """
+    everyone = np.asarray(truths)
+    if everyone.ndim != 3 or len(everyone) < 2:
+        raise ValueError(f"truths of agreement must have shape (2 or more, H, W), got {everyone.shape}")
+    each = []
+    for number, one in enumerate(everyone):
+        rest = np.delete(everyone, number, axis=0)
+        if ignore_label is not None:
+            rest[:, one == ignore_label] = ignore_label
+        each.append(score(one, rest, ignore_label, tolerance))
+    return Score(*np.mean(each, axis=0).tolist())
+
+
 def _check_pair(labels: ArrayLike, truth: ArrayLike, name: str = "truth") -> tuple[NDArray, NDArray]:
     test, reference = np.asarray(labels), np.asarray(truth)
     for what, values in (("labels", test), (name, reference)):
@@ -294,16 +321,8 @@ def _check_pair(labels: ArrayLike, truth: ArrayLike, name: str = "truth") -> tup
 
 def _encode(values: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
     """Give the different values, ascending, and the position of each pixel's value among them."""
-    flat = values.ravel().view(np.uint8) if values.dtype == bool else values.ravel()
-    lowest = flat.min()
-    if int(flat.max()) - int(lowest) > 4 * flat.size + 1024:
-        found, codes = np.unique(flat, return_inverse=True)
-        return found, codes.ravel()
-    wide = flat if flat.dtype.kind == "u" else flat.astype(np.int64)
-    offsets = (wide - lowest).astype(np.intp)
-    present = np.bincount(offsets) > 0
-    positions = np.cumsum(present) - 1
-    return np.flatnonzero(present).astype(wide.dtype) + lowest.astype(wide.dtype), positions[offsets]
+    found, codes = np.unique(values, return_inverse=True)
+    return found, codes.ravel()
 
 
 def _share_right(counts: NDArray[np.int64]) -> float:

@@ -34,9 +34,6 @@ from texseg.cli.options import (
 )
 from texseg.cli.terminal import Verbs, fail, say
 
-_MEASURES = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f")
-"""Those of `texseg score` that people ask for."""
-
 _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -236,9 +233,16 @@ def apply(**options: Any) -> None:
     run_and_show(items, work, options)
 
 
-@verb()
+@verb(
+    epilog="""\b
+    Examples:
+      texseg score out/rock_labels.png truth.png
+      texseg score out/rock_labels.png ann.png bert.png --names classes.csv --confusion
+    """
+)
 @click.argument("labels", type=click.Path(path_type=Path))
-@click.argument("truth", type=click.Path(path_type=Path))
+@click.argument("truth", nargs=-1, required=True, metavar="TRUTH...", type=click.Path(path_type=Path))
+@click.option("--names", type=_OUTPUT, metavar="FILE", help="Classes of the truth: CSV with label and name.")
 @click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label.")
 @click.option(
     "--tolerance",
@@ -246,14 +250,25 @@ def apply(**options: Any) -> None:
     default=5.0,
     help="Pixels within which borders agree.  [default: 5]",
 )
+@click.option("--confusion", is_flag=True, help="Print the pixels of every segment in every class.")
 @click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures and the confusion.")
 def score(
-    labels: Path, truth: Path, ignore_label: int | None, tolerance: float, everything: bool, as_json: bool
+    labels: Path,
+    truth: Sequence[Path],
+    names: Path | None,
+    ignore_label: int | None,
+    tolerance: float,
+    confusion: bool,
+    everything: bool,
+    as_json: bool,
 ) -> None:
-    """Compare a label image with the TRUTH, both image files.
+    """Compare a label image with the TRUTH, image files of one annotator or of several.
 
-    The numbers of the labels do not matter, only which pixels belong together.
+    The numbers of the labels do not matter, only which pixels belong together. Where both have names,
+    right_name is the share of pixels with the right one; those of LABELS are in the table of segments next to
+    it. With several annotators the second column is how well they agree with each other: no method can be
+    expected to do better.
 
     n_segments and n_regions are how many labels there are in LABELS and in the TRUTH. The measures are best
     at 1: co, share of right pixels; ari, adjusted Rand index; covering, overlap of each region of the TRUTH
@@ -261,21 +276,16 @@ def score(
     """
     import json
 
-    from texseg import metrics
-    from texseg.cli.inputs import refuse_photograph
-    from texseg.io.read import read_labels
+    from texseg.cli.scores import compare, show
 
     try:
-        found, right = (refuse_photograph(read_labels(path), path) for path in (labels, truth))
-        result = metrics.score(found, right, ignore_label, tolerance)._asdict()
+        result = compare(labels, truth, names, ignore_label, tolerance)
     except (OSError, ValueError, TypeError) as error:
         fail(str(error))
     if as_json:
         click.echo(json.dumps(result))
-        return
-    for field, value in result.items():
-        if everything or field in _MEASURES:
-            click.echo(f"{field:20} {value:>9.4f}" if isinstance(value, float) else f"{field:20} {value:>9}")
+    else:
+        show(result, everything, confusion)
 
 
 @verb()

@@ -1,0 +1,122 @@
+"""What `texseg score` compares: labels and the truths of one annotator or several, by number and by name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg import metrics
+from texseg.cli.inputs import refuse_photograph
+from texseg.cli.terminal import say
+from texseg.io.read import read_labels
+
+USUAL = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f", "right_name")
+"""Measures that people ask for."""
+
+
+class _Named(NamedTuple):
+    """A label image, and the names of its labels."""
+
+    path: Path
+    labels: NDArray[np.integer]
+    names: dict[int, str]
+
+    def name(self, label: int) -> str:
+        return self.names.get(label, str(label))
+
+
+def compare(
+    labels: Path, truths: Sequence[Path], names: Path | None, ignore_label: int | None, tolerance: float
+) -> dict[str, Any]:
+    """Compare a label image with the truth of each annotator, and the annotators with each other."""
+    found, *right = (_read(path) for path in (labels, *truths))
+    if names is not None:
+        right = [each._replace(names=_names_in(names)) for each in right]
+    arrays = [each.labels for each in right]
+    for each in right:
+        if each.labels.shape != found.labels.shape:
+            raise ValueError(
+                f"{labels} {found.labels.shape} and {each.path} {each.labels.shape} must have the same shape"
+            )
+    options: dict[str, Any] = {"ignore_label": ignore_label, "tolerance": tolerance}
+    truth = arrays[0] if len(arrays) == 1 else np.stack(arrays)
+    result = metrics.score(found.labels, truth, **options)._asdict()
+    by_name = _share_of_names([(found, each) for each in right], ignore_label)
+    result |= {} if by_name is None else {"right_name": by_name}
+    if len(right) > 1:
+        result["annotators"] = metrics.agreement(truth, **options)._asdict()
+        among = _share_of_names(list(permutations(right, 2)), ignore_label)
+        result["annotators"] |= {} if among is None else {"right_name": among}
+    result["confusion"] = [_confusion(found, each, ignore_label) for each in right]
+    return result
+
+
+def show(result: dict[str, Any], everything: bool, with_confusion: bool) -> None:
+    """Print measures, with the agreement of annotators as their ceiling, and tables of confusion."""
+    ceiling = result.get("annotators", {})
+    if ceiling:
+        say(f"{'':20} {'labels':>9} {'annotators':>11}")
+    for field, value in result.items():
+        if isinstance(value, int | float) and (everything or field in USUAL):
+            values = [value, *([ceiling[field]] if field in ceiling else [])]
+            texts = [f"{each:.4f}" if isinstance(each, float) else str(each) for each in values]
+            say(f"{field:20} {texts[0]:>9}" + "".join(f" {text:>11}" for text in texts[1:]))
+    for table in result["confusion"] if with_confusion else ():
+        cells = [[f"pixels, {Path(table['truth']).name}:", *table["classes"]]]
+        cells += [[name, *map(str, row)] for name, row in zip(table["labels"], table["pixels"], strict=True)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        say("")
+        for first, *others in cells:
+            rest = (f"{text:>{width}}" for text, width in zip(others, widths[1:], strict=True))
+            say("  ".join([f"{first:<{widths[0]}}", *rest]))
+
+
+def _read(path: Path) -> _Named:
+    """Read a label image, and the names in the table of segments next to it, if it is one of texseg's."""
+    stem, is_ours, _ = path.name.rpartition("_labels.")
+    table = path.with_name(f"{stem}_segments.csv")
+    names = _names_in(table) if is_ours and table.is_file() else {}
+    return _Named(path, refuse_photograph(read_labels(path), path), names)
+
+
+def _names_in(path: Path) -> dict[int, str]:
+    """Names of labels in a table with the columns label and name."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        if not {"label", "name"} <= set(rows.fieldnames or ()):
+            raise ValueError(f"{path} must be a CSV file with the columns label and name")
+        try:
+            names = {int(row["label"]): row["name"].strip() for row in rows}
+        except (ValueError, AttributeError):
+            raise ValueError(f"{path}: a label must be a whole number, with a name behind it") from None
+    return {label: name for label, name in names.items() if name and name != f"segment {label}"}
+
+
+def _share_of_names(pairs: Sequence[tuple[_Named, _Named]], ignore_label: int | None) -> float | None:
+    """Mean share of pixels that have the right name; None where an image has no names."""
+    if not all(each.names for pair in pairs for each in pair):
+        return None
+    shares = []
+    for one, other in pairs:
+        table = metrics.contingency_table(one.labels, other.labels, ignore_label)
+        same = [[one.name(a) == other.name(b) for b in table.truth.tolist()] for a in table.labels.tolist()]
+        shares.append(float(table.counts[np.array(same)].sum() / table.counts.sum()))
+    return float(np.mean(shares))
+
+
+def _confusion(found: _Named, truth: _Named, ignore_label: int | None) -> dict[str, Any]:
+    """Pixels of each segment in each class; labels of one name are one."""
+    table = metrics.contingency_table(found.labels, truth.labels, ignore_label)
+    rows = [found.name(label) for label in table.labels.tolist()]
+    columns = [truth.name(label) for label in table.truth.tolist()]
+    names = list(dict.fromkeys(rows)), list(dict.fromkeys(columns))
+    pixels = np.zeros((len(names[0]), len(names[1])), np.int64)
+    places = np.ix_([names[0].index(name) for name in rows], [names[1].index(name) for name in columns])
+    np.add.at(pixels, places, table.counts)
+    return {"truth": str(truth.path), "labels": names[0], "classes": names[1], "pixels": pixels.tolist()}
