@@ -397,3 +397,12 @@ class TestNamesAndFolders:
             assert failed.exit_code == 1, name
             assert len(failed.stderr.splitlines()) == 1
             assert failed.stderr.startswith(f"failed: {tmp_path / name}: ")
+
+
+def test_wrong_calls_are_answered_by_one_sentence_each():
+    """Of every public function and parameter; the sentence is ours, not Python's or NumPy's."""
+    from benchmarks import wrong_calls
+
+    answers = dict(wrong_calls.answers())
+    assert len(answers) > 300
+    assert {call: said for call, said in answers.items() if said} == {}

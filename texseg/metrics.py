@@ -101,7 +101,7 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     >>> contingency_table([[1, 1], [7, 7]], [[0, 0], [0, 5]]).counts.tolist()
     [[2, 0], [1, 1]]
     """
-    test, reference = _check_pair(labels, truth)
+    test, reference = _check_pair(labels, truth, ignore_label=ignore_label)
     if ignore_label is not None:
         kept = reference != ignore_label
         test, reference = test[kept], reference[kept]
@@ -154,7 +154,7 @@ def match_labels(
     >>> match_labels([[2, 2, 9, 4]], [[1, 1, 2, 1]]).tolist()
     [[1, 1, 2, 3]]
     """
-    test, target = _check_pair(labels, reference, "reference")
+    test, target = _check_pair(labels, reference, "reference", ignore_label)
     counted = np.ones(test.shape, bool)
     if ignore_label is not None:
         counted = (test != ignore_label) & (target != ignore_label)
@@ -309,7 +309,11 @@ def agreement(truths: ArrayLike, ignore_label: int | None = None, tolerance: flo
     return Score(*np.mean(each, axis=0).tolist())
 
 
-def _check_pair(labels: ArrayLike, truth: ArrayLike, name: str = "truth") -> tuple[NDArray, NDArray]:
+def _check_pair(
+    labels: ArrayLike, truth: ArrayLike, name: str = "truth", ignore_label: int | None = None
+) -> tuple[NDArray, NDArray]:
+    if not isinstance(ignore_label, (int, np.integer, type(None))):
+        raise TypeError(f"ignore_label must be a whole number or None, got {ignore_label!r:.80}")
     test, reference = np.asarray(labels), np.asarray(truth)
     for what, values in (("labels", test), (name, reference)):
         if values.dtype.kind not in "bui":

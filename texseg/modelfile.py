@@ -25,7 +25,7 @@ from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.io.atomic import atomic_write
 from texseg.io.errors import MalformedFileError
-from texseg.io.files import open_regular
+from texseg.io.files import open_regular, path_of
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
@@ -79,12 +79,12 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     }
     content = save(tensors, {"texseg": json.dumps(header)})
     digest = hashlib.sha256(content).hexdigest().encode()
-    atomic_write(Path(path), content.replace(_NO_DIGEST.encode(), digest, 1))
+    atomic_write(path_of(path), content.replace(_NO_DIGEST.encode(), digest, 1))
 
 
 def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `save_model` wrote; tuples have become lists. Any fault is a ModelFileError."""
-    name = Path(path).name
+    name = path_of(path).name
     try:
         content = _content_of(path)
         return _values_of_0_2(content) if content.startswith(b"PK") else _values_of(content)

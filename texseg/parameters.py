@@ -159,9 +159,12 @@ def _check_callback(value: Any) -> None:
 
 
 def _check_seed(value: Any) -> None:
-    """Check a number; generators are checked where they are used."""
-    if isinstance(value, (Real, str)) and not PARAMETERS["random_state"]._fits(value, Integral):
-        raise ValueError(f"random_state must be a whole number from 0 to 2**32 - 1, got {shown(value)}")
+    """Check a number; generators are used as they are."""
+    is_generator = value is None or hasattr(value, "random")
+    if not is_generator and not PARAMETERS["random_state"]._fits(value, Integral):
+        raise ValueError(
+            f"random_state must be a whole number from 0 to 2**32 - 1, or a generator, got {shown(value)}"
+        )
 
 
 class Parameters(TypedDict, total=False):
@@ -472,6 +475,13 @@ def checked(values: Mapping[str, Any]) -> Settings:
         if s.cue == "values" and getattr(s, name) == 0:
             raise ValueError(f'{name} must be above 0 with cue="values", got 0')
     return s
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuse anything but True and False."""
+    for name, value in flags.items():
+        if not _is_bool(value):
+            raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
 def shown(value: Any) -> str:

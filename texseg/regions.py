@@ -113,9 +113,10 @@ def segment_table(
     >>> [(row.label, row.pixels, row.fraction) for row in segment_table(np.array([[0, 1], [2, 2]]))]
     [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
     """
+    labels, confidence, size = checked_description(labels, confidence, names, pixel_size)
     tally = Tally(with_regions=False)
     tally.add(labels, confidence)
-    return tally.segments(names, PixelSize(*(pixel_size or ())))
+    return tally.segments(names, size)
 
 
 def region_table(
@@ -143,9 +144,54 @@ def region_table(
     >>> [(row.region, row.label, row.pixels) for row in region_table(np.array([[2, 0, 2], [1, 1, 2]]))]
     [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
     """
+    labels, confidence, size = checked_description(labels, confidence, names, pixel_size)
+    if regions is not None and (regions := checked_labels(regions)).shape != labels.shape:
+        raise ValueError(f"regions of shape {regions.shape} do not match labels of shape {labels.shape}")
+    if not isinstance(shapes, bool):
+        raise TypeError(f"shapes must be True or False, got {shapes!r:.80}")
     tally = Tally()
     numbers = tally.add(labels, confidence, regions)
-    return tally.regions(names, PixelSize(*(pixel_size or ())), numbers if shapes else None)
+    return tally.regions(names, size, numbers if shapes else None)
+
+
+def checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Return labels as an array, (H, W) or pages of it."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, got an array of dtype {labels.dtype}")
+    if labels.ndim not in (2, 3) or labels.size == 0:
+        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
+    if labels.min() < 0:
+        raise ValueError(f"labels must not be negative, got {labels.min()}")
+    return labels
+
+
+def checked_description(
+    labels: Any, confidence: Any, names: Any, pixel_size: Any = None
+) -> tuple[NDArray[np.integer], NDArray[np.floating] | None, PixelSize]:
+    """Check what a label image (H, W) is described by; return labels, confidence and the size of a pixel."""
+    labels = checked_labels(labels)
+    if labels.ndim != 2:
+        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
+    if confidence is not None:
+        confidence = np.asarray(confidence)
+        if confidence.dtype.kind not in "fiub" or confidence.shape != labels.shape:
+            raise ValueError(
+                f"confidence must be numbers of shape {labels.shape}, got {confidence.dtype} of shape "
+                f"{confidence.shape}"
+            )
+    if isinstance(names, str) or not np.iterable(names) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"names must be a sequence of texts, got {names!r:.80}")
+    try:
+        height, width, unit = PIXELS if pixel_size is None else pixel_size
+        size = PixelSize(float(height), float(width), unit)
+        if not (0 < size.height < np.inf and 0 < size.width < np.inf and isinstance(unit, str)):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"pixel_size must be height, width and unit, such as (0.5, 0.5, 'um'), got {pixel_size!r:.80}"
+        ) from None
+    return labels, confidence, size
 
 
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -23,7 +23,7 @@ from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_withou
 from texseg.method.seeds import checked_seeds
 from texseg.method.textures import Scene
 from texseg.modelfile import read_textures, save_textures
-from texseg.parameters import PARAMETERS, Parameters, Settings, checked, takes_parameters
+from texseg.parameters import PARAMETERS, Parameters, Settings, check_flags, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar, costs_of
 from texseg.threads import computing, crew_of, one_blas_thread
 
@@ -238,6 +238,7 @@ class Segmenter(Editable):
         int32 array of shape (H, W), or a list of them
         """
         self._check_is_fitted()
+        check_flags(unknown=unknown, rescale=rescale)
         textures, settings = self.textures_, self._settings()
         large = goes_by_blocks(X, settings.channel_axis, self.n_segments_, settings.preset)
         if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
@@ -271,6 +272,7 @@ class Segmenter(Editable):
             Calibrated probability of every pixel's label; 0 where there is no data, and where no texture
             explains it.
         """
+        check_flags(unknown=unknown, rescale=rescale)
         results, sure = [], []
         for scene in self._scenes(X, mask, rescale):
             strange = self.textures_.unfamiliar(scene) if unknown else None
@@ -301,6 +303,7 @@ class Segmenter(Editable):
             Sums to one over the segments; zeros where there is no data.
         """
         self._check_is_fitted()
+        check_flags(rescale=rescale)
         results = []
         for scene in self._scenes(X, mask, rescale):
             planes = probabilities(scene, self.textures_, self._smoothness)

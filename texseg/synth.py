@@ -8,7 +8,7 @@ region has the same uniform histogram: the regions differ in texture only, not i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ SMALLEST_SHARE = 0.35
 """No texture covers less than this fraction of its fair share of the area, 1 / K."""
 
 MAX_TRIES = 1000
+_LARGEST_SIDE = 2**16  # pixels
 
 
 class Mosaic(NamedTuple):
@@ -88,7 +89,8 @@ def mosaic(
     """
     shape = _check_size(size)
     checked = _check_textures(textures)
-    if not 1 <= n_segments <= len(checked):
+    is_whole = isinstance(n_segments, int | np.integer) and not isinstance(n_segments, bool)
+    if not is_whole or not 1 <= n_segments <= len(checked):
         raise ValueError(
             f"n_segments of mosaic must be 1 ... {len(checked)}, the number of textures given,"
             f" got {n_segments}; pass more textures or request fewer segments"
@@ -148,14 +150,17 @@ def equalize_ranks(
     return (ranks + 0.5) / n
 
 
-def _check_size(size: int | tuple[int, int]) -> tuple[int, int]:
-    shape = (size, size) if isinstance(size, int | np.integer) else tuple(size)
-    if len(shape) != 2 or min(shape) < 1:
+def _check_size(size: Any) -> tuple[int, int]:
+    shape = tuple(size) if np.ndim(size) == 1 else (size, size)
+    are_sides = all(isinstance(side, int | np.integer) and 1 <= side <= _LARGEST_SIDE for side in shape)
+    if len(shape) != 2 or not are_sides or isinstance(size, bool):
         raise ValueError(f"size of mosaic must be a positive number or (height, width), got {size!r}")
     return int(shape[0]), int(shape[1])
 
 
 def _check_textures(textures: Sequence[ArrayLike]) -> list[NDArray]:
+    if not np.iterable(textures):
+        raise TypeError(f"textures of mosaic must be a sequence of arrays, got {textures!r:.80}")
     checked = [np.asarray(texture) for texture in textures]
     for position, texture in enumerate(checked):
         described = f"textures[{position}] of mosaic has shape {texture.shape} and dtype {texture.dtype}"

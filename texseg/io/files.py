@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from texseg.io.errors import MalformedFileError
+
+
+def path_of(path: Any) -> Path:
+    """Return what a caller names a file by."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"path must be the name of a file, got {path!r:.80}")
+    return Path(path)
 
 
 def open_regular(path: str | os.PathLike[str], largest: int | None = None) -> BinaryIO:

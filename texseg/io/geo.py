@@ -119,6 +119,12 @@ class Georeference(NamedTuple):
         return self.epsg is None and bool(keys or self.system)
 
 
+def check_georeference(geo: Any) -> None:
+    """Refuse what is not the georeference of an image."""
+    if geo is not None and not isinstance(geo, Georeference):
+        raise TypeError(f"geo must be the geo of what read_image returns, got {geo!r:.80}")
+
+
 def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
     matrix = tags.get(MODEL_TRANSFORMATION)
     if matrix is not None and len(matrix) == 16:

@@ -6,15 +6,15 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write
-from texseg.io.geo import Georeference, to_longitude_latitude
-from texseg.regions import RegionRow, Tally
+from texseg.io.files import path_of
+from texseg.io.geo import Georeference, check_georeference, to_longitude_latitude
+from texseg.regions import RegionRow, Tally, checked_description
 
 Ring = NDArray[np.int64]
 
@@ -50,7 +50,7 @@ def write_polygons(
     >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
     ['sand', 'rock']
     """
-    atomic_write(Path(path), geojson(polygons(labels, names=names, confidence=confidence, geo=geo)))
+    atomic_write(path_of(path), geojson(polygons(labels, names=names, confidence=confidence, geo=geo)))
 
 
 def polygons(
@@ -94,7 +94,8 @@ def polygons(
     >>> [(f["properties"]["label"], f["geometry"]["coordinates"]) for f in found["features"]]
     [(1, [[[1, 0], [2, 0], [2, 1], [1, 1], [1, 0]]]), (2, [[[0, 1], [2, 1], [2, 2], [0, 2], [0, 1]]])]
     """
-    labels = checked_labels(labels)
+    labels, confidence, _ = checked_description(labels, confidence, names)
+    check_georeference(geo)
     tally, outlines = Tally(), Outlines((labels.shape[0], labels.shape[1]))
     outlines.add(labels, tally.add(labels, confidence))
     return collection(tally.regions(names), outlines.rings(tally.region_of_parts()), geo)
@@ -164,18 +165,6 @@ def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list
     if affine.a * affine.e - affine.b * affine.d < 0:
         corners = corners[::-1]
     return np.stack(affine(corners[:, 0], corners[:, 1]), axis=-1).tolist()
-
-
-def checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Return labels as an array, (H, W) or pages of it."""
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"labels must be integers, got an array of dtype {labels.dtype}")
-    if labels.ndim not in (2, 3) or labels.size == 0:
-        raise ValueError(f"labels must have shape (H, W), got {labels.shape}")
-    if labels.min() < 0:
-        raise ValueError(f"labels must not be negative, got {labels.min()}")
-    return labels
 
 
 class Outlines:

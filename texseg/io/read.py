@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
+from texseg.io.files import path_of
 from texseg.io.source import Image, indices_of, open_pages, open_source, shown
 from texseg.io.source import read_header as read_header
 
@@ -127,7 +128,7 @@ class LabelPicture(NamedTuple):
 
 def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> LabelPicture:
     """Read a label image together with the colours and the transparency that it was painted with."""
-    labels = indices_of(Path(path), max_pixels)
+    labels = indices_of(path_of(path), max_pixels)
     if labels is not None:
         return LabelPicture(labels.astype(np.int32))
     image = read_image(path, max_pixels=max_pixels)

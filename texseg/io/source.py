@@ -31,7 +31,7 @@ from texseg.io.errors import (
     UnsuitableImageError,
     reason_of,
 )
-from texseg.io.files import open_regular
+from texseg.io.files import open_regular, path_of
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import open_picture
@@ -247,21 +247,21 @@ def open_source(
 ) -> Source:
     """Open an image file, or the folder of a zarr array or OME-Zarr image; for options see `_options`."""
     wanted = _options(**options)
-    return _open(Path(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
+    return _open(path_of(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
 
 
 @contextmanager
 def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
     """Open all pages of a file, each a source; the limit `max_pixels` applies to all of them together."""
-    wanted = _options(**options)
+    path, wanted = path_of(path), _options(**options)
     with ExitStack() as files:
-        with failures_named(Path(path)):
-            stored, header = _stored_and_header(Path(path), files)
+        with failures_named(path):
+            stored, header = _stored_and_header(path, files)
             header = _with_settled_axes(header, 0, wanted.channel_axis)
             _check(header, header.n_pages, wanted)
             stored.check()
         yield [
-            files.enter_context(Source(Path(path), stored, header, page, 0, wanted))
+            files.enter_context(Source(path, stored, header, page, 0, wanted))
             for page in range(header.n_pages)
         ]
 
@@ -277,8 +277,9 @@ def _said_of_the_mask() -> Iterator[None]:
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file and those next to it say, without decoding its pixels or limiting their number."""
-    with ExitStack() as files, failures_named(Path(path)):
-        _, header = _stored_and_header(Path(path), files)
+    path = path_of(path)
+    with ExitStack() as files, failures_named(path):
+        _, header = _stored_and_header(path, files)
     return header
 
 
@@ -298,6 +299,8 @@ def _options(**given: Any) -> _Options:
     nodata, bands, mask = options.nodata, options.bands, options.mask
     if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
         raise TypeError(f"nodata must be a number or None, got {nodata!r}")
+    if not isinstance(options.ignore_alpha, (bool, np.bool_)):
+        raise TypeError(f"ignore_alpha must be True or False, got {options.ignore_alpha!r:.80}")
     if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
         raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
     return options._replace(

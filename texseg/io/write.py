@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.display import display_range, displayable
 from texseg.io.errors import UnsuitableImageError
-from texseg.io.geo import GDAL_NODATA, Georeference, world_file_suffix, world_file_text
-from texseg.io.polygons import checked_labels
+from texseg.io.files import path_of
+from texseg.io.geo import GDAL_NODATA, Georeference, check_georeference, world_file_suffix, world_file_text
 from texseg.overlay import draw_overlay, side_by_side
-from texseg.regions import palette
+from texseg.regions import checked_labels, palette
 
 TILE = 512
 """Side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels."""
@@ -300,9 +300,10 @@ def write_labels(
     >>> read_labels(path).tolist()
     [[1, 2], [2, 0]]
     """
-    labels = checked_labels(labels)
+    target, labels = path_of(path), checked_labels(labels)
+    check_georeference(geo)
     layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo)
-    write_rows([Path(path)], labels if labels.ndim == 3 else [labels], layout)
+    write_rows([target], labels if labels.ndim == 3 else [labels], layout)
 
 
 def _drawn(path: Path, overlay: Overlay) -> bytes:

@@ -22,6 +22,7 @@ from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import to_rgb
+from texseg.io.files import path_of
 from texseg.method.textures import MergedTextures
 from texseg.overlay import draw_overlay
 from texseg.parameters import MOST_SEGMENTS
@@ -131,7 +132,7 @@ def write_report(
     >>> write_report(TextureSegmenter(n_segments=2).fit(stripes), stripes, path).n_segments
     2
     """
-    path = Path(path)
+    path = path_of(path)
     pixels = np.asarray(image)
     valid = None if mask is None else np.asarray(mask)
     planes = split_planes(pixels, channel_axis=model.channel_axis, mask=valid, nodata=model.nodata)
