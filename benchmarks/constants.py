@@ -182,7 +182,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "pixels.borders": "PATCH_SIZE",
     },
     "confidence, unknown parts, words about a result": {
-        "channels.notes": "_HEAVY _SPREAD _TOGETHER",
+        "channels.notes": "_HEAVY",
         "method.confidence": "CURVE",
         "method.number": "_LISTED _MOST_LISTED _LIKELY _TIE",
         "method.textures": "_CALIBRATION _ROOM _PATCH",

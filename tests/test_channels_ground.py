@@ -59,7 +59,6 @@ def test_noisy_ground_that_fills_nine_tenths_does_not_make_outliers_of_the_textu
     assert (match_labels(inside, scene.truth) == scene.truth).mean() > 0.95
 
 
-@pytest.mark.filterwarnings("ignore:contrast grows with brightness")
 @pytest.mark.parametrize("value", [64, 128, 200])
 def test_ground_may_have_the_noise_of_a_camera_under_textures_of_low_contrast(scene, value):
     """A standard deviation of 3 of 256 levels, where that of the textures is 22."""

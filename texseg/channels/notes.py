@@ -19,12 +19,8 @@ _MOST_COMPARED = 4096  # of all images; every block is compared with every other
 _FEWEST_BLOCKS = 12
 _LAGS = (1, 2, 4)  # pixels
 _ALIKE = 4  # most similar blocks with which each one is compared
-_SPREAD = (
-    0.25  # of the logarithm of the mean among blocks of one texture: gains of .6 to 1.4 give .28 or more
-)
 _SURELY_TOGETHER = 0.7  # correlation under sonar, speckle, vignetting, gains; .6 loses .003 on photographs
 _ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; around 1, since noise biases it
-_TOGETHER = 0.4  # correlation of the logarithms of mean and contrast; equalised mosaics have at most .26
 
 
 def multiplies(images: Sequence[Planes]) -> bool:
@@ -52,10 +48,8 @@ def multiplies(images: Sequence[Planes]) -> bool:
     return _ONE_FACTOR[0] <= shading.slope <= _ONE_FACTOR[1]
 
 
-def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]:
+def notes_on(images: Sequence[Planes]) -> Iterator[str]:
     """Describe what is unusual about the values of images, and which parameter helps.
-
-    Problems that a ``logarithm`` solves are not mentioned if it will be taken.
 
     Examples
     --------
@@ -76,15 +70,8 @@ def notes_on(images: Sequence[Planes], logarithm: bool = False) -> Iterator[str]
             f"missing data, pass nodata={name} (--nodata {name}); otherwise it becomes a segment of its own"
         )
     heavy = max(bulk.share for bulk in bulks)
-    may_multiply = not logarithm and min(bulk.values.min() for bulk in bulks) >= 0
     if heavy >= _HEAVY:
-        remedy = "; for amplitudes or gains, try log=True (--log)" if may_multiply else ""
-        yield (
-            f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
-            + remedy
-        )
-    elif may_multiply and any(_is_shaded(planes) for planes in images):
-        yield "contrast grows with brightness; if shading splits a texture in two, try log=True (--log)"
+        yield f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
 
 
 def _written(value: float, dtype: np.dtype) -> str:
@@ -101,15 +88,8 @@ def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], v
 class _Shading(NamedTuple):
     """How blocks of one texture differ in the logarithms of their mean and contrast."""
 
-    spread: float  # root mean square difference of the means
     together: float  # correlation of the differences of both
     slope: float  # slope of the contrast over the mean: 1 where the same factor changes both
-
-
-def _is_shaded(planes: Planes) -> bool:
-    """Tell whether brightness and contrast vary together among blocks of one texture."""
-    shading = _shading_of([_blocks(planes)])
-    return shading is not None and shading.spread >= _SPREAD and shading.together >= _TOGETHER
 
 
 def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
@@ -134,7 +114,7 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
     a, b = ((values[:, None] - values[alike[:, 1:]]).ravel() for values in (brightness, contrast))
     square = float(a @ a) + 1e-12
     together = float(a @ b) / np.sqrt(square * float(b @ b) + 1e-12)
-    return _Shading(float(np.sqrt(np.mean(a**2))), together, float(a @ b) / square)
+    return _Shading(together, float(a @ b) / square)
 
 
 def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[np.floating]:

@@ -99,7 +99,7 @@ def learn_scenes(
         logarithm = settings.preset != "plain" and multiplies(images)
         if logarithm:
             warn(_LOGARITHM_TAKEN)
-    for note in notes_on(images, logarithm):
+    for note in notes_on(images):
         warn(note)
     features, bins = learn_features(
         images,
