@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.datasets import SAMPLES, SUITES, read
 from benchmarks.measure import Table, cpu_seconds, limit_threads, machine, memory_above_imports, timed
 from benchmarks.peers import recipe, recipe_without_positions
+from benchmarks.pyramid import ChannelCounts, pyramid
 from texseg import match_labels, segment, threads
 from texseg.channels.encode import Features, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
-from texseg.counts.grid import pyramid
-from texseg.counts.matrix import ChannelCounts, WindowedCounts
+from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.anneal import Level, State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SoftMax
 from texseg.method.textures import effective_observations, window_sides

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from texseg.counts.grid import cell_counts, cell_grid, pyramid, stacked, window_means
-from texseg.counts.matrix import ChannelCounts, WindowedCounts, aggregate, column_totals, is_implicit
+from benchmarks.pyramid import ChannelCounts, aggregate, pyramid
+from texseg.counts.grid import cell_counts, cell_grid, stacked, window_means
+from texseg.counts.matrix import WindowedCounts, column_totals, is_implicit
 from texseg.fitting.anneal import Level, anneal
 from texseg.fitting.assignment import PottsField, soft_max
 from texseg.models.acm import HistogramClustering, Profiles

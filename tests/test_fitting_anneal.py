@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import kmeans_plusplus
 
-from texseg.counts.matrix import WindowedCounts, aggregate
+from benchmarks.pyramid import aggregate
+from texseg.counts.matrix import WindowedCounts
 from texseg.fitting.anneal import Level, Transition, anneal, critical_beta, geometric_schedule, grow, last_of
 from texseg.fitting.assignment import ArgMax, PottsField
 from texseg.models.acm import ACM, HistogramClustering, Profiles

@@ -12,8 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from benchmarks.pyramid import aggregate
 from texseg.counts.blocks import BlockCounts, scale_rows
-from texseg.counts.matrix import WindowedCounts, aggregate, split_counts
+from texseg.counts.matrix import WindowedCounts, split_counts
 from texseg.fitting.anneal import Level, anneal, last_of
 from texseg.models import ACM, HACM, PMM, SCM, SMM, choose_number
 from texseg.models.acm import grown_rows

@@ -1,4 +1,4 @@
-"""Threads: how many a call may use, and BLAS limited to one, from whichever thread it is called.
+"""Threads: how many a call may use, BLAS limited to one, and compiled loops that run without Python's lock.
 
 A call opens a crew with :func:`crew_of`; everything it runs may then share its work with
 :func:`side_by_side`, at any depth, and together they never use more threads than the crew has. How work is
@@ -18,10 +18,16 @@ from functools import wraps
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+try:  # compiled twins of a few functions, where installing found a compiler: the same but for rounding
+    from texseg import _kernels as kernels  # type: ignore[attr-defined]
+except ImportError:
+    kernels = None
+
 __all__ = [
     "computing",
     "crew_of",
     "crew_size",
+    "kernels",
     "map_in_order",
     "n_threads",
     "one_blas_thread",

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.threads import kernels
+
 PATCH_SIDE = 5  # pixels; side of the patches, and of other smallest neighbourhoods
 _SAMPLES = 4096  # patches from which a codebook is learned
 _ITERATIONS = 10
@@ -88,6 +90,9 @@ def nearest_textons(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -
     padded = np.pad(_steps(plane), side // 2, mode="symmetric")
     steps = np.rint(codebook * np.float32(_UNIT))
     out = np.empty((H, W), np.uint8)
+    if kernels is not None and side == PATCH_SIDE:
+        kernels.nearest(padded, np.ascontiguousarray(steps, np.float32), out, W)
+        return out
     height = max(1, _STRIP // W)
     for top in range(0, H, height):
         strip = padded[top : min(top + height, H) + side - 1]

@@ -1,4 +1,4 @@
-"""Levels of a pixel grid: square cells, their histograms (packed if many), and the coarse-to-fine sequence.
+"""Square cells of a pixel grid, and their histograms, packed if many.
 
 Cells partition the image; the counts of a cell are sums over its pixels, so that assignments that are
 constant on cells have the same likelihood as on pixels ([1]_ section 5.4).
@@ -10,17 +10,15 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.matrix import ChannelCounts, CountMatrix, WindowedCounts, aggregate
 from texseg.threads import side_by_side
 
 _ROWS = 16  # rows of cells counted at once
-_EXPLICIT_SIDE = 8  # cells of this side or larger are stored; smaller ones would take too much memory
 
 
 class PackedCounts:
@@ -175,41 +173,3 @@ def window_matrix(length: int, side: float, step: int = 1) -> NDArray[np.floatin
     distance = np.abs(np.arange(0, length, step)[:, None] - np.arange(length))
     window = np.clip(side / 2 + 0.5 - distance, 0, 1)
     return (window / window.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-class PyramidLevel(NamedTuple):
-    """One level of the coarse-to-fine sequence."""
-
-    counts: CountMatrix
-    sizes: NDArray[np.float64]  # (N,), number of pixels in each row
-    parent: NDArray[np.intp] | None  # (N,), the row of the previous, coarser level; None at the first
-    shape: tuple[int, int]
-
-
-def pyramid(n: WindowedCounts, coarsest: int) -> Iterator[PyramidLevel]:
-    """Yield the levels of an image's counts from cells of ``coarsest`` pixels down to single pixels.
-
-    Sides, powers of two, halve from level to level. Levels with cells of 8 pixels and more are stored; finer
-    ones stay implicit: their products prolong, multiply with the pixels' counts, and restrict.
-    """
-    base = cell_grid(n.image_shape, _EXPLICIT_SIDE)
-    explicit = n.block_sums(base.cell).reshape(-1, n.shape[1]) if coarsest >= base.cell else None
-    above: CellGrid | None = None
-    cell = coarsest
-    while cell >= 1:
-        grid = cell_grid(n.image_shape, cell, n.mask)
-        parent = None if above is None else _cell_parent(grid, above)
-        sizes = grid.sizes.astype(np.float64) * cell**2
-        if cell >= base.cell:
-            table = aggregate(explicit, _cell_parent(base, grid), grid.n_cells).counts
-            counts: CountMatrix = ChannelCounts(table, n.groups)
-        else:
-            counts = n if cell == 1 else aggregate(n, grid.parent(), grid.n_cells).counts
-        yield PyramidLevel(counts, sizes, parent, grid.shape)
-        above, cell = grid, cell // 2
-
-
-def _cell_parent(fine: CellGrid, coarse: CellGrid) -> NDArray[np.intp]:
-    ratio = coarse.cell // fine.cell
-    rows, columns = np.arange(fine.shape[0]) // ratio, np.arange(fine.shape[1]) // ratio
-    return (rows[:, None] * coarse.shape[1] + columns).ravel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -183,22 +183,6 @@ class WindowedCounts(CountOperator):
         dense = self._strip(top, bottom).reshape(-1, self.shape[1])
         return scipy.sparse.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
 
-    def block_sums(self, side: int) -> NDArray[np.float32]:
-        """Sum the rows of every square block of ``side`` pixels: (rows, columns, C * n_bins) of blocks."""
-        H, W = self.image_shape
-        tops, lefts = np.arange(0, H, side), np.arange(0, W, side)
-        out = np.empty((len(tops), len(lefts), len(self.bins), self.n_bins), np.float32)
-        for window, channels in self._scales.items():
-            for c in channels:
-                for b in range(self.n_bins):
-                    plane = (self.bins[c] == b).astype(np.float32)
-                    if self._valid is not None:
-                        plane *= self._valid
-                    plane = self._box(plane, int(window)) * self._norms[window]
-                    out[:, :, c, b] = np.add.reduceat(np.add.reduceat(plane, tops, axis=0), lefts, axis=1)
-        out *= self.weights[:, None]
-        return out.reshape(len(tops), len(lefts), -1)
-
     def _strip(self, top: int, bottom: int) -> NDArray[np.float32]:
         """Explicit histograms of the image rows top..bottom, shape (bottom - top, W, C * n_bins)."""
         H, W = self.image_shape
@@ -216,95 +200,6 @@ class WindowedCounts(CountOperator):
             out[:, :, channels] *= self._norms[window][top:bottom, :, None, None]
         out *= self.weights[:, None]
         return out.reshape(bottom - top, W, -1)
-
-
-class ChannelCounts(CountOperator):
-    """A stored table of counts (N, M), together with the channel of every column (M,)."""
-
-    def __init__(self, table: NDArray[Any], groups: NDArray[np.intp]) -> None:
-        self.table = table
-        self.groups = groups
-        self.shape = (table.shape[0], table.shape[1])
-
-    def _product(self, A: NDArray[Any]) -> NDArray[Any]:
-        return self.table @ A
-
-    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
-        return self.table.T @ B
-
-    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
-        return scipy.sparse.csr_array(self.table[wanted.start : wanted.stop : wanted.step])
-
-
-class Aggregate(NamedTuple):
-    """What :func:`aggregate` returns: the coarse counts and how many fine rows each coarse row sums."""
-
-    counts: CountMatrix
-    sizes: NDArray[np.float64]
-
-
-class _AggregatedCounts(CountOperator):
-    """Row sums of an implicit matrix, still implicit: prolong, multiply, restrict."""
-
-    def __init__(self, fine: CountOperator, parent: NDArray[np.intp], n_rows: int) -> None:
-        self.fine = fine
-        self.parent = parent
-        self.groups = fine.groups
-        self.shape = (n_rows, fine.shape[1])
-
-    def _product(self, A: NDArray[Any]) -> NDArray[np.float64]:
-        fine = self.fine @ A
-        inside = self.parent >= 0
-        parent = self.parent if inside.all() else self.parent[inside]
-        return np.stack(
-            [
-                np.bincount(parent, column if inside.all() else column[inside], self.shape[0])
-                for column in fine.T
-            ],
-            axis=1,
-        )
-
-    def _adjoint(self, B: NDArray[Any]) -> NDArray[Any]:
-        fine = B[np.maximum(self.parent, 0)].astype(np.float32)
-        fine[self.parent < 0] = 0.0
-        return self.fine.T @ fine
-
-    def _rows(self, wanted: range) -> scipy.sparse.csr_array:
-        """Sum blocks of the fine rows, from the first to the last that belongs to ``wanted``."""
-        position = np.full(self.shape[0] + 1, -1)  # the last entry stands for parent -1
-        position[wanted] = np.arange(len(wanted))
-        parent = position[self.parent]
-        inside = np.flatnonzero(parent >= 0)
-        first, last = (inside[0], inside[-1] + 1) if len(inside) else (0, 0)
-        out = scipy.sparse.csr_array((len(wanted), self.shape[1]))
-        step = max(1, _BLOCK_ENTRIES // self.shape[1])
-        for start in range(first, last, step):
-            block = slice(start, min(start + step, last))
-            out = out + aggregate(self.fine[block], parent[block], len(wanted)).counts
-        return out
-
-
-def aggregate(n: CountMatrix, parent: ArrayLike, n_rows: int | None = None) -> Aggregate:
-    """Sum rows of ``n`` that share a parent: the counts of the next coarser level ([1] section 5.4).
-
-    ``parent`` (N,) is the coarse row of every row, -1 for none. Assignments that are constant within every
-    parent have the same likelihood on both levels.
-
-    Examples
-    --------
-    >>> aggregate(np.array([[1, 0], [2, 1], [0, 5]]), [0, 0, 1]).counts
-    array([[3., 1.],
-           [0., 5.]])
-    """
-    parent = np.asarray(parent)
-    rows = int(parent.max(initial=-1)) + 1 if n_rows is None else n_rows
-    inside = np.flatnonzero(parent >= 0)
-    sizes = np.bincount(parent[inside], minlength=rows).astype(np.float64)
-    if is_implicit(n):
-        return Aggregate(_AggregatedCounts(n, parent.astype(np.intp), rows), sizes)
-    ones, places = np.ones(len(inside)), (parent[inside], inside)
-    restrict = scipy.sparse.csr_array((ones, places), shape=(rows, n.shape[0]))
-    return Aggregate(restrict @ n, sizes)
 
 
 def is_implicit(n: CountMatrix) -> bool:

@@ -33,7 +33,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.threads import side_by_side
+from texseg.threads import kernels, side_by_side
 
 Floats = NDArray[np.floating]
 
@@ -184,8 +184,12 @@ def mean_field(
 
 def _soft_max_in_strips(planes: Floats) -> Floats:
     """`soft_max_over` strip by strip, in parallel and within the processor's cache."""
-    step = max(1, _STRIP // (planes.size // planes.shape[-1]))
-    side_by_side(lambda at: soft_max_over(planes[..., at : at + step]), range(0, planes.shape[-1], step))
+    K, N = planes.shape[-2:]
+    step = max(1, _STRIP // (planes.size // N))
+    if kernels is None or planes.dtype != np.float32 or planes.ndim > 2:
+        side_by_side(lambda at: soft_max_over(planes[..., at : at + step]), range(0, N, step))
+    else:
+        side_by_side(lambda at: kernels.soft_max(planes, K, at, min(at + step, N)), range(0, N, step))
     return planes
 
 
@@ -227,22 +231,38 @@ class PottsField:
         row_weights: Floats | None = None,
     ) -> Assignment:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
-        pull = partial(self._field, presence=self._presence(row_weights, scores.dtype))
+        presence = self._presence(row_weights, scores.dtype)
         local = scores.dtype.type(beta) * _planes(scores)
-        planes = mean_field(local, pull, None if previous is None else _planes(previous), self.n_sweeps)
-        field = pull(planes)
+        planes = _soft_max_in_strips(local.copy()) if previous is None else _planes(previous).copy()
+        runs = planes.shape[:-2]
+        if kernels is None or local.dtype != np.float32:
+            pull = partial(self._field, presence=presence)
+            planes = mean_field(local, pull, planes, self.n_sweeps)
+            field = pull(planes)
 
         def energy(run: tuple[int, ...]) -> Floats:
+            if kernels is not None and local.dtype == np.float32:
+                return self._swept(planes[run], local[run], presence)
             Q = planes[run]
             surprise = np.log(np.maximum(Q, _TINY)) - np.where(Q > 0, local[run], 0)
             found: Floats = np.einsum("kn,kn->n", Q, surprise - 0.5 * field[run])
             return found
 
-        runs = planes.shape[:-2]
         energies = np.stack(side_by_side(energy, np.ndindex(runs))).reshape(*runs, -1)
         return Assignment(
             np.moveaxis(planes, -1, 0), _weighted_sum(np.moveaxis(energies, -1, 0), row_weights)
         )
+
+    def _swept(self, planes: Floats, local: Floats, presence: Floats | None) -> Floats:
+        """Sweep over one run's planes (K, N), in place, and give the energies (N,)."""
+        energies = np.empty(planes.shape[1], np.float32)
+        taps = cv2.getGaussianKernel(round(8 * self.sigma + 1) | 1, self.sigma, cv2.CV_32F)
+        grids = np.array(self.grids, np.int32)
+        weights = None if presence is None else np.ascontiguousarray(presence, np.float32)
+        kernels.sweep(
+            planes, local, energies, weights, grids, taps, self.strength, self.n_sweeps, len(planes)
+        )
+        return energies
 
     def field(self, posteriors: Floats, row_weights: Floats | None = None) -> Floats:
         """``strength * G Q`` (N, ..., K): what the neighbours of every site add to its scores."""

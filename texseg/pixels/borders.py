@@ -14,7 +14,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -25,11 +25,12 @@ from texseg.channels.planes import Planes
 from texseg.channels.responses import recipes
 from texseg.channels.textons import PATCH_SIDE
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
-from texseg.threads import side_by_side
+from texseg.threads import kernels, side_by_side
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
 PATCH_SIZE = PATCH_SIDE**2  # numbers in a patch whose density is learned
 _HEAVY = 5.0  # degrees of freedom of the densities: limits the effect of a texture's flaws
+_LANES = 8  # textures that a compiled loop sees at once
 _BLOCK = 2**13  # pixels described at once
 _ROWS = 128  # rows of pixels processed together, with 3 more read on either side
 _N_COMPOSITES = 2
@@ -105,6 +106,12 @@ class BorderClassifier(NamedTuple):
         The ``bins`` (C, H, W) of the image are computed if not given.
         """
         bins, form = _read(planes, self.features, bins)
+        if kernels is not None:
+            n_out = -(-len(self.offsets) // _LANES) * _LANES
+            out = np.zeros((len(pixels), n_out), np.float32)
+            out[:, : len(self.offsets)] = self.offsets
+            self._compiled(bins, form, pixels, out, self._in_lanes(n_out))
+            return np.ascontiguousarray(out[:, : len(self.offsets)].T)
         sums = np.empty((len(self.offsets), len(pixels)), np.float32)
 
         def add_up(place: tuple[slice, slice]) -> None:
@@ -121,12 +128,53 @@ class BorderClassifier(NamedTuple):
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
         """Local means (n, scores) of all log-densities around the pixels."""
         bins, form = _read(planes, self.features)
+        if kernels is not None:
+            means = np.empty(
+                (len(pixels), n_scores(self.features.wavelengths, len(self.log_profiles))), np.float32
+            )
+            self._compiled(bins, form, pixels, means, None)
+            return means
 
         def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
             rows, part = place
             return np.concatenate(list(self._scores(bins, form, pixels[part], rows))).T
 
         return np.concatenate(side_by_side(look, _strips(pixels, bins.shape[1:])))
+
+    def _compiled(self, bins: Any, form: Any, pixels: Any, out: NDArray[np.float32], weights: Any) -> None:
+        """Write the scores of some pixels into ``out``, or add up their products with ``weights``."""
+        (C, H, W), K, groups = bins.shape, len(self.log_profiles), octaves_of(self.features.wavelengths)
+        tables = np.zeros((-(-K // _LANES) * _LANES, C, 256), np.float32)
+        tables[:K, :, : self.features.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
+        tables = tables.reshape(-1, _LANES, C, 256).transpose(0, 2, 3, 1)
+        around = np.zeros((H, W), np.uint8)
+        around.ravel()[_grown(pixels, (H, W), max(_WINDOWS) // 2)] = 1
+        ends = np.cumsum([0, *map(len, groups)])
+        integers = (np.concatenate(groups).astype(np.int32), ends.astype(np.int32))
+        floats = (np.ascontiguousarray(each, np.float32) for each in (form, *self.density))
+        given = (
+            np.ascontiguousarray(bins),
+            around,
+            np.ascontiguousarray(tables),
+            *integers,
+            *floats,
+            weights,
+        )
+
+        def look(place: tuple[slice, slice]) -> None:
+            own = np.ascontiguousarray(pixels[place[1]], np.int64)
+            kernels.near_borders(*given, out[place[1]], own, H, W, _HEAVY)
+
+        side_by_side(look, _strips(pixels, (H, W)))
+
+    def _in_lanes(self, n_out: int) -> NDArray[np.float32]:
+        """Weights as compiled loops take them: (chunks, groups, windows, lanes, out), filled with zeros."""
+        K = len(self.log_profiles)
+        given = self.weights.reshape(-1, K, len(_WINDOWS), len(self.offsets)).transpose(1, 0, 2, 3)
+        table = np.zeros((-(-K // _LANES) * _LANES, *given.shape[1:3], n_out), np.float32)
+        table[:K, ..., : len(self.offsets)] = given
+        table = table.reshape(-1, _LANES, *table.shape[1:]).transpose(0, 2, 3, 1, 4)
+        return np.ascontiguousarray(table)
 
     def _scores(
         self, bins: NDArray[np.uint8], form: NDArray[np.floating], pixels: NDArray[np.intp], rows: slice

@@ -1,0 +1,63 @@
+"""Compiled loops and their twins in NumPy give the same labels, where a compiler was at hand."""
+
+import sys
+import warnings
+
+import frozen
+import numpy as np
+import pytest
+
+from texseg import TextureSegmenter, read_image
+from texseg.fitting.assignment import PottsField
+from texseg.threads import kernels
+
+pytestmark = pytest.mark.skipif(kernels is None, reason="built without a compiler")
+
+
+@pytest.fixture
+def twin(monkeypatch):
+    """Switch off the compiled loops for what is called."""
+
+    def by_numpy(call):
+        with monkeypatch.context() as patch:
+            for module in [m for name, m in sys.modules.items() if name.startswith("texseg.")]:
+                if getattr(module, "kernels", None) is kernels:
+                    patch.setattr(module, "kernels", None)
+            return call()
+
+    return by_numpy
+
+
+@pytest.mark.parametrize(("name", "n_segments"), list(frozen.CASES.items()))
+def test_a_frozen_scene_gets_the_same_labels(name, n_segments, twin):
+    """The same labels, and confidence but for rounding, on a part of each scene that is quick to divide."""
+    picture = read_image(frozen.SAMPLES / f"{name}.png")
+    part = picture.pixels[100:260, 100:260]
+
+    def fitted():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TextureSegmenter(n_segments, channel_axis=picture.channel_axis, random_state=0)
+            return model.fit(part)
+
+    compiled, plain = fitted(), twin(fitted)
+    np.testing.assert_array_equal(compiled.labels_, plain.labels_)
+    np.testing.assert_allclose(compiled.confidence_, plain.confidence_, atol=2e-3)
+
+
+@pytest.mark.parametrize("presence", [None, "some"])
+def test_sweeps_agree_on_any_number_of_clusters_and_grids(presence, twin):
+    """More clusters than a vector holds, several images, runs, sites without data, impossible clusters."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(7 * 9 + 33 * 5, 3, 11)).astype(np.float32) * 3
+    scores[4, :, 2] = -np.inf
+    weights = None if presence is None else rng.random(len(scores)).round().astype(np.float32)
+    field = PottsField([(7, 9), (33, 5)], strength=6.0, sigma=1.2, n_sweeps=4, presence=weights)
+
+    def swept():
+        return field(scores, 0.5, np.ones(11))
+
+    compiled, plain = swept(), twin(swept)
+    np.testing.assert_allclose(compiled.posteriors, plain.posteriors, atol=2e-5)
+    np.testing.assert_allclose(compiled.free_energy, plain.free_energy, rtol=1e-6)
+    assert (compiled.posteriors[4, :, 2] == 0).all()

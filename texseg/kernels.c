@@ -1,0 +1,418 @@
+/* Inner loops of a segmentation. Each function does what NumPy does beside the line that calls it, equal to
+   rounding, without Python's lock; arrays are contiguous, as the callers make them. Needs the vectors of GCC and
+   Clang; other compilers build nothing, and NumPy does the work. */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#if __GNUC__ >= 12
+#define WIDE __attribute__((target_clones("arch=x86-64-v3", "default"))) static
+#else
+#define WIDE __attribute__((target_clones("avx2", "default"))) static
+#endif
+#else
+#define WIDE static
+#endif
+#define INSIDE static inline __attribute__((always_inline))
+
+enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8 };
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+
+INSIDE vec load(const float *from, Py_ssize_t m) /* the first m numbers, and zeros */
+{
+    vec v = {0};
+    memcpy(&v, from, sizeof(float) * (m < LANES ? m : LANES));
+    return v;
+}
+INSIDE vec whole(const float *from)
+{
+    vec v;
+    memcpy(&v, from, sizeof(v));
+    return v;
+}
+INSIDE void store(float *to, vec v, Py_ssize_t m)
+{
+    if (m < LANES)
+        memcpy(to, &v, sizeof(float) * m);
+    else
+        memcpy(to, &v, sizeof(v));
+}
+INSIDE vec all(float x) { return x - (vec){0}; }
+INSIDE vec either(ints which, vec one, vec other) { return (vec)((which & (ints)one) | (~which & (ints)other)); }
+
+INSIDE vec exp_of(vec x) /* of what is not above 0; below e^-87 it is 0 */
+{
+    vec t = x * 1.44269504f + 12582912.0f, n = t - 12582912.0f;
+    vec r = x - n * 0.693359375f + n * 2.12194440e-4f, p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return either(x < all(-87.0f), all(0), (p * r * r + r + 1.0f) * (vec)(((ints)t + 127) << 23));
+}
+
+INSIDE vec log_of(vec x) /* of positive normal numbers */
+{
+    ints bits = (ints)x, e = (bits >> 23) - 126;
+    vec m = (vec)((bits & 0x7fffff) | 0x3f000000), z, y, exponent;
+    ints small = m < all(0.70710678f);
+    exponent = __builtin_convertvector(e + small, vec);
+    m = m - 1.0f + either(small, m, all(0));
+    z = m * m;
+    y = m * 7.0376836292e-2f - 1.1514610310e-1f;
+    y = y * m + 1.1676998740e-1f;
+    y = y * m - 1.2420140846e-1f;
+    y = y * m + 1.4249322787e-1f;
+    y = y * m - 1.6668057665e-1f;
+    y = y * m + 2.0000714765e-1f;
+    y = y * m - 2.4999993993e-1f;
+    y = y * m + 3.3333331174e-1f;
+    y = y * m * z - exponent * 2.12194440e-4f - z * 0.5f;
+    return m + y + exponent * 0.693359375f;
+}
+
+/* planes (K, N), columns from..to: soft-max over K of local + strength * planes, in place */
+WIDE void soft_max(float *planes, const float *local, float strength, Py_ssize_t K, Py_ssize_t N, Py_ssize_t from,
+                   Py_ssize_t to)
+{
+    for (Py_ssize_t at = from; at < to; at += LANES) {
+        Py_ssize_t m = to - at;
+        vec top = all(-1e38f), sum = all(0);
+        for (Py_ssize_t k = 0; k < K; k++) {
+            vec x = load(planes + k * N + at, m);
+            if (local) {
+                x = load(local + k * N + at, m) + x * strength;
+                store(planes + k * N + at, x, m);
+            }
+            top = either(x > top, x, top);
+        }
+        for (Py_ssize_t k = 0; k < K; k++) {
+            vec x = exp_of(load(planes + k * N + at, m) - top);
+            store(planes + k * N + at, x, m);
+            sum += x;
+        }
+        sum = 1.0f / sum;
+        for (Py_ssize_t k = 0; k < K; k++) store(planes + k * N + at, load(planes + k * N + at, m) * sum, m);
+    }
+}
+
+/* Row of sums: taps times n_taps rows from work, each one step after the other. */
+INSIDE void weighted(const float *work, Py_ssize_t step, const float *taps, Py_ssize_t n_taps, Py_ssize_t w, float *out)
+{
+    for (Py_ssize_t at = 0; at < w; at += SOME) {
+        vec sums[PARTS] = {{0}};
+        for (Py_ssize_t d = 0; d < n_taps; d++)
+            for (int i = 0; i < PARTS; i++) sums[i] += whole(work + d * step + at + i * LANES) * taps[d];
+        memcpy(out + at, sums, sizeof(sums));
+    }
+}
+
+INSIDE Py_ssize_t pitch_of(Py_ssize_t w, Py_ssize_t r) { return (w + SOME - 1) / SOME * SOME + 2 * r; }
+
+/* Gaussian of a plane (h, w) times presence, zero outside; taps (2 r + 1,); work has h + 2 r + 2 rows of a pitch */
+WIDE void blurred(const float *plane, const float *presence, float *out, Py_ssize_t h, Py_ssize_t w, const float *taps,
+                  Py_ssize_t r, float *work)
+{
+    Py_ssize_t pitch = pitch_of(w, r);
+    float *row = work + (h + 2 * r) * pitch, *end = row + pitch;
+    memset(work, 0, sizeof(float) * (h + 2 * r + 2) * pitch);
+    for (Py_ssize_t y = 0; y < h; y++)
+        for (Py_ssize_t x = 0; x < w; x++)
+            work[(y + r) * pitch + x] = presence ? plane[y * w + x] * presence[y * w + x] : plane[y * w + x];
+    for (Py_ssize_t y = 0; y < h; y++) {
+        weighted(work + y * pitch, pitch, taps, 2 * r + 1, w, row + r); /* beyond w lie zeros */
+        weighted(row, 1, taps, 2 * r + 1, w, end);
+        memcpy(out + y * w, end, sizeof(float) * w);
+    }
+}
+
+/* energies (N,) of planes (K, N): sum over K of Q (log Q - local - strength field / 2) */
+WIDE void energies_of(const float *planes, const float *local, const float *field, float strength, Py_ssize_t K,
+                      Py_ssize_t N, float *energies)
+{
+    for (Py_ssize_t at = 0; at < N; at += LANES) {
+        vec sum = all(0);
+        for (Py_ssize_t k = 0; k < K; k++) {
+            vec q = load(planes + k * N + at, N - at);
+            vec own = either(q > all(0), load(local + k * N + at, N - at), all(0));
+            vec pull = load(field + k * N + at, N - at) * (0.5f * strength);
+            sum += q * (log_of(either(q > all(1e-30f), q, all(1e-30f))) - own - pull);
+        }
+        store(energies + at, sum, N - at);
+    }
+}
+
+/* Sweeps of a mean field over planes (K, N) of the sites of some grids (n_grids, 2), and the energies afterwards. */
+static int swept(float *planes, const float *local, const float *presence, const int32_t *grids, Py_ssize_t n_grids,
+                 const float *taps, Py_ssize_t r, float strength, Py_ssize_t n_sweeps, Py_ssize_t K, Py_ssize_t N,
+                 float *energies)
+{
+    Py_ssize_t most = 0;
+    for (Py_ssize_t g = 0; g < n_grids; g++) {
+        Py_ssize_t size = (grids[2 * g] + 2 * r + 2) * pitch_of(grids[2 * g + 1], r) + SOME;
+        most = size > most ? size : most;
+    }
+    float *field = malloc(sizeof(float) * K * N), *work = malloc(sizeof(float) * most);
+    int done = field && work;
+    for (Py_ssize_t sweep = 0; done && sweep <= n_sweeps; sweep++) {
+        for (Py_ssize_t k = 0; k < K; k++)
+            for (Py_ssize_t g = 0, at = 0; g < n_grids; at += (Py_ssize_t)grids[2 * g] * grids[2 * g + 1], g++)
+                blurred(planes + k * N + at, presence ? presence + at : NULL, field + k * N + at, grids[2 * g],
+                        grids[2 * g + 1], taps, r, work);
+        if (sweep < n_sweeps) {
+            soft_max(field, local, strength, K, N, 0, N);
+            memcpy(planes, field, sizeof(float) * K * N);
+        } else
+            energies_of(planes, local, field, strength, K, N, energies);
+    }
+    free(field), free(work);
+    return done;
+}
+
+/* nearest word of (T, PATCH) to the patch around each pixel; padded is (H + SIDE - 1, W + SIDE - 1) */
+WIDE void nearest(const float *padded, Py_ssize_t H, Py_ssize_t W, const float *words, int T, uint8_t *out)
+{
+    float half[256] = {0};
+    for (int t = 0; t < T; t++)
+        for (int d = 0; d < PATCH; d++) half[t] += 0.5f * words[t * PATCH + d] * words[t * PATCH + d];
+    for (Py_ssize_t y = 0; y < H; y++)
+        for (Py_ssize_t x = 0; x < W; x += SOME) {
+            vec patch[PATCH][PARTS], best[PARTS];
+            ints which[PARTS];
+            int32_t found[SOME];
+            for (int d = 0; d < PATCH; d++)
+                for (int i = 0; i < PARTS; i++) {
+                    Py_ssize_t left = W - x - i * LANES;
+                    patch[d][i] = load(padded + (y + d / SIDE) * (W + SIDE - 1) + (left > 0 ? x + i * LANES + d % SIDE : 0),
+                                       left > 0 ? left : 0);
+                }
+            for (int i = 0; i < PARTS; i++) best[i] = all(-1e38f), which[i] = (ints){0};
+            for (int t = 0; t < T; t++) {
+                vec sums[PARTS];
+                for (int i = 0; i < PARTS; i++) sums[i] = all(-half[t]);
+                for (int d = 0; d < PATCH; d++)
+                    for (int i = 0; i < PARTS; i++) sums[i] += patch[d][i] * words[t * PATCH + d];
+                for (int i = 0; i < PARTS; i++) {
+                    ints more = sums[i] > best[i];
+                    which[i] = (more & t) | (~more & which[i]);
+                    best[i] = either(more, sums[i], best[i]);
+                }
+            }
+            memcpy(found, which, sizeof(found));
+            for (int i = 0; i < SOME && x + i < W; i++) out[y * W + x + i] = (uint8_t)found[i];
+        }
+}
+
+typedef struct {
+    const uint8_t *bins, *around;         /* (C, H, W), and (H, W): where densities are needed */
+    const float *tables;                  /* (K / LANES, C, 256, LANES) */
+    const int32_t *channels, *starts;     /* channels of each group, and where groups start (G + 1,) */
+    const float *form, *factors, *centres, *offsets; /* levelled plane (H + 4, W + 4), and densities */
+    const float *weights;                 /* (K / LANES, G + 1, 2, LANES, out), or NULL */
+    float *out;                           /* (n, out), or local means (n, G + 1, K, 2) */
+    Py_ssize_t C, H, W, G, K, n_out;
+    float heavy;
+} Borders;
+
+/* log-densities of the textures of one chunk at the marked pixels of row y, minus the mean of all textures */
+WIDE void densities(const Borders *b, Py_ssize_t y, Py_ssize_t chunk, float *row, float *logs)
+{
+    Py_ssize_t W = b->W, K = b->K, P = W + SIDE - 1, at[SOME];
+    memset(row, 0, sizeof(float) * W * LANES);
+    for (Py_ssize_t x = 0; x < W;) {
+        float patch[PATCH * SOME], mean[SOME] = {0};
+        int m = 0;
+        for (; x < W && m < SOME; x++)
+            if (b->around[y * W + x]) at[m++] = x;
+        if (!m) continue;
+        for (int i = 0; i < SOME; i++) {
+            const float *source = b->form + y * P + at[i < m ? i : m - 1];
+            for (int d = 0; d < PATCH; d++) patch[d * SOME + i] = source[(d / SIDE) * P + d % SIDE];
+        }
+        for (Py_ssize_t k = 0; k < K; k++) {
+            vec distance[PARTS] = {{0}};
+            for (int d = 0; d < PATCH; d++) {
+                vec sums[PARTS];
+                for (int i = 0; i < PARTS; i++) sums[i] = all(-b->centres[k * PATCH + d]);
+                for (int e = d; e < PATCH; e++) { /* the factors are lower triangles */
+                    float factor = b->factors[(e * K + k) * PATCH + d];
+                    for (int i = 0; i < PARTS; i++) sums[i] += whole(patch + e * SOME + i * LANES) * factor;
+                }
+                for (int i = 0; i < PARTS; i++) distance[i] += sums[i] * sums[i];
+            }
+            for (int i = 0; i < PARTS; i++) {
+                vec found = b->offsets[k] - 0.5f * (b->heavy + PATCH) * log_of(distance[i] / b->heavy + 1.0f);
+                store(logs + k * SOME + i * LANES, found, LANES);
+                store(mean + i * LANES, whole(mean + i * LANES) + found / (float)K, LANES);
+            }
+        }
+        for (int i = 0; i < m; i++)
+            for (Py_ssize_t q = 0; q < LANES && chunk * LANES + q < K; q++)
+                row[at[i] * LANES + q] = logs[(chunk * LANES + q) * SOME + i] - mean[i];
+    }
+}
+
+WIDE void summed(const Borders *b, Py_ssize_t y, Py_ssize_t chunk, Py_ssize_t group, float *row)
+{
+    Py_ssize_t W = b->W;
+    memset(row, 0, sizeof(float) * W * LANES);
+    for (int32_t c = b->starts[group]; c < b->starts[group + 1]; c++) {
+        const float *table = b->tables + (chunk * b->C + b->channels[c]) * 256 * LANES;
+        const uint8_t *bins = b->bins + (b->channels[c] * b->H + y) * W;
+        for (Py_ssize_t x = 0; x < W; x++)
+            store(row + x * LANES, whole(row + x * LANES) + whole(table + bins[x] * LANES), LANES);
+    }
+}
+
+static Py_ssize_t mirrored(Py_ssize_t i, Py_ssize_t n)
+{
+    while (i < 0 || i >= n) i = i < 0 ? -1 - i : 2 * n - 1 - i;
+    return i;
+}
+
+/* means over squares of sides 3 and 7 around pixels of a row, given the 7 rows around it; as they are or weighted */
+WIDE void row_of_means(const Borders *b, float *const *rows, const int64_t *pixels, Py_ssize_t n, Py_ssize_t y,
+                       Py_ssize_t chunk, Py_ssize_t group, float *three, float *seven)
+{
+    Py_ssize_t W = b->W, G = b->G, n_out = b->n_out;
+    const float *w = b->weights ? b->weights + (chunk * (G + 1) + group) * 2 * LANES * n_out : NULL;
+    for (Py_ssize_t i = 0; i < W * LANES; i += LANES) {
+        vec near = whole(rows[2] + i) + whole(rows[3] + i) + whole(rows[4] + i);
+        store(three + REACH * LANES + i, near, LANES);
+        near += whole(rows[0] + i) + whole(rows[1] + i) + whole(rows[5] + i) + whole(rows[6] + i);
+        store(seven + REACH * LANES + i, near, LANES);
+    }
+    for (Py_ssize_t x = 1; x <= 2 * REACH; x++) {
+        Py_ssize_t to = x <= REACH ? -x : W - 1 + x - REACH, from = mirrored(to, W);
+        memcpy(three + (REACH + to) * LANES, three + (REACH + from) * LANES, sizeof(vec));
+        memcpy(seven + (REACH + to) * LANES, seven + (REACH + from) * LANES, sizeof(vec));
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t x = pixels[i] - y * W;
+        vec near = {0}, far = {0};
+        float means[2][LANES];
+        for (int d = 0; d < 3; d++) near += whole(three + (x + REACH - 1 + d) * LANES);
+        for (int d = 0; d < 7; d++) far += whole(seven + (x + d) * LANES);
+        store(means[0], near / 9.0f, LANES);
+        store(means[1], far / 49.0f, LANES);
+        if (w)
+            for (Py_ssize_t o = 0; o < n_out; o += LANES) {
+                vec sum = whole(b->out + i * n_out + o);
+                for (int j = 0; j < 2 * LANES; j++) sum += whole(w + j * n_out + o) * means[j / LANES][j % LANES];
+                store(b->out + i * n_out + o, sum, LANES);
+            }
+        else
+            for (Py_ssize_t q = 0; q < LANES && chunk * LANES + q < b->K; q++)
+                for (int j = 0; j < 2; j++)
+                    b->out[((i * (G + 1) + group) * b->K + chunk * LANES + q) * 2 + j] = means[j][q];
+    }
+}
+
+static int near_borders(Borders b, const int64_t *pixels, Py_ssize_t n)
+{
+    Py_ssize_t W = b.W, n_chunks = (b.K + LANES - 1) / LANES, length = (W + 2 * REACH) * LANES;
+    float *ring = malloc(sizeof(float) * (RING + 2) * length), *logs = malloc(sizeof(float) * b.K * SOME), *rows[7];
+    float *start = b.out;
+    int done = ring && logs;
+    for (Py_ssize_t chunk = 0; done && chunk < n_chunks; chunk++)
+        for (Py_ssize_t group = 0; group <= b.G; group++) {
+            Py_ssize_t next = 0;
+            for (Py_ssize_t i = 0, j; i < n; i = j) {
+                Py_ssize_t y = pixels[i] / W, last = y + REACH < b.H ? y + REACH : b.H - 1;
+                for (j = i; j < n && pixels[j] / W == y; j++) continue;
+                for (next = next > y - REACH ? next : y - REACH; next <= last; next++)
+                    if (next >= 0 && group < b.G)
+                        summed(&b, next, chunk, group, ring + (next % RING) * length);
+                    else if (next >= 0)
+                        densities(&b, next, chunk, ring + (next % RING) * length, logs);
+                for (int d = 0; d < 7; d++) rows[d] = ring + (mirrored(y + d - REACH, b.H) % RING) * length;
+                b.out = start + i * (b.weights ? b.n_out : (b.G + 1) * b.K * 2);
+                row_of_means(&b, rows, pixels + i, j - i, y, chunk, group, ring + RING * length,
+                             ring + (RING + 1) * length);
+            }
+        }
+    free(ring), free(logs);
+    return done;
+}
+
+/* Give back the arrays, and the memory error of a function that could not get its buffers. */
+static PyObject *ended(Py_buffer *views, int n, int done)
+{
+    for (int i = 0; i < n; i++)
+        if (views[i].obj) PyBuffer_Release(&views[i]);
+    if (!done) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_soft_max(PyObject *self, PyObject *args) /* planes (K, N), K, from, to */
+{
+    Py_buffer v[1];
+    Py_ssize_t K, from, to;
+    if (!PyArg_ParseTuple(args, "w*nnn", &v[0], &K, &from, &to)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    soft_max(v[0].buf, NULL, 1, K, v[0].len / 4 / K, from, to);
+    Py_END_ALLOW_THREADS
+    return ended(v, 1, 1);
+}
+
+static PyObject *py_sweep(PyObject *self, PyObject *args)
+/* planes (K, N) in place, local (K, N), energies (N,), presence (N,) or None, grids (n, 2), taps, strength, sweeps, K */
+{
+    Py_buffer v[6] = {0};
+    Py_ssize_t n_sweeps, K;
+    float strength;
+    int done;
+    if (!PyArg_ParseTuple(args, "w*y*w*z*y*y*fnn", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &strength, &n_sweeps, &K))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    done = swept(v[0].buf, v[1].buf, v[3].buf, v[4].buf, v[4].len / 8, v[5].buf, v[5].len / 8, strength, n_sweeps, K,
+                 v[2].len / 4, v[2].buf);
+    Py_END_ALLOW_THREADS
+    return ended(v, 6, done);
+}
+
+static PyObject *py_nearest(PyObject *self, PyObject *args) /* padded, words (T, PATCH), labels (H, W), W */
+{
+    Py_buffer v[3];
+    Py_ssize_t W;
+    if (!PyArg_ParseTuple(args, "y*y*w*n", &v[0], &v[1], &v[2], &W)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    nearest(v[0].buf, v[2].len / W, W, v[1].buf, (int)(v[1].len / 4 / PATCH), v[2].buf);
+    Py_END_ALLOW_THREADS
+    return ended(v, 3, 1);
+}
+
+static PyObject *py_near_borders(PyObject *self, PyObject *args)
+/* bins, around, tables, channels, starts, form, factors, centres, offsets, weights or None, out, pixels; H, W, heavy */
+{
+    Py_buffer v[12] = {0};
+    Py_ssize_t H, W, n_out = 0;
+    float heavy;
+    int done;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*w*y*nnf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7],
+                          &v[8], &v[9], &v[10], &v[11], &H, &W, &heavy))
+        return NULL;
+    Py_ssize_t n = v[11].len / 8;
+    if (v[9].obj) n_out = n ? v[10].len / 4 / n : LANES;
+    Borders b = {v[0].buf, v[1].buf, v[2].buf, v[3].buf, v[4].buf, v[5].buf, v[6].buf, v[7].buf, v[8].buf,
+                 v[9].buf, v[10].buf, v[0].len / H / W, H, W, v[4].len / 4 - 1, v[8].len / 4, n_out, heavy};
+    Py_BEGIN_ALLOW_THREADS
+    done = near_borders(b, v[11].buf, n);
+    Py_END_ALLOW_THREADS
+    return ended(v, 12, done);
+}
+
+static PyMethodDef methods[] = {{"soft_max", py_soft_max, METH_VARARGS, NULL},
+                                {"sweep", py_sweep, METH_VARARGS, NULL},
+                                {"nearest", py_nearest, METH_VARARGS, NULL},
+                                {"near_borders", py_near_borders, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernels(void) { return PyModuleDef_Init(&module); }
