@@ -410,10 +410,39 @@ class TestTables:
             (3, 2, 3),
             (4, 1, 1),
         ]
-        assert csv_text(rows[:1], rows[0]._fields).splitlines() == [
-            "label,name,colour,pixels,fraction,top,left,bottom,right,mean_confidence,area,perimeter,unit",
-            f"1,quartz,#0072b2,4,0.5,0,0,3,4,1.0,4.0,{rows[0].perimeter},px",
-        ]
+        header, line = csv_text(rows[:1], rows[0]._fields).splitlines()
+        assert header.startswith(
+            "label,name,colour,pixels,fraction,top,left,bottom,right,mean_confidence,area,perimeter,unit,"
+        )
+        assert line.startswith(f"1,quartz,#0072b2,4,0.5,0,0,3,4,1.0,4.0,{rows[0].perimeter},px,,,")
+        assert header.count(",") == line.count(",")
+
+    @pytest.mark.parametrize("size", [(1, 1), (2, 1), (0.5, 1.5)])
+    def test_chords_and_borders_are_those_of_geometry(self, size):
+        """Stripes 10 and 30 wide, at a slope of 0 and of 1; the edge of the image shortens no chord."""
+        y, x = np.mgrid[: 240 : size[0], : 240 : size[1]]
+        upright = segment_table((x % 40 < 10) + 1, pixel_size=(*size, "m"))
+        for row, width in zip(upright, (30, 10), strict=True):
+            assert row.chord_row == pytest.approx(width, rel=0.1)
+            assert row.chord_column is None  # no border ends them
+            assert row.boundary_per_area == pytest.approx(2 / width, rel=0.2)
+        if size == (1, 1):
+            sloping = segment_table(((x - y) % 40 < 10) + 1)[1]
+            assert sloping.chord_row == sloping.chord_column == pytest.approx(10, rel=0.1)
+            assert sloping.chord_down is None
+            assert sloping.chord_up == pytest.approx(10 / 2**0.5, rel=0.1)
+
+    def test_regions_of_a_label_and_its_holes(self):
+        labels = np.ones((40, 60), int)
+        labels[5:15, 5:25] = labels[20:30, 40:50] = labels[35, 55] = 2
+        labels[8:12, 8:12] = 3
+        labels[0, 10] = 3
+        one, two, _ = segment_table(labels, pixel_size=(0.5, 0.5, "mm"))
+        assert (two.regions, two.region_area_50, two.area) == (3, 25.0, 71.25)
+        assert two.filled_area == two.area + 4 * 4 / 4
+        assert one.filled_area == (40 * 60 - 1) / 4  # the pixel at the edge is no hole
+        regions = region_table(labels, pixel_size=(0.5, 0.5, "mm"))
+        assert [r.filled_area - r.area for r in regions if r.label == 2] == [4, 0, 0]
 
     def test_colours_are_those_of_the_overlay(self):
         rows = segment_table(np.arange(1, 31)[None])
@@ -529,7 +558,7 @@ class TestPolygons:
         um = PixelSize(0.5, 2, "um")
         whole = region_table(labels, labels / 4, ["a"], pixel_size=um, shapes=False)
         assert tally.regions(["a"], um) == whole
-        assert tally.segments(["a"], um) == segment_table(labels, labels / 4, ["a"], pixel_size=um)
+        assert tally.segments(["a"], um, labels) == segment_table(labels, labels / 4, ["a"], pixel_size=um)
         together = outlines.rings(tally.region_of_parts())
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]

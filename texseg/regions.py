@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +35,12 @@ class SegmentRow(NamedTuple):
     size, "px" if that is not known. The perimeter includes the border of the image; it is Crofton's, from the
     crossings of lines in four directions: exact for discs, but 5 % short for long sides along rows or columns
     of square pixels, up to 10 % for pixels twice as long as wide.
+
+    What follows the unit is None where it was not measured. Chords are the pieces of lines inside the label,
+    along rows, along columns, down and up to the right, in the mean; as in the intercept method only borders
+    to other labels end them, so that the edge of the image does not shorten them. The same borders count in
+    `boundary_per_area`, their length over the area of the label. Of the areas of its connected regions there
+    are the tenth, fiftieth and ninetieth percentile; the filled area includes holes.
     """
 
     label: int
@@ -49,6 +56,18 @@ class SegmentRow(NamedTuple):
     area: float
     perimeter: float
     unit: str
+    fraction_low: float | None = None
+    fraction_high: float | None = None
+    boundary_per_area: float | None = None
+    chord_row: float | None = None
+    chord_column: float | None = None
+    chord_down: float | None = None
+    chord_up: float | None = None
+    regions: int | None = None
+    region_area_10: float | None = None
+    region_area_50: float | None = None
+    region_area_90: float | None = None
+    filled_area: float | None = None
 
 
 class RegionRow(NamedTuple):
@@ -81,9 +100,20 @@ class RegionRow(NamedTuple):
     eccentricity: float | None = None
     orientation: float | None = None
     solidity: float | None = None
+    filled_area: float | None = None
 
 
-_SHAPE = ("centroid", "axis_major_length", "axis_minor_length", "eccentricity", "orientation", "solidity")
+_CHORDS = ("chord_row", "chord_column", "chord_down", "chord_up")
+_N_SHARED = SegmentRow._fields.index("unit") + 1
+_SHAPE = (
+    "centroid",
+    "axis_major_length",
+    "axis_minor_length",
+    "eccentricity",
+    "orientation",
+    "solidity",
+    "area_filled",
+)
 """skimage's names for the last fields of `RegionRow`; the centroid is two of them."""
 
 
@@ -114,9 +144,9 @@ def segment_table(
     [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
     """
     labels, confidence, size = checked_description(labels, confidence, names, pixel_size)
-    tally = Tally(with_regions=False)
+    tally = Tally()
     tally.add(labels, confidence)
-    return tally.segments(names, size)
+    return tally.segments(names, size, labels)
 
 
 def region_table(
@@ -272,9 +302,26 @@ class Tally:
         _, found = self._joined(self._label_of_parts())
         return {int(row[1]): (int(row[2]), float(row[7])) for row in found}
 
-    def segments(self, names: Sequence[str] = (), size: PixelSize = PIXELS) -> list[SegmentRow]:
-        """Give the table of labels, ascending."""
-        return self._rows(self._label_of_parts(), names, size)[1]
+    def segments(
+        self,
+        names: Sequence[str] = (),
+        size: PixelSize = PIXELS,
+        whole: NDArray[np.integer] | None = None,
+    ) -> list[SegmentRow]:
+        """Give the table of labels, ascending; filled areas need the ``whole`` labels (H, W)."""
+        rows = self._rows(self._label_of_parts(), names, size)[1]
+        unit = size.height * size.width
+        if self._with_regions:
+            _, found = self._joined(self.region_of_parts())
+            for number, row in enumerate(rows):
+                areas = found[found[:, 1] == row.label, 2] * unit
+                low, middle, high = map(_tidy, np.percentile(areas, (10, 50, 90)).tolist())
+                rows[number] = row._replace(
+                    regions=len(areas), region_area_10=low, region_area_50=middle, region_area_90=high
+                )
+        if whole is not None:
+            rows = [row._replace(filled_area=_tidy(_filled(whole == row.label) * unit)) for row in rows]
+        return rows
 
     def regions(
         self,
@@ -284,7 +331,8 @@ class Tally:
     ) -> list[RegionRow]:
         """Give the table of regions, ascending; shapes need the ``whole`` numbers (H, W) of the regions."""
         numbers, segments = self._rows(self.region_of_parts(), names, size)
-        rows = [RegionRow(number, *row) for number, row in zip(numbers, segments, strict=True)]
+        rest = [None] * (len(RegionRow._fields) - 1 - _N_SHARED)
+        rows = [RegionRow._make((n, *r[:_N_SHARED], *rest)) for n, r in zip(numbers, segments, strict=True)]
         if whole is None:
             return rows
         from skimage.measure import regionprops_table
@@ -323,13 +371,23 @@ class Tally:
         one, other, way, often = np.concatenate(crossings, axis=1)
         groups = np.stack([group_of[one], group_of[other]])
         often = np.where(groups[0] != groups[1], often, 0)
-        n = len(_WAYS) * (int(groups.max(initial=0)) + 1)
-        n_crossings = sum(np.bincount(len(_WAYS) * own + way, often, n) for own in groups)
-        perimeters = np.reshape(n_crossings, (-1, len(_WAYS))) @ _length_of_crossing(size)
+        n = _N_WAYS * (int(groups.max(initial=0)) + 1)
+        n_crossings, n_inside = (
+            np.reshape(sum(np.bincount(_N_WAYS * own + way, counted, n) for own in groups), (-1, _N_WAYS))
+            for counted in (often, np.where(groups.all(axis=0), often, 0))
+        )
+        lengths, steps = _length_of_crossing(size), _steps(size)
+        perimeters, borders = n_crossings @ lengths, n_inside @ lengths
         colours = hex_colours(int(found[:, 1].max(initial=0)))
         rows, total = [], int(found[:, 2].sum())
         for number, (_, *whole, certain) in zip(numbers, found.tolist(), strict=True):
             label, pixels, top, left, bottom, right = map(int, whole)
+            area = pixels * size.height * size.width
+            chords: dict[str, Any] = {
+                name: _tidy(2 * pixels * step / crossings)
+                for name, step, crossings in zip(_CHORDS, steps, n_inside[number].tolist(), strict=True)
+                if crossings
+            }
             rows.append(
                 SegmentRow(
                     label,
@@ -342,9 +400,11 @@ class Tally:
                     bottom,
                     right,
                     None if np.isnan(certain) else round(certain / pixels, _DIGITS),
-                    _tidy(pixels * size.height * size.width),
+                    _tidy(area),
                     _tidy(perimeters[number]),
                     size.unit,
+                    boundary_per_area=_tidy(borders[number] / area),
+                    **chords,
                 )
             )
         return numbers.tolist(), rows
@@ -382,14 +442,14 @@ def _measured(
     return np.array(found, np.float64).reshape(-1, 8)
 
 
-_WAYS = (0, 1, 2)  # along rows, along columns, along both diagonals
+_N_WAYS = 4  # along rows, along columns, down to the right, up to the right
 
 
 def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     """Count border crossings between a row, those below it, and nothing on either side.
 
-    The result (4, n) holds one part, the other, the index in `_WAYS`, and how often; the first row's own
-    crossings are not counted.
+    The result (4, n) holds one part, the other, the direction, and how often; the first row's own crossings
+    are not counted.
     """
     rows = np.pad(numbers, ((0, 0), (1, 1)))
     steps = (
@@ -399,7 +459,7 @@ def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
         (rows[:-1, 1:], rows[1:, :-1]),
     )
     found = []
-    for (one, other), way in zip(steps, (*_WAYS, _WAYS[-1]), strict=True):
+    for way, (one, other) in enumerate(steps):
         differ = one != other
         pairs = np.stack([one[differ], other[differ]]).astype(np.int64)
         code, often = np.unique(pairs[0] * (int(rows.max(initial=0)) + 1) + pairs[1], return_counts=True)
@@ -408,15 +468,27 @@ def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.concatenate(found, axis=1)
 
 
+def _steps(size: PixelSize) -> NDArray[np.float64]:
+    """Distance between neighbouring pixels in each direction."""
+    diagonal = np.hypot(size.height, size.width)
+    return np.array([size.width, size.height, diagonal, diagonal])
+
+
 def _length_of_crossing(size: PixelSize) -> NDArray[np.float64]:
-    """Length of border that one crossing stands for, in each of `_WAYS`, by Crofton's formula.
+    """Length of border that one crossing stands for, in each direction, by Crofton's formula.
 
     Half the distance of the parallel lines, times the range of angles that their direction stands for.
     """
-    diagonal = np.hypot(size.height, size.width)
     angle = np.arctan2(size.height, size.width)
-    distances = np.array([size.height, size.width, size.height * size.width / diagonal])
-    return distances * np.array([angle, np.pi / 2 - angle, np.pi / 4]) / 2
+    angles = np.array([angle, np.pi / 2 - angle, np.pi / 4, np.pi / 4])
+    return size.height * size.width / _steps(size) * angles / 2
+
+
+def _filled(inside: NDArray[np.bool_]) -> int:
+    """Count the pixels of a label and of its holes, which are not connected to the edge around it."""
+    outside = np.pad(~inside, 1, constant_values=True).astype(np.uint8)
+    _, _, statistics, _ = cv2.connectedComponentsWithStats(outside, connectivity=8)
+    return int(inside.size + 2 * sum(inside.shape) + 4 - statistics[1, cv2.CC_STAT_AREA])
 
 
 def _tidy(value: float) -> float:

@@ -321,7 +321,7 @@ class _Noted:
 
     def __init__(self, page: Page, writing: Writing) -> None:
         self.page, self.size = page, writing.pixel_size or page.source.pixel_size or PIXELS
-        self.tally = Tally(with_regions=bool({"regions", "polygons"} & writing.kinds))
+        self.tally = Tally(not page.by_blocks or bool({"regions", "polygons"} & writing.kinds))
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
 
@@ -345,7 +345,7 @@ class _Noted:
     def table(self, kind: str, names: Sequence[str]) -> list[Any]:
         """Rows of the table of segments, or of regions."""
         if kind == "segments":
-            return self.tally.segments(names, self.size)
+            return self.tally.segments(names, self.size, None if self.page.by_blocks else self.page.labels)
         return self.tally.regions(names, self.size, None if self.page.by_blocks else self.numbers)
 
 
