@@ -183,6 +183,15 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path):
+    """By blocks and as a whole; a model that changed since makes it anew."""
+    for options in (LITTLE, []):
+        args = ["apply", place / "model.texseg", place / "image.tif", *options, "-o", tmp_path]
+        assert "skipped" not in run(*args, "--resume").stdout
+        assert "image.tif: skipped, its results exist" in run(*args, "--resume").stdout
+        assert "skipped" not in run(*args, "--resume", "--merge", "1+2").stdout
+
+
 def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path, "--jobs", 1]
     read = texseg.blocks.read_block

@@ -145,6 +145,18 @@ class TestOutlines:
         assert "crs" not in found
         assert found["features"][0]["geometry"]["coordinates"][0][2] == [4, 4]
 
+    @pytest.mark.parametrize("raster_type", [1, 2])
+    def test_a_system_without_a_map_gets_the_one_of_the_world_file(self, tmp_path, raster_type):
+        keys = list(io_scenes.GEO_TAGS[2])
+        keys[3] = tuple(raster_type if i == 11 else value for i, value in enumerate(keys[3]))
+        path = io_scenes.tiff(tmp_path / "w.tif", PIXELS, extratags=[tuple(keys)])
+        (tmp_path / "w.tfw").write_text(io_scenes.WORLD_FILE)
+        geo = read_image(path).geo
+        assert (geo.epsg, geo.transform) == (32633, (0.5, 0, 5e5, 0, -0.5, 5.2e6))
+        found = polygons(self.labels, geo=geo)
+        assert found["crs"]["properties"]["name"].endswith("EPSG::32633")
+        assert found["features"][0]["geometry"]["coordinates"][0][0] == [5e5, 5.2e6]
+
     def test_system_without_a_code(self, tmp_path, monkeypatch):
         tags = [*io_scenes.GEO_TAGS[:2], (34735, 3, len(KEYS), KEYS, True)]
         geo = read_image(io_scenes.tiff(tmp_path / "c.tif", PIXELS, extratags=tags)).geo

@@ -422,9 +422,16 @@ class TestPagesAndChannels:
     def test_two_images_of_equal_size_and_different_type(self, tmp_path):
         with tifffile.TiffWriter(tmp_path / "two.tif") as file:
             file.write(PIXELS, photometric="minisblack", metadata=None)
-            file.write(PIXELS.astype(np.float32), photometric="minisblack", metadata=None)
-        with pytest.raises(ValueError, match="2 images of equal size but different type"):
-            read_image(tmp_path / "two.tif")
+            file.write(np.stack([PIXELS, PIXELS[::-1]]).astype("f4"), photometric="minisblack", metadata=None)
+        for page in (None, 3):
+            with pytest.raises(
+                ValueError, match=r"2 images of equal size but different type: .* from 0 to 2"
+            ):
+                read_image(tmp_path / "two.tif", page=page)
+        pages = [read_image(tmp_path / "two.tif", page=page).pixels for page in range(3)]
+        assert [page.dtype.name for page in pages] == ["uint8", "float32", "float32"]
+        for page, expected in zip(pages, [PIXELS, PIXELS, PIXELS[::-1]], strict=True):
+            assert np.array_equal(page, expected)
 
     def test_animations(self, tmp_path):
         """Frames of a GIF are its pages; of PNG the first picture is read, and WebP is refused."""

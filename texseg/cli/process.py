@@ -136,7 +136,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         planned = planned_outputs(
             item, work.writing, has_tags=has_tags, n_pages=len(scenes), by_blocks=by_blocks
         )
-        earlier = earlier_outcome(item, planned, made) if work.skip_existing else None
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             return earlier
         if by_blocks:

@@ -140,8 +140,13 @@ def combined(own: Georeference | None, beside: Georeference | None) -> Georefere
     """Of an image's own georeference and the one next to it, the one that has a map; GDAL's comes first."""
     if own is None or beside is None:
         return own if beside is None else beside
-    if own.transform is not None and (beside.transform is None or beside.world is not None):
+    affine = beside.transform
+    if own.transform is not None and (affine is None or beside.world is not None):
         return own
+    if affine is not None and own.tags and not (beside.epsg or beside.has_unnamed_system):  # a system alone
+        half = 0.5 if own._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
+        placed = georeference_of(affine.shifted(half, half), None)
+        return own._replace(tags=(*placed.tags, *own.tags)) if placed else own
     return beside
 
 

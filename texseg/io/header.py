@@ -93,6 +93,8 @@ class Stored:
     header: Header
     is_kept = True
     """Whether what is decoded is kept, since windows would be decoded from the first row on."""
+    first_page = 0
+    """Number of the first page of this image, in a file of several images."""
     levels: tuple[tuple[int, int], ...] = ()
     """Rows and columns of each level of a pyramid, the largest first."""
 

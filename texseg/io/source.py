@@ -341,7 +341,8 @@ def failures_named(path: Path) -> Iterator[None]:
 def _open(path: Path, page: int | None, level: int, options: _Options, *, alone: bool = False) -> Source:
     with ExitStack() as files:
         with failures_named(path):
-            stored, header = _stored_and_header(path, files, alone=alone)
+            stored, header = _stored_and_header(path, files, page, alone=alone)
+            page = None if page is None else page - stored.first_page
             header = _with_settled_axes(header, page, options.channel_axis)
             if "P" in header.axes and page is None:
                 raise UnsuitableImageError(
@@ -360,16 +361,18 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
     return source
 
 
-def _stored_and_header(path: Path, files: ExitStack, *, alone: bool = False) -> tuple[Stored, Header]:
+def _stored_and_header(
+    path: Path, files: ExitStack, page: int | None = None, *, alone: bool = False
+) -> tuple[Stored, Header]:
     """Open a file in the format that its content announces, with those next to it unless it is `alone`."""
-    stored = _stored(path, files)
+    stored = _stored(path, files, page)
     header = stored.header if alone else with_sidecars(stored.header, path)
     if header.geo is not None:  # which refers to the pixels as stored
         header = replace(header, orientation=1)
     return stored, header
 
 
-def _stored(path: Path, files: ExitStack) -> Stored:
+def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
     """Open a file, or the folder of a zarr store, in the format that its content announces."""
     if path.is_dir() and is_store(path):
         return open_zarr(path)
@@ -390,7 +393,7 @@ def _stored(path: Path, files: ExitStack) -> Stored:
     if format == "TIFF":
         from texseg.io.tiff import TiffSource
 
-        return TiffSource(stream, size)
+        return TiffSource(stream, size, page)
     if format == "NPY":
         return open_npy(path)
     return open_picture(format, stream, size)

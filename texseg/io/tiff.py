@@ -37,19 +37,27 @@ def _area(series: Any) -> int:
     return series.shape[series.axes.index("Y")] * series.shape[series.axes.index("X")]
 
 
-def _choose_series(tiff: Any) -> tuple[Any, list[Any]]:
-    """Return the main image of a file, and the others: thumbnails, masks."""
+def _choose_series(tiff: Any, page: int | None) -> tuple[Any, list[Any], int]:
+    """Return the main image of a file, the others (thumbnails, masks), and the number of its first page.
+
+    Pages of different types are different images.
+    """
     images = [series for series in tiff.series if "Y" in series.axes and "X" in series.axes and _area(series)]
     main = [s for s in images if not s.keyframe.subfiletype & (_REDUCED_IMAGE | _MASK_IMAGE)] or images
     if not main:
         raise MalformedFileError("there is no image in this TIFF file")
     largest = max(main, key=_area)
-    rivals = [s for s in main if s is not largest and _area(s) == _area(largest)]
-    if rivals:
-        raise UnsuitableImageError(
-            f"{1 + len(rivals)} images of equal size but different type; save the one you mean by itself"
-        )
-    return largest, [s for s in images if s is not largest]
+    rivals = [s for s in main if _area(s) == _area(largest)]
+    firsts = np.cumsum([0, *(len(series.pages) for series in rivals)]).tolist()
+    at = 0
+    if len(rivals) > 1:
+        if page is None or not 0 <= page < firsts[-1]:
+            raise UnsuitableImageError(
+                f"{len(rivals)} images of equal size but different type: choose one with page=N (--page N, "
+                f"from 0 to {firsts[-1] - 1})"
+            )
+        at = int(np.searchsorted(firsts, page, side="right")) - 1
+    return rivals[at], [s for s in images if s not in rivals], firsts[at]
 
 
 def _missing_segments(page: Any, file_size: int) -> NDArray[np.bool_]:
@@ -77,7 +85,7 @@ class TiffSource(Stored):
 
     is_kept = False
 
-    def __init__(self, stream: BinaryIO, file_size: int):
+    def __init__(self, stream: BinaryIO, file_size: int, page: int | None = None):
         from tifffile import TiffFile
 
         self._stream, self._file_size, self._lock = stream, file_size, threading.Lock()
@@ -86,7 +94,7 @@ class TiffSource(Stored):
         try:
             file = TiffFile(stream, _multifile=False)
             check_description(file.pages.first, stored_bytes)
-            self._series, others = _choose_series(file)
+            self._series, others, self.first_page = _choose_series(file, page)
             self._description = file.pages.first.description
         except (MalformedFileError, UnsuitableImageError):
             raise
