@@ -82,6 +82,18 @@ class TestSegment:
         wrong = run("segment", scene_file, *out, "0.5", exit_code=2)
         assert "'0.5' is not a length with its unit, such as 0.25um or 30m" in wrong.stderr
 
+    def test_intervals_of_areas_hold_them(self, scene_file, tmp_path):
+        """They are part of the record: a table without them is another result."""
+        run("segment", scene_file, "-k", 4, "-q", "-o", tmp_path)
+        run("segment", scene_file, "-k", 4, "-q", "--intervals", "--skip-existing", "-o", tmp_path)
+        rows = list(csv.DictReader((tmp_path / "scene_segments.csv").read_text().splitlines()))
+        found = read_labels(tmp_path / "scene_labels.png")
+        right = texseg.match_labels(TRUTH, found)
+        for row in rows:
+            low, fraction, high = (float(row[name]) for name in ("fraction_low", "fraction", "fraction_high"))
+            assert 0 <= low < fraction < high < low + 0.3
+            assert low <= np.mean(right == int(row["label"])) <= high
+
     def test_everything_that_can_be_written(self, scene_file, tmp_path):
         run("segment", scene_file, "-k", 4, "-o", tmp_path, "--all", "--format", "png,tif,npy", "-q")
         names = {path.name.removeprefix("scene_") for path in tmp_path.iterdir()}

@@ -432,6 +432,30 @@ class TestTables:
             assert sloping.chord_down is None
             assert sloping.chord_up == pytest.approx(10 / 2**0.5, rel=0.1)
 
+    def test_intervals_follow_from_probabilities_by_windows(self):
+        """Pixels of a window are wrong together, windows independently; pixels that are sure add nothing."""
+        labels = np.ones((80, 90), int)
+        labels[:, 60:] = 2
+        sure = np.stack([labels == 1, labels == 2], axis=-1).astype(float)
+        assert [
+            row.fraction_high - row.fraction_low for row in segment_table(labels, probabilities=sure)
+        ] == [0, 0]
+        unsure = sure.copy()
+        unsure[:40, 40:80] = 0.5
+        (one, two) = segment_table(labels, probabilities=unsure)
+        half = 1.96 * 0.5 * 1600 / 7200
+        assert (one.fraction_high - one.fraction, two.fraction_low) == (
+            pytest.approx(half),
+            pytest.approx(1 / 3 - half),
+        )
+        unsure[40:, 40:80] = 0.5
+        again = segment_table(labels, probabilities=unsure)[0]
+        assert again.fraction_high - again.fraction == pytest.approx(half * 2**0.5)
+        with pytest.raises(
+            ValueError, match=r"probabilities must have shape \(80, 90, 'K'\), got \(2, 80, 90\)"
+        ):
+            segment_table(labels, probabilities=np.moveaxis(sure, -1, 0))
+
     def test_regions_of_a_label_and_its_holes(self):
         labels = np.ones((40, 60), int)
         labels[5:15, 5:25] = labels[20:30, 40:50] = labels[35, 55] = 2

@@ -384,10 +384,15 @@ writing_options = section(
         ReadBy("LENGTH", _pixel_size),
         "Side of a pixel with its unit, such as 0.25um, for tables.  [default: what the file says]",
     ),
+    _flag(
+        "--intervals",
+        "with_intervals",
+        text="Add 95 % intervals of the area fractions to the table of segments (half as much time again).",
+    ),
     _flag("--regions", "with_regions", text="Write a table of connected regions."),
     _flag("--polygons", "with_polygons", text="Write outlines as GeoJSON."),
     _flag("--report-html", "with_report", text="Write a page to click through."),
-    _flag("--all", "everything", text="Write all of these except probabilities."),
+    _flag("--all", "everything", text="Write all of these except probabilities and intervals."),
 )
 
 run_options = section(

@@ -23,7 +23,17 @@ from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson
 from texseg.io.source import Source
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
-from texseg.regions import PIXELS, PixelSize, RegionRow, SegmentRow, Tally, csv_text, mean_confidence
+from texseg.regions import (
+    PIXELS,
+    PixelSize,
+    RegionRow,
+    SegmentRow,
+    Tally,
+    area_intervals,
+    csv_text,
+    mean_confidence,
+    with_intervals,
+)
 
 if TYPE_CHECKING:
     from texseg.method.number import Selection
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
-_ON_DEMAND = ("confidence", "probabilities", "regions", "polygons", "report")
+_ON_DEMAND = ("confidence", "probabilities", "intervals", "regions", "polygons", "report")
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 _DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
@@ -324,6 +334,7 @@ class _Noted:
         self.tally = Tally(not page.by_blocks or bool({"regions", "polygons"} & writing.kinds))
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
+        self.with_intervals = "intervals" in writing.kinds
 
     def rows(self) -> Iterator[NDArray[np.integer]]:
         """Pass the labels on."""
@@ -390,6 +401,9 @@ def _contents(
     for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
         for path in files.get(kind, ()):
             tables = [noted_page.table(kind, names) for noted_page in noted]
+            if kind == "segments" and noted[0].with_intervals and found.probabilities is not None:
+                halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
+                tables = list(map(with_intervals, tables, halves))
             if len(tables) > 1:  # the first column is the page
                 fields = ("page", *fields)
                 tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]

@@ -128,6 +128,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         if work.model is not None:
             what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
             what["rescale"] = work.rescale
+        if "intervals" in work.writing.kinds:
+            what["intervals"] = True
         if by_blocks:
             what |= {"by_blocks": True, "memory": work.reading.memory}
         made = made_from(item, work.reading, what)
@@ -283,8 +285,8 @@ def _label_by_blocks(
     item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any
 ) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
-    if "probabilities" in work.writing.kinds:
-        raise ValueError("probabilities of all segments are written only for images that fit into --memory")
+    if work.writing.kinds & {"probabilities", "intervals"}:
+        raise ValueError("probabilities and intervals are written only for images that fit into --memory")
     if work.reading.seeds is not None:
         raise ValueError(
             "strokes need the whole image in memory; allow more --memory, or fit a part of the image with "
