@@ -368,6 +368,24 @@ def test_two_sided_clusters_tell_as_much_as_the_planted_ones():
     assert model.mutual_information_ > 0.999 * mutual_information(known / known.sum())
 
 
+@pytest.mark.parametrize("model", [ACM, HACM])
+def test_the_chosen_temperature_predicts_no_worse_than_temperature_one(model):
+    """Long rows, of which leaving them out brings nothing: the plain clusters are those of beta=1."""
+    n, _ = planted(6, 1, per_cluster=8, occurrences=900)
+    train, test = split_counts(n, [0.9, 0.1], 0)
+    chosen, plain = (model(6, random_state=0, **beta).fit(train) for beta in ({}, {"beta": 1.0}))
+    assert chosen.perplexity(test) < 1.001 * plain.perplexity(test)
+    if chosen.beta_ == 1:
+        np.testing.assert_allclose(chosen.components_, plain.components_)
+
+
+def test_the_history_of_several_starts_ends_with_the_one_that_is_kept():
+    n, _ = planted(8, 3, occurrences=40)
+    for seed in range(2):
+        one, four = (SMM(8, beta=1.0, n_init=starts, random_state=seed).fit(n) for starts in (1, 4))
+        assert four.history_[-1].free_energy == four.free_energy_ <= one.free_energy_ * (1 + 1e-6)
+
+
 def test_words_and_recommendations_have_names():
     pd = pytest.importorskip("pandas")
     n, _ = planted(3, 0)

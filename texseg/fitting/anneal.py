@@ -197,13 +197,15 @@ def grow(
     row_weights: Floats | None = None,
     max_moves: int = MOVES,
     settle_steps: int = 6,
+    doubling: bool = False,
 ) -> Iterator[State]:
     """Grow clusters at one temperature by splitting, then merge back to one, exchanging clusters on the way.
 
     Begins with one cluster, splits the one that gains most until there are ``n_clusters + n_extra``, then
     merges the pair that loses least until one is left. So every number below the largest is visited twice. At
     each number, as long as a split gains more than some merge loses, both are made. Fast and reliable with
-    hard assignments (the model's posterior ``ArgMax()``).
+    hard assignments (the model's posterior ``ArgMax()``). With ``doubling`` all clusters that gain are split
+    together, which takes half the time and finds a little less.
     """
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
@@ -211,7 +213,12 @@ def grow(
     yield _visited(problem, now, visits)
     now, halves = refine_halves(problem, now, rng)
     while len(halves.gains) < most and halves.gains.max() > resolution(now.energies):
-        now = assess(problem, *split(now, int(halves.gains.argmax()), halves))
+        room = most - len(halves.gains) if doubling else 1
+        for k in np.argsort(-halves.gains, kind="stable")[:room]:
+            if halves.gains[k] > resolution(now.energies):
+                Q, stats, parts, fresh = split(now, int(k), halves)
+                now = now._replace(Q=Q, stats=stats, halves=parts, fresh=fresh)
+        now = assess(problem, now.Q, now.stats, now.halves, now.fresh)
         now, halves = improve(problem, settle(problem, now, settings), settings, rng, max_moves)
         yield _visited(problem, now, visits := visits + 1)
     while now.Q.shape[1] > 1:

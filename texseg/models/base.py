@@ -150,12 +150,11 @@ def heaviest_first(weights: Floats) -> NDArray[np.intp]:
 
 def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     """Count the profiles (K, M) whose total variation from all earlier ones exceeds ``tolerance``."""
-    kept: list[Floats] = []
-    for profile in profiles:
-        limit = 2 * tolerance * profile.sum()
-        if all(np.abs(profile - other).sum() > limit for other in kept):
-            kept.append(profile)
-    return len(kept)
+    number = 0
+    while len(profiles):
+        number += 1
+        profiles = profiles[np.abs(profiles - profiles[0]).sum(axis=1) > 2 * tolerance * profiles[0].sum()]
+    return number
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class Data(NamedTuple):
     everything: CountMatrix | None
     """(N, M), ``counts`` and ``validation``, where the estimator itself has held out the latter."""
     beta: float | None  # The inverse temperature; None where the held-out occurrences choose it
+    start: Any = None  # Parameters from which all runs begin, where these have been found before
 
 
 class Run(NamedTuple):
@@ -95,6 +96,15 @@ class Run(NamedTuple):
 
     state: State
     history: list[FitRecord]
+
+
+def best_of(found: Sequence[tuple[Any, Run]]) -> tuple[Any, Run]:
+    """Model and run that are best, by held-out likelihood if available, else by F; its records stand last."""
+    model, best = max(
+        found, key=lambda f: -f[1].state.free_energy if np.isnan(f[1].state.heldout) else f[1].state.heldout
+    )
+    others = [record for _, run in found if run is not best for record in run.history]
+    return model, best._replace(history=others + list(best.history))
 
 
 def heldout_log_likelihood(
@@ -305,7 +315,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         data = self._data(n, validation, weights, rng)
         model, run = self._fit_run(data, rng)
         self._warn_if_useless(run.state, data)
-        self._keep(model, run if data.everything is None else self._with_all(model, run, data, rng))
+        if data.everything is not None:
+            model, run = self._with_all(model, run, data, rng)
+        self._keep(model, run)
         if weights is not None and not weights.all():
             self._keep_unweighted(n, weights == 0)
         self._warn_of_long_rows(row_totals(n))
@@ -349,16 +361,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return self._refine(*self._search(self._model(data), data, rng), data, rng)
 
     def _search(self, model: Any, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
-        """Best of the starts and their rivals: by held-out likelihood if available, else by F."""
-
-        def quality(found: tuple[Any, Run]) -> float:
-            state = found[1].state
-            return -state.free_energy if data.validation is None else state.heldout
-
+        """Best of the starts and their rivals."""
         found = [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]
-        found += self._rivals(model, data, [run for _, run in found], rng)
-        model, best = max(found, key=quality)
-        return model, Run(best.state, [record for _, run in found for record in run.history])
+        return best_of(found + self._rivals(model, data, [run for _, run in found], rng))
 
     def _tempered(
         self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
@@ -368,7 +373,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             return self._choose_beta(model, data, start, rng, coldest or self._first_beta)
         return self._descend(model, data, start, data.beta, rng)
 
-    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         """Take in the occurrences that the estimator itself has held out, now that they are not needed."""
         assert data.everything is not None
         steps = anneal(
@@ -384,7 +389,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         )
         last = last_of(steps)
         state = run.state._replace(params=last.params, posteriors=last.posteriors)
-        return Run(state._replace(free_energy=last.free_energy), run.history)
+        return model, Run(state._replace(free_energy=last.free_energy), run.history)
 
     def _warn_if_useless(self, state: State, data: Data) -> None:
         """Warn where one profile for all rows predicts held-out occurrences better."""

@@ -48,7 +48,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import Data, FitRecord, Run, store
+from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, store
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
@@ -490,7 +490,7 @@ class HACM(OneSided):
         elif self.tree not in ("merging", "annealing"):
             raise ValueError(f'{owner} needs tree as "merging", "annealing" or a Tree, got {self.tree!r}')
 
-    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _fitted(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
         flat, tree, clusters, beta, history = self._flat_start(data, rng)
         kind: Any = HierarchicalClustering
@@ -523,7 +523,7 @@ class HACM(OneSided):
             flat = HistogramClustering()
             state, tree = self._annealed(flat, data, rng)
             return flat, tree, state.params, state.beta, []
-        flat, run = super()._fit_run(data, rng)
+        flat, run = super()._fitted(data, rng)
         profiles, weights = run.state.params
         tree, order = merging_tree(flat.stats(data.counts, run.state.posteriors).counts)
         if isinstance(self.tree, Tree):
@@ -532,10 +532,10 @@ class HACM(OneSided):
             profiles, weights = profiles[order][places], weights[order][places]
         return flat, tree, Profiles(profiles, weights), run.state.beta, run.history
 
-    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+    def _taken_in(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
         """Add the held-out occurrences to what the nodes hold, see `ACM`."""
         if self.mixing == "object":
-            return super()._with_all(model, run, data, rng)
+            return CooccurrenceEstimator._with_all(self, model, run, data, rng)[1]
         (params, posteriors), groups = (run.state.params, run.state.posteriors), groups_of(data.counts)
         Q = with_new(model, run.state, data)
         held = np.broadcast_to(

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -56,7 +55,7 @@ from texseg.models.base import (
     tempered,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, store, with_short_rows
+from texseg.models.estimator import CooccurrenceEstimator, Data, Run, best_of, store, with_short_rows
 from texseg.models.histograms import HistogramClustering
 
 
@@ -435,9 +434,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         runs = [first, *(self._descend(model, data, start, beta, rng) for start in starts)]
         together = merged([run.state.params for run in runs], self.n_components)
         last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
-        found = [*((model, run) for run in runs), last]
-        model, best = max(found, key=lambda run: run[1].state.heldout)
-        return model, Run(best.state, list(chain.from_iterable(run.history for _, run in found)))
+        return best_of([*((model, run) for run in runs), last])
 
     def _with_priors(
         self, model: AspectModel, run: Run, data: Data, rng: np.random.RandomState
