@@ -151,11 +151,14 @@ def test_a_choice_reads_in_words_of_one_distribution(probabilities, least, chose
     assert selection.is_flat == (max(probabilities) < 0.5)
 
 
-@pytest.mark.parametrize(("losses", "costs"), [([0.5, 0.4, 0.6], "least"), ([0.5, 0.42, 0.4], "hardly more")])
-def test_words_tell_when_the_chosen_number_is_not_the_likeliest(losses, costs):
+@pytest.mark.parametrize(
+    ("losses", "how"),
+    [([0.5, 0.4, 0.6], "the safer choice"), ([0.5, 0.42, 0.4], "nearly as safe a choice")],
+)
+def test_words_tell_when_the_chosen_number_is_not_the_likeliest(losses, how):
     numbers, unused = np.array([2, 3, 4]), np.zeros(3)
     selection = Selection(numbers, np.array([0.36, 0.3, 0.34]), np.array(losses), unused, 3)
-    words = f"3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 costs {costs} if wrong"
+    words = f"3 segments (30%), or 2 (36%), 4 (34%); 2 is likeliest, 3 is {how}"
     assert str(selection) == words
 
 

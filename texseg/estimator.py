@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from sklearn.base import BaseEstimator, ClusterMixin
+from html import escape
+from typing import Any
 
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import estimator_html_repr
+
+from texseg.io.display import to_rgb
+from texseg.overlay import html_picture
 from texseg.parameters import documents_parameters
+from texseg.regions import segment_table
 from texseg.segmenter import Segmenter
 
 __all__ = ["TextureSegmenter"]
@@ -63,3 +71,38 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
     >>> model.labels_.shape, sorted(set(model.labels_[:, [5, 90]].ravel().tolist()))
     ((64, 96), [1, 2])
     """
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Give the parameters that are not the default and, after a fit, what was found."""
+        text: str = super().__repr__(N_CHAR_MAX)
+        if not hasattr(self, "n_segments_"):
+            return text
+        found = f"{self.n_segments_} segments by {self.cue_}"
+        if (labels := getattr(self, "labels_", None)) is not None:
+            images = labels if isinstance(labels, list) else [labels]
+            found += f" in {len(images)} images" if len(images) > 1 else " in"
+            found += f"{' of' * (len(images) > 1)} {images[0].shape[1]} x {images[0].shape[0]} pixels"
+        names = ", ".join(name for name in self.names_ if name)
+        return f"{text}: {found}" + f", named {names}" * bool(names)
+
+    def _repr_html_(self) -> str:
+        """Show the overlay, the number with its odds, and a table of the segments."""
+        labels = getattr(self, "labels_", None)
+        if not isinstance(labels, np.ndarray) or self._division is None:
+            return str(estimator_html_repr(self))
+        scene = self._division.scenes[0]
+        picture = np.full((*labels.shape, 3), 255, np.uint8)
+        if scene.planes is not None and scene.shape == labels.shape:
+            picture = to_rgb(np.stack(scene.planes.bands, axis=-1), scene.mask)
+        lines = [escape(repr(self))]
+        if hasattr(self, "selection_"):
+            lines.append(f"number chosen: {escape(str(self.selection_))}")
+        rows = "".join(
+            f'<tr><td style="background:{row.colour}">&emsp;</td><td>{row.label} {escape(row.name)}</td>'
+            f"<td>{row.fraction:.1%}</td></tr>"
+            for row in segment_table(labels, names=self.names_)
+        )
+        return f"{html_picture(picture, labels)}<p>{'<br>'.join(lines)}</p><table>{rows}</table>"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,12 +12,21 @@ from numpy.typing import NDArray
 
 from texseg.regions import palette
 
-__all__ = ["TINT", "NumberPlace", "deepest_places", "draw_overlay", "number_places", "side_by_side"]
+__all__ = [
+    "TINT",
+    "NumberPlace",
+    "deepest_places",
+    "draw_overlay",
+    "html_picture",
+    "number_places",
+    "side_by_side",
+]
 
 TINT = 0.45
 """Opacity of the colours of the segments."""
 
 _BLOCK_ROWS = 256
+_NOTEBOOK_SIDE = 400  # pixels of a picture in a notebook
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
 _DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the picture; more in proportion,
@@ -53,6 +63,16 @@ def draw_overlay(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> Non
         enlarged = min(usual, 2 * place.depth / least)
         if enlarged >= 1:
             _draw_number(picture, place, enlarged)
+
+
+def html_picture(picture: NDArray[np.uint8], labels: NDArray[np.integer] | None = None) -> str:
+    """Show a picture (H, W, 3) in a notebook, reduced, with the overlay of labels (H, W) if given."""
+    step = -(-max(picture.shape) // _NOTEBOOK_SIDE)
+    small = np.ascontiguousarray(picture[::step, ::step])
+    if labels is not None:
+        draw_overlay(small, labels[::step, ::step])
+    content = cv2.imencode(".png", small[..., ::-1])[1].tobytes()
+    return f'<img src="data:image/png;base64,{b64encode(content).decode()}">'
 
 
 def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]:

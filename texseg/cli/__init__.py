@@ -126,15 +126,14 @@ def demo(ctx: click.Context, output: Path) -> None:
 
     What is run is printed, so that you can do the same with an image of yours.
     """
-    from PIL import Image
-
     from texseg.cli.outputs import check_folder
+    from texseg.io.write import write_labels
     from texseg.synth import example
 
     check_folder(output)
     output.mkdir(parents=True, exist_ok=True)
     image, path = example().image, output / "example.png"
-    Image.fromarray(image).save(path)
+    write_labels(path, image)  # any grey picture of bytes
     words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
     say(f"texseg {shlex.join(words)}")
     ctx.find_root().obj = ("texseg", *words)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from texseg.io.arrays import find_header, open_envi, open_npy
 from texseg.io.beside import data_pixels, with_sidecars
+from texseg.io.display import to_rgb
 from texseg.io.errors import (
     ImageReadError,
     ImageTooLargeError,
@@ -38,6 +39,7 @@ from texseg.io.pictures import open_picture
 from texseg.io.raster import RasterStored, open_hierarchical
 from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
 from texseg.io.stores import is_store, open_zarr
+from texseg.overlay import html_picture
 from texseg.progress import expected_memory
 from texseg.regions import PixelSize
 
@@ -79,6 +81,52 @@ class Image(NamedTuple):
     def pixel_size(self) -> PixelSize | None:
         """Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`."""
         return _upright_size(self.header)
+
+    def __repr__(self) -> str:
+        """Say what one wants to know first."""
+        height, width, *bands = self.pixels.shape
+        size, system = self.pixel_size, None if self.geo is None else self.geo.epsg
+        parts = [
+            f"{width} x {height} pixels",
+            f"{bands[0]} bands" if bands else "grey",
+            str(self.pixels.dtype),
+        ]
+        parts += [] if self.mask is None else [f"{1 - self.mask.mean():.1%} without data"]
+        parts += [] if size is None else [f"pixels of {size.width:g} x {size.height:g} {size.unit}"]
+        parts += [] if system is None else [f"EPSG:{system}"]
+        return f"Image({', '.join([self.header.format, *parts])})"
+
+    def _repr_html_(self) -> str:
+        return f"{html_picture(to_rgb(self.pixels, self.mask))}<p>{self!r}</p>"
+
+    def to_xarray(self, values: NDArray[Any] | None = None, name: str = "labels") -> Any:
+        """Put labels, or other values (H, W), into an :class:`xarray.DataArray` with the file's coordinates.
+
+        They are the middles of the pixels, on the earth (unless the image is rotated there) or in the unit of
+        the pixel size; where the file states neither, there are none. Needs xarray:
+        ``read_image("scene.tif").to_xarray(labels).to_netcdf("labels.nc")``.
+        """
+        from xarray import DataArray
+
+        values = self.pixels if values is None else np.asarray(values)
+        if values.shape[:2] != self.pixels.shape[:2] or values.ndim not in (2, 3):
+            raise ValueError(
+                f"values must have the height and width of the image, {self.pixels.shape[:2]}, "
+                f"got {values.shape}"
+            )
+        rows, columns = (np.arange(side) + 0.5 for side in values.shape[:2])
+        affine, size, units = None if self.geo is None else self.geo.transform, self.pixel_size, {}
+        coordinates = {}
+        if affine is not None and affine.b == affine.d == 0:
+            coordinates = {"y": affine.e * rows + affine.f, "x": affine.a * columns + affine.c}
+        elif affine is None and size is not None:
+            coordinates, units = {"y": rows * size.height, "x": columns * size.width}, {"units": size.unit}
+        epsg = None if self.geo is None else self.geo.epsg
+        dims = ("y", "x", "band")[: values.ndim]
+        array = DataArray(values, coordinates, dims, name, {} if epsg is None else {"crs": f"EPSG:{epsg}"})
+        for axis in coordinates:
+            array[axis].attrs.update(units)
+        return array
 
 
 class _Options(NamedTuple):

@@ -42,6 +42,12 @@ class Hierarchy:
     def _levels(self) -> Levels:
         return self._make()
 
+    def __repr__(self) -> str:
+        """Say which numbers of segments there are."""
+        shapes = ", ".join(f"{image.shape[1]} x {image.shape[0]}" for image in self.finest[:3])
+        more = ", ..." * (len(self.finest) > 3)
+        return f"Hierarchy(1 to {len(self.merges) + 1} segments of {shapes}{more} pixels; labels(k) has k)"
+
     @property
     def finest(self) -> list[NDArray[np.int32]]:
         """Labels of each image in the finest segmentation, from 1; 0 without data."""

@@ -109,8 +109,8 @@ class Selection(NamedTuple):
             text += f"; {others[0]} is likeliest, but at least {least} were requested"
         elif is_likelier:
             is_least = self.losses[self.n_segments == self.chosen] <= self.losses.min()
-            costs = "least" if is_least else "hardly more"
-            text += f"; {others[0]} is likeliest, {self.chosen} costs {costs} if wrong"
+            how = "the safer choice" if is_least else "nearly as safe a choice"
+            text += f"; {others[0]} is likeliest, {self.chosen} is {how}"
         elif likeliest >= _TIE * own:
             text += ", nearly a tie"
         return text
