@@ -170,7 +170,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "counts.sites": "_ROWS _STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",
-        "pixels.borders": "_BLOCK _LANES _ROWS",
+        "pixels.borders": "_BLOCK _ROWS",
         "pixels.planes": "_ROWS",
         "method.textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
     },

@@ -340,6 +340,92 @@ static int near_borders(Borders b, const int64_t *pixels, Py_ssize_t n)
     return done;
 }
 
+/* Scores (n, K, C) of counts (n, M), channel by channel, by one of two tables (2, K / LANES, M, LANES) each. */
+WIDE void by_channel(const float *counts, const uint8_t *which, const float *tables, Py_ssize_t n, Py_ssize_t M,
+                     Py_ssize_t C, Py_ssize_t K, float *out)
+{
+    Py_ssize_t n_chunks = (K + LANES - 1) / LANES, B = M / C;
+    for (Py_ssize_t i = 0; i < n; i++)
+        for (Py_ssize_t chunk = 0; chunk < n_chunks; chunk++)
+            for (Py_ssize_t c = 0; c < C; c++) {
+                const float *row = counts + i * M + c * B;
+                const float *table = tables + ((which[i] * n_chunks + chunk) * M + c * B) * LANES;
+                vec sums[PARTS] = {{0}};
+                Py_ssize_t j = 0;
+                for (; j + PARTS <= B; j += PARTS)
+                    for (int p = 0; p < PARTS; p++) sums[p] += whole(table + (j + p) * LANES) * row[j + p];
+                for (; j < B; j++) sums[0] += whole(table + j * LANES) * row[j];
+                sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+                for (Py_ssize_t q = 0; q < LANES && chunk * LANES + q < K; q++)
+                    out[(i * K + chunk * LANES + q) * C + c] = sums[0][q];
+            }
+}
+
+/* Weights of a moving average along an axis of some length; give the first, and set how many there are. */
+static Py_ssize_t average(Py_ssize_t at, Py_ssize_t length, double side, float *weights, Py_ssize_t *number)
+{
+    Py_ssize_t reach = (Py_ssize_t)(side / 2 + 0.5), first = at < reach ? 0 : at - reach;
+    double sum = 0;
+    *number = (at + reach < length ? at + reach + 1 : length) - first;
+    for (int pass = 0; pass < 2; pass++)
+        for (Py_ssize_t i = 0; i < *number; i++) {
+            Py_ssize_t distance = first + i < at ? at - first - i : first + i - at;
+            double weight = side / 2 + 0.5 - distance;
+            weight = weight < 0 ? 0 : weight > 1 ? 1 : weight;
+            sum += pass ? 0 : weight;
+            weights[i] = (float)(weight / sum);
+        }
+    return first;
+}
+
+/* sums += weight * numbers, n of them */
+INSIDE void add(float *sums, const float *numbers, float weight, Py_ssize_t n)
+{
+    Py_ssize_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(sums + i, whole(sums + i) + whole(numbers + i) * weight, LANES);
+    for (; i < n; i++) sums[i] += numbers[i] * weight;
+}
+
+/* Means (n, D = m C) in windows around centres of one image (h, w), of held (h w, K, C) of one cluster minus that of
+   others, times own (h w,): along the columns of each row of centres first, then along it. */
+WIDE int windowed(const float *held, const float *own, const int64_t *centres, Py_ssize_t n, Py_ssize_t h, Py_ssize_t w,
+                  Py_ssize_t a, const int64_t *others, Py_ssize_t m, Py_ssize_t K, Py_ssize_t C, double side, float *out)
+{
+    Py_ssize_t D = m * C, reach = (Py_ssize_t)(side / 2 + 0.5), left = w, right = 0, number, last = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t x = centres[i] % w;
+        left = x - reach < left ? x - reach : left;
+        right = x + reach >= right ? x + reach + 1 : right;
+    }
+    left = left < 0 ? 0 : left;
+    right = right > w ? w : right;
+    Py_ssize_t wide = right - left, top = centres[0] / w > reach ? centres[0] / w - reach : 0;
+    float *line = malloc(sizeof(float) * (wide * D + 2 * reach + 1)), *weights = line + wide * D;
+    float *table = calloc(((centres[n - 1] / w + reach < h ? centres[n - 1] / w + reach + 1 : h) - top) * wide * D, 4);
+    last = top;
+    for (Py_ssize_t i = 0, end; line && table && i < n; i = end) {
+        Py_ssize_t y = centres[i] / w, first = average(y, h, side, weights, &number);
+        for (; last < first + number; last++) /* what each cell counts, once */
+            for (Py_ssize_t x = left; x < right; x++) {
+                Py_ssize_t at = last * w + x;
+                const float *scores = held + at * K * C;
+                float *cell = table + ((last - top) * wide + x - left) * D;
+                if (own[at] > 0)
+                    for (Py_ssize_t k = 0; k < m; k++)
+                        for (Py_ssize_t j = 0; j < C; j++)
+                            cell[k * C + j] = (scores[a * C + j] - scores[others[k] * C + j]) * own[at];
+            }
+        memset(line, 0, sizeof(float) * wide * D);
+        for (Py_ssize_t v = 0; v < number; v++) add(line, table + (first - top + v) * wide * D, weights[v], wide * D);
+        for (end = i; end < n && centres[end] / w == y; end++) {
+            Py_ssize_t from = average(centres[end] % w, w, side, weights, &number) - left;
+            for (Py_ssize_t u = 0; u < number; u++) add(out + end * D, line + (from + u) * D, weights[u], D);
+        }
+    }
+    free(line), free(table);
+    return line && table;
+}
+
 /* Give back the arrays, and the memory error of a function that could not get its buffers. */
 static PyObject *ended(Py_buffer *views, int n, int done)
 {
@@ -407,9 +493,38 @@ static PyObject *py_near_borders(PyObject *self, PyObject *args)
     return ended(v, 12, done);
 }
 
+static PyObject *py_channel_scores(PyObject *self, PyObject *args) /* counts, which, tables, C, K, out */
+{
+    Py_buffer v[4];
+    Py_ssize_t C, K;
+    if (!PyArg_ParseTuple(args, "y*y*y*nnw*", &v[0], &v[1], &v[2], &C, &K, &v[3])) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (v[1].len) by_channel(v[0].buf, v[1].buf, v[2].buf, v[1].len, v[0].len / 4 / v[1].len, C, K, v[3].buf);
+    Py_END_ALLOW_THREADS
+    return ended(v, 4, 1);
+}
+
+static PyObject *py_inner_ratios(PyObject *self, PyObject *args)
+/* of one image: held (h w, K, C), own (h w,), centres (n,), w, a, others (m,), C, side, out (n, m, C) */
+{
+    Py_buffer v[5];
+    Py_ssize_t w, a, C;
+    double side;
+    int done = 1;
+    if (!PyArg_ParseTuple(args, "y*y*y*nny*ndw*", &v[0], &v[1], &v[2], &w, &a, &v[3], &C, &side, &v[4])) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (v[2].len)
+        done = windowed(v[0].buf, v[1].buf, v[2].buf, v[2].len / 8, v[1].len / 4 / w, w, a, v[3].buf, v[3].len / 8,
+                        v[0].len / v[1].len / C, C, side, v[4].buf);
+    Py_END_ALLOW_THREADS
+    return ended(v, 5, done);
+}
+
 static PyMethodDef methods[] = {{"soft_max", py_soft_max, METH_VARARGS, NULL},
                                 {"sweep", py_sweep, METH_VARARGS, NULL},
                                 {"nearest", py_nearest, METH_VARARGS, NULL},
+                                {"channel_scores", py_channel_scores, METH_VARARGS, NULL},
+                                {"inner_ratios", py_inner_ratios, METH_VARARGS, NULL},
                                 {"near_borders", py_near_borders, METH_VARARGS, NULL},
                                 {NULL, NULL, 0, NULL}};
 

@@ -22,8 +22,10 @@ try:  # compiled twins of a few functions, where installing found a compiler: th
     from texseg import _kernels as kernels  # type: ignore[attr-defined]
 except ImportError:
     kernels = None
+LANES = 8  # clusters that a compiled loop sees at once
 
 __all__ = [
+    "LANES",
     "computing",
     "crew_of",
     "crew_size",

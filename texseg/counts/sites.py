@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import CellGrid, PackedCounts, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
-from texseg.threads import side_by_side
+from texseg.threads import LANES, kernels, side_by_side
 
 Floats = NDArray[np.floating]
 
@@ -113,17 +113,32 @@ class Sites(CountOperator):
         means[sizes <= 1e-6] = self.background
         return means
 
-    def channel_scores(self, rows: NDArray[np.intp], profiles: Floats) -> Floats:
-        """Log-likelihood of some sites under profiles (K, M), channel by channel: (rows, K, C)."""
+    def channel_scores(self, which: NDArray[np.intp], profiles: Floats) -> Floats:
+        """Log-likelihoods, channel by channel, (N, K, C), each site's by one of two tables of ``profiles``.
+
+        These are (2, K, M), and ``which`` (N,) says the table of every site.
+        """
+        (_, K, M), C = profiles.shape, self.n_channels
         logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
-        tables = logs.reshape(len(profiles), self.n_channels, -1)
-        columns = np.ascontiguousarray(tables.transpose(1, 2, 0))
+        if kernels is not None:
+            tables = np.zeros((2, -(-K // LANES) * LANES, M), np.float32)
+            tables[:, :K] = logs
+            tables = np.ascontiguousarray(tables.reshape(2, -1, LANES, M).swapaxes(2, 3))
+        columns = np.ascontiguousarray(logs.reshape(2, K, C, -1).transpose(0, 2, 3, 1))
+        colours = which.astype(np.uint8)
 
         def scores(strip: slice) -> Floats:
-            counts = self.counts[rows[strip]].reshape(-1, self.n_channels, tables.shape[2])
-            return np.matmul(counts.transpose(1, 0, 2), columns).transpose(1, 2, 0)
+            counts, own = self.counts[strip], colours[strip]
+            out = np.empty((len(own), K, C), np.float32)
+            if kernels is not None:
+                kernels.channel_scores(np.ascontiguousarray(counts, np.float32), own, tables, C, K, out)
+                return out
+            for colour in (0, 1):
+                some = counts[own == colour].reshape(-1, C, M // C)
+                out[own == colour] = np.matmul(some.transpose(1, 0, 2), columns[colour]).transpose(1, 2, 0)
+            return out
 
-        return np.concatenate(in_strips(scores, len(rows)))
+        return np.concatenate(in_strips(scores, self.shape[0]))
 
     def window_mean(self, values: Floats, side: float) -> Floats:
         """Mean of values per site (N, ...) over centred windows ``side`` sites wide, cut at the border."""

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import window_matrix
 from texseg.counts.sites import Sites
-from texseg.threads import side_by_side
+from texseg.threads import kernels, side_by_side
 
 Floats = NDArray[np.floating]
 
@@ -110,13 +110,15 @@ class Pairs:
     covariances: NDArray[np.float64]  # (K, K, C, C), their covariances
     scales: dict[tuple[int, int], dict[str, float | np.floating]] = field(default_factory=dict)
     """What was measured of pairs at several scales, until one of the two changes."""
+    windows: dict[tuple[int, float], _Windows] = field(default_factory=dict)
+    """Windows in each cluster, by their side, until it changes."""
 
     @classmethod
     def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> Pairs:
         """Measure all pairs of clusters, given the labels (N,) of the cells, 0 .. K - 1."""
         members, colours = labels[:, None] == np.arange(n_clusters), _checkerboard(cells.grids)
-        halves = [cells.sums((members & (colours == each)[:, None]).astype(np.float32)) for each in (0, 1)]
-        held_out = HeldOut(np.stack([sums for sums, _ in halves]), np.stack([sizes for _, sizes in halves]))
+        halves = members[:, None] & (colours[:, None] == np.arange(2))[:, :, None]
+        held_out = HeldOut(*cells.sums(halves.astype(np.float32)))
         held = held_out.scores(cells)
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
@@ -151,6 +153,7 @@ class Pairs:
         """Let ``a`` absorb ``b``, and measure ``a`` again."""
         self.labels = np.where(self.labels == b, a, self.labels)
         self.scales = {pair: seen for pair, seen in self.scales.items() if not {a, b} & set(pair)}
+        self.windows = {key: seen for key, seen in self.windows.items() if key[0] not in (a, b)}
         border = self.borders[a] + self.borders[b]
         self.borders[a] = self.borders[:, a] = border
         self.borders[a, a] = 0
@@ -223,17 +226,19 @@ class Pairs:
         touching = True
         for one, other in ((a, b), (b, a)):
             own = (self.labels == one) * self.cells.sizes
-            ratio = (((self.held[:, one] - self.held[:, other]) * weights).sum(axis=1)).astype(np.float32)
-            both = np.stack([ratio, np.zeros_like(ratio)], axis=1)[:, :, None]
+            inside = np.flatnonzero(own)
+            difference = self.held[inside, one] - self.held[inside, other]
+            both = np.zeros((len(own), 2, 1), np.float32)
+            both[inside, 0, 0] = ratio = (difference * weights).sum(axis=1)
             samples = [
-                _inner_ratios(own, both, 0, np.array([1]), self.cells, side)[:, 0, 0]
+                self._inner_ratios(own, both, (0, np.array([1])), one, side)[:, 0, 0]
                 for side in (self.window, 2 * self.window)
             ]
-            samples.append(ratio[own > 0])
+            samples.append(both[inside, 0, 0])
             means += [sample.mean() for sample in samples]
             spreads += [sample.var() + _LEAST_VARIANCE for sample in samples]
             wrong = max(wrong, float(np.mean(samples[0] < 0)))
-            near = ratio[self._near(one, other) & (own > 0)]
+            near = ratio[self._near(one, other)[inside]]
             touching &= len(near) >= _FEWEST_NEAR
             steps += [near.mean() if len(near) else 0.0, samples[2].mean()]
         d_prime = np.maximum(means / np.sqrt(spreads / 2), 0.05)
@@ -260,11 +265,35 @@ class Pairs:
         own = (self.labels == a) * self.cells.sizes
         step = max(1, _NUMBERS_AT_ONCE // self.held[:, 0].size)
         for some in (others[at : at + step] for at in range(0, len(others), step)):
-            ratios = _inner_ratios(own, self.held, a, some, self.cells, self.window)
-            means = ratios.mean(axis=0)
+            ratios = self._inner_ratios(own, self.held, (a, some), a, self.window)
+            self.means[a, some] = means = ratios.mean(axis=0)
             ratios -= means
-            self.means[a, some] = means
-            self.covariances[a, some] = np.einsum("nkc,nkd->kcd", ratios, ratios, optimize=True) / len(ratios)
+            for k, own_ratios in zip(some, ratios.transpose(1, 0, 2), strict=True):
+                self.covariances[a, k] = own_ratios.T @ own_ratios / len(ratios)
+
+    def _inner_ratios(
+        self, own: Floats, held: Floats, pairs: tuple[int, NDArray[np.intp]], cluster: int, side: float
+    ) -> NDArray[np.float64]:
+        """Log-likelihood ratios (n, others, C) of one to others: means over the own cells of windows."""
+        if (cluster, side) not in self.windows:
+            self.windows[cluster, side] = _windows_of(own, self.cells, side)
+        windows, (a, others) = self.windows[cluster, side], pairs
+        out = np.zeros((len(windows.centres), len(others), held.shape[2]), np.float32)
+        starts = np.cumsum([0, *(h * w for h, w in self.cells.grids)])
+        ends = np.searchsorted(windows.centres, starts)
+        for (h, w), start, stop, *part in zip(
+            self.cells.grids, starts, starts[1:], ends, ends[1:], strict=False
+        ):
+            centres, sums = windows.centres[slice(*part)] - start, out[slice(*part)]
+            scores, mine = held[start:stop], own[start:stop]
+            if kernels is not None:
+                kernels.inner_ratios(scores, mine, centres, w, a, others, held.shape[2], side, sums)
+                continue
+            ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(h, -1)
+            (rows, y), (columns, x) = (np.unique(e, return_inverse=True) for e in np.divmod(centres, w))
+            lines = (_window_matrix(h, side)[rows] @ ratios).reshape(len(rows), w, -1)
+            sums[:] = np.matmul(_window_matrix(w, side)[columns], lines)[y, x].reshape(sums.shape)
+        return out / windows.shares[:, None, None].astype(np.float64)
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -339,32 +368,31 @@ def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray
     return table + table.T
 
 
-def _inner_ratios(
-    own: Floats, held: Floats, a: int, others: NDArray[np.intp], cells: Sites, window: float
-) -> NDArray[np.float64]:
-    """Log-likelihood ratios (n, others, C) of ``a`` to others: means over the ``own`` (N,) cells of windows.
+class _Windows(NamedTuple):
+    """Windows that lie in a cluster, or of whose cells as many are its own as of the best three tenths."""
 
-    The share :data:`_INSIDE` of a window, centred on an own cell, is own, or it is of the best three tenths.
-    """
-    shares, means = [], []
+    centres: NDArray[np.int64]  # (n,), the cells in their centres
+    shares: Floats  # (n,), share of each that is the cluster's
+
+
+def _windows_of(own: Floats, cells: Sites, side: float) -> _Windows:
+    """Find windows, centred on own cells, whose share :data:`_INSIDE` is made of ``own`` (N,) cells."""
+    centres, shares, start = [], [], 0
     step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
-    for inside, piece in zip(cells.pieces(own), cells.pieces(held), strict=True):
-        if not inside.any():
-            continue
-        ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
-        box = tuple(slice(first, last + 1) for first, last in ends)
-        down, across = (_window_matrix(n, window)[b, b] for n, b in zip(inside.shape, box, strict=True))
-        inside, scores = inside[box], piece[box]
-        down, across, mine = down[::step], across[::step], inside[::step, ::step] > 0
-        shares.append((down @ inside @ across.T)[mine])
-        ratios = (scores[:, :, [a]] - scores[:, :, others]) * inside[:, :, None, None]
-        rows = (down @ ratios.reshape(len(inside), -1)).reshape(len(down), inside.shape[1], -1)
-        means.append(np.matmul(across, rows)[mine])
+    for inside in cells.pieces(own):
+        if inside.any():
+            ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
+            box = tuple(slice(first, last + 1) for first, last in ends)
+            down, across = (_window_matrix(n, side)[b, b] for n, b in zip(inside.shape, box, strict=True))
+            mine = inside[box][::step, ::step] > 0
+            shares.append((down[::step] @ inside[box] @ across[::step].T)[mine])
+            places = np.arange(start, start + inside.size, dtype=np.int64).reshape(inside.shape)
+            centres.append(places[box][::step, ::step][mine])
+        start += inside.size
     share = np.concatenate(shares)
     place = math.ceil(0.7 * (len(share) - 1) - 1e-9)  # exact; np.quantile takes ten times as long
     whole = share >= min(_INSIDE, np.partition(share, place)[place])
-    inner = np.concatenate(means)[whole] / share[whole, None]
-    return inner.reshape(len(inner), len(others), -1).astype(np.float64)
+    return _Windows(np.concatenate(centres)[whole], share[whole])
 
 
 class HeldOut(NamedTuple):
@@ -375,12 +403,7 @@ class HeldOut(NamedTuple):
 
     def scores(self, cells: Sites) -> Floats:
         """Scores (N, K, C) of full cells in the clusters, with profiles from cells of the other colour."""
-        held = np.empty((len(cells.sizes), self.sizes.shape[1], cells.n_channels), np.float32)
-        for colour, sums, sizes in zip((1, 0), self.sums, self.sizes, strict=True):
-            mine = np.flatnonzero(_checkerboard(cells.grids) == colour)
-            if not len(mine):  # there is only a single cell
-                continue
-            held[mine] = cells.channel_scores(mine, cells.means_of(sums, sizes))
+        held = cells.channel_scores(1 - _checkerboard(cells.grids), cells.means_of(self.sums, self.sizes))
         held /= np.maximum(cells.sizes, 1e-6)[:, None, None]
         return held
 

@@ -25,12 +25,11 @@ from texseg.channels.planes import Planes
 from texseg.channels.responses import recipes
 from texseg.channels.textons import PATCH_SIDE
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
-from texseg.threads import kernels, side_by_side
+from texseg.threads import LANES, kernels, side_by_side
 
 _WINDOWS = (3, 7)  # sides in pixels of the windows over which log-densities are averaged
 PATCH_SIZE = PATCH_SIDE**2  # numbers in a patch whose density is learned
 _HEAVY = 5.0  # degrees of freedom of the densities: limits the effect of a texture's flaws
-_LANES = 8  # textures that a compiled loop sees at once
 _BLOCK = 2**13  # pixels described at once
 _ROWS = 128  # rows of pixels processed together, with 3 more read on either side
 _N_COMPOSITES = 2
@@ -107,7 +106,7 @@ class BorderClassifier(NamedTuple):
         """
         bins, form = _read(planes, self.features, bins)
         if kernels is not None:
-            n_out = -(-len(self.offsets) // _LANES) * _LANES
+            n_out = -(-len(self.offsets) // LANES) * LANES
             out = np.zeros((len(pixels), n_out), np.float32)
             out[:, : len(self.offsets)] = self.offsets
             self._compiled(bins, form, pixels, out, self._in_lanes(n_out))
@@ -144,9 +143,9 @@ class BorderClassifier(NamedTuple):
     def _compiled(self, bins: Any, form: Any, pixels: Any, out: NDArray[np.float32], weights: Any) -> None:
         """Write the scores of some pixels into ``out``, or add up their products with ``weights``."""
         (C, H, W), K, groups = bins.shape, len(self.log_profiles), octaves_of(self.features.wavelengths)
-        tables = np.zeros((-(-K // _LANES) * _LANES, C, 256), np.float32)
+        tables = np.zeros((-(-K // LANES) * LANES, C, 256), np.float32)
         tables[:K, :, : self.features.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
-        tables = tables.reshape(-1, _LANES, C, 256).transpose(0, 2, 3, 1)
+        tables = tables.reshape(-1, LANES, C, 256).transpose(0, 2, 3, 1)
         around = np.zeros((H, W), np.uint8)
         around.ravel()[_grown(pixels, (H, W), max(_WINDOWS) // 2)] = 1
         ends = np.cumsum([0, *map(len, groups)])
@@ -171,9 +170,9 @@ class BorderClassifier(NamedTuple):
         """Weights as compiled loops take them: (chunks, groups, windows, lanes, out), filled with zeros."""
         K = len(self.log_profiles)
         given = self.weights.reshape(-1, K, len(_WINDOWS), len(self.offsets)).transpose(1, 0, 2, 3)
-        table = np.zeros((-(-K // _LANES) * _LANES, *given.shape[1:3], n_out), np.float32)
+        table = np.zeros((-(-K // LANES) * LANES, *given.shape[1:3], n_out), np.float32)
         table[:K, ..., : len(self.offsets)] = given
-        table = table.reshape(-1, _LANES, *table.shape[1:]).transpose(0, 2, 3, 1, 4)
+        table = table.reshape(-1, LANES, *table.shape[1:]).transpose(0, 2, 3, 1, 4)
         return np.ascontiguousarray(table)
 
     def _scores(
