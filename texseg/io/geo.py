@@ -239,7 +239,9 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
-        height, width = (size_in(found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX")
+        height, width = (
+            size_of(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX"
+        )
         return size_of_sides(height, width)
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
@@ -247,25 +249,20 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         return None
     imagej = _IMAGEJ_UNIT.search(description) if description.startswith("ImageJ=") else None
     if imagej is not None:
-        return _size(1 / down, 1 / across, imagej[1].strip())
+        return size_of(1 / down, 1 / across, imagej[1].strip())
     long = _MICROMETRES.get(page.tags.valueof(_RESOLUTION_UNIT), 0.0)
-    return _size(long / down, long / across, "um") if long / across < _PRINTED else None
+    return size_of(long / down, long / across, "um") if long / across < _PRINTED else None
 
 
 def size_of_sides(height: PixelSize | None, width: PixelSize | None) -> PixelSize | None:
     """Size of a pixel from its sides, in micrometres if their units differ."""
     if height is None or width is None or height.unit == width.unit:
         return None if height is None or width is None else height._replace(width=width.width)
-    both = [_METRIC.get(side.unit, math.nan) * side.width for side in (height, width)]
-    return _size(*both, "um")
+    down, across = (_METRIC.get(side.unit, math.nan) * side.width for side in (height, width))
+    return size_of(down, across, "um")
 
 
-def size_in(side: Any, unit: str) -> PixelSize | None:
-    """Size of a square pixel; None if it is not known."""
-    return _size(side, side, unit)
-
-
-def _size(height: Any, width: Any, unit: str) -> PixelSize | None:
+def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
     """Size in a unit; None for pixels, and for invalid sizes."""
     unit = "um" if unit.lower() in _MICRO else unit
     try:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.files import open_regular, side_text
-from texseg.io.geo import OME_UNITS, size_in, size_of_sides
+from texseg.io.geo import OME_UNITS, size_of, size_of_sides
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _METADATA_BYTES = 2**22
@@ -80,7 +80,8 @@ def open_zarr(folder: Path) -> ZarrStored:
     with contextlib.suppress(KeyError, TypeError, IndexError, ValueError):  # scales that are not understood
         scale = scales[0]["datasets"][0]["coordinateTransformations"][0]["scale"]
         units = {long: short for short, long in OME_UNITS.items()}
-        sides = [size_in(scale[names.index(a)], units[axes[names.index(a)]["unit"]]) for a in "yx"]
+        pairs = [(scale[place], units[axes[place]["unit"]]) for place in map(names.index, "yx")]
+        sides = [size_of(side, side, unit) for side, unit in pairs]
         stored.header = replace(stored.header, measured=size_of_sides(*sides))
     return stored
 
