@@ -1,0 +1,716 @@
+"""Figures: each function draws on ``ax=`` or ``axes=``, or on a new figure, and returns the Axes.
+
+Functions with several panels take and return an array of Axes, (rows, columns); unused panels are hidden.
+No other matplotlib state is touched: no style is set, nothing is drawn on "current" axes, nothing is shown
+or saved. Images have their bands last; label 0, no data, stays without colour; label ``k`` has the same
+colour everywhere, the one it has in written files.
+
+Examples
+--------
+>>> import numpy as np
+>>> from matplotlib.figure import Figure
+>>> from texseg import plot
+>>> ax = plot.overlay(np.zeros((2, 3)), np.array([[1, 1, 2], [1, 2, 2]]), ax=Figure().subplots())
+>>> [text.get_text() for text in ax.get_legend().get_texts()]
+['1 (50.0 %)', '2 (50.0 %)']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import scipy.fft
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike, NDArray
+
+from texseg.channels.gabor import GaborBank
+from texseg.io.display import to_rgb
+from texseg.metrics import Reliability, match_labels, pixel_accuracy
+from texseg.overlay import number_places
+from texseg.regions import palette, segment_table
+
+__all__ = [
+    "annealing",
+    "association",
+    "channel_histograms",
+    "comparison",
+    "confidence",
+    "filter_bank",
+    "filter_frequencies",
+    "hierarchy",
+    "labels",
+    "overlay",
+    "reliability",
+    "responses",
+    "selection",
+    "tree_shares",
+    "tree_words",
+    "words",
+]
+
+_ROOM = 0.015  # of the longer side: least distance of a number from the border of its segment
+_THUMBNAIL_SIDE = 96  # pixels of the array; shown at half that size
+_FADED = 0.12  # opacity of the image outside of a thumbnail's segment
+_GRID = 128  # samples of the frequency plane on each axis, and of the spatial kernels
+_TOP = 99.5  # percentile shown as white
+_LEAST = 2.0**-6  # smaller associations have the same colour
+_LARGEST_DISC = 300  # points squared
+_MOST_NUMBERS = 150  # cells; in larger tables the numbers are not written out
+
+
+# ---- segmentations -----------------------------------------------------------------------------------------
+
+
+def overlay(
+    image: ArrayLike,
+    labels: ArrayLike,
+    *,
+    opacity: float = 0.4,
+    boundaries: bool = True,
+    numbers: bool = True,
+    legend: bool = True,
+    names: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """Image tinted by label, with the borders between the segments and their numbers.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W) or (H, W, C)
+    labels : int array of shape (H, W)
+        Pixels of label 0 are shown as they are.
+    opacity : float, default=0.4
+        Opacity of the tint, 0 to 1.
+    boundaries : bool, default=True
+        Draw lines along the edges of the pixels where the label changes.
+    numbers : bool, default=True
+        Write the number of each segment into its widest part, where there is room.
+    legend : bool, default=True
+        Next to the image: label, name, and share of the labelled area.
+    names : sequence of strings, optional
+        Name of label 1, label 2 and so on.
+    """
+    label_image, picture = _checked(labels), to_rgb(image)
+    if picture.shape[:2] != label_image.shape:
+        raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
+    if not 0 <= opacity <= 1:
+        raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
+    ax = _draw([picture, _tint(label_image, opacity)], _patches(label_image, names) if legend else None, ax)
+    if boundaries:
+        _draw_boundaries(ax, label_image)
+    if numbers:
+        _draw_numbers(ax, label_image)
+    return ax
+
+
+def labels(
+    labels: ArrayLike, *, legend: bool = False, names: Sequence[str] = (), ax: Axes | None = None
+) -> Axes:
+    """Label image (H, W) in the colours of the palette, 0 empty; ``legend`` and ``names`` as in `overlay`."""
+    label_image = _checked(labels)
+    return _draw([_tint(label_image, 1.0)], _patches(label_image, names) if legend else None, ax)
+
+
+def confidence(
+    confidence: ArrayLike, labels: ArrayLike | None = None, *, colorbar: bool = True, ax: Axes | None = None
+) -> Axes:
+    """Posterior of each pixel's label, on a fixed scale from 0 to 1.
+
+    Parameters
+    ----------
+    confidence : float array of shape (H, W)
+        Pixels of confidence 0 hold no data and stay empty.
+    labels : int array of shape (H, W), optional
+        Draw the borders between its segments.
+    colorbar : bool, default=True
+    """
+    values = np.asarray(confidence)
+    if values.ndim != 2:
+        raise ValueError(f"a confidence map must have shape (H, W), got {values.shape}")
+    ax = _one_axes(ax, 5.6, 4.4)
+    shown = ax.imshow(np.ma.masked_equal(values, 0), vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
+    if labels is not None:
+        _draw_boundaries(ax, _checked(labels))
+    if colorbar:
+        ax.figure.colorbar(shown, ax=ax, label="confidence")
+    return _bare(ax)
+
+
+def reliability(reliability: Reliability, *, ax: Axes | None = None) -> Axes:
+    """Fraction of pixels that are right, against their confidence: on the diagonal if that is calibrated.
+
+    One point per bin of confidence, larger if it stands for more pixels.
+    """
+    ax = _one_axes(ax, 4.0, 3.8)
+    used = reliability.n > 0
+    areas = 20 + 280 * reliability.n[used] / reliability.n.max()
+    ax.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=1)
+    ax.scatter(reliability.confidence[used], reliability.accuracy[used], areas, alpha=0.8, zorder=2)
+    ax.set(xlabel="confidence", ylabel="part that is right", xlim=(0, 1.03), ylim=(0, 1.03), aspect="equal")
+    ax.set_title(f"calibration error {reliability.calibration_error:.3f}")
+    return ax
+
+
+def comparison(
+    image: ArrayLike,
+    labellings: Mapping[str, ArrayLike],
+    *,
+    truth: ArrayLike | None = None,
+    n_columns: int = 4,
+    axes: Any = None,
+) -> NDArray[Any]:
+    """Several segmentations of one image side by side, in matching colours.
+
+    Parameters
+    ----------
+    image : real array of shape (H, W) or (H, W, C)
+    labellings : mapping from a name to an int array of shape (H, W)
+    truth : int array of shape (H, W), optional
+        Shown next to the image; the titles then give the share of pixels that are right. Without it colours
+        follow the first labelling.
+    n_columns : int, default=4
+    """
+    if not labellings:
+        raise ValueError("comparison needs at least one labelling, got an empty mapping")
+    shown: list[tuple[str, Any]] = [("image", to_rgb(image))]
+    reference = next(iter(labellings.values())) if truth is None else truth
+    if truth is not None:
+        shown.append(("truth", _tint(_checked(truth), 1.0)))
+    for name, labelling in labellings.items():
+        matched = match_labels(labelling, reference, ignore_label=0)
+        title = name
+        if truth is not None:
+            title += f"\n{100 * pixel_accuracy(labelling, truth, ignore_label=0):.1f} % right"
+        shown.append((title, _tint(matched, 1.0)))
+    axes = _panels(axes, len(shown), min(n_columns, len(shown)), 2.5, 2.8)
+    for ax, (title, picture) in zip(axes.flat, shown, strict=False):
+        _bare(ax, title).imshow(picture, interpolation="nearest")
+    return axes
+
+
+def _checked(labels: ArrayLike) -> NDArray[np.integer]:
+    label_image = np.asarray(labels)
+    if label_image.ndim != 2 or label_image.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be integers of shape (H, W), got {label_image.dtype} of shape {label_image.shape}"
+        )
+    if label_image.min(initial=0) < 0:
+        raise ValueError(f"labels must be 0 or more, got {label_image.min()}")
+    return label_image
+
+
+def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
+    """Colours with an alpha channel, (H, W, 4); label 0 is transparent."""
+    colours = palette(int(labels.max(initial=0)))
+    alpha = np.full(len(colours), round(255 * opacity), np.uint8)
+    alpha[0] = 0
+    return np.column_stack([colours, alpha])[labels]
+
+
+def _draw(pictures: Sequence[NDArray[np.uint8]], patches: list[Patch] | None, ax: Axes | None) -> Axes:
+    """Draw pictures over each other, and a legend of patches next to them."""
+    ax = _one_axes(ax, 5.0 if patches is None else 6.2, 4.4)
+    for picture in pictures:
+        ax.imshow(picture, interpolation="nearest")
+    if patches is not None:
+        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
+    return _bare(ax)
+
+
+def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
+    """Lines along the pixel edges between labels, white on dark so as to be visible on any background."""
+    y, x = np.nonzero(labels[:, 1:] != labels[:, :-1])
+    upright = np.stack([x + 0.5, y - 0.5, x + 0.5, y + 0.5], axis=1)
+    y, x = np.nonzero(labels[1:] != labels[:-1])
+    lines: Any = np.concatenate([upright, np.stack([x - 0.5, y + 0.5, x + 0.5, y + 0.5], axis=1)])
+    lines = lines.reshape(-1, 2, 2)
+    for width, colour in ((2.2, "black"), (1.0, "white")):
+        ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
+
+
+def _draw_numbers(ax: Axes, labels: NDArray[np.integer]) -> None:
+    style: dict[str, Any] = {"color": "white", "ha": "center", "va": "center", "weight": "bold"}
+    style["path_effects"] = [withStroke(linewidth=2.5, foreground="black")]
+    for label, row, column, depth in number_places(labels):
+        if depth >= _ROOM * max(labels.shape):
+            ax.text(column, row, str(label), **style)
+
+
+def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
+    """Return a patch of colour for each label, with its name and share."""
+    rows = segment_table(labels, names=names)
+    return [
+        Patch(
+            facecolor=row.colour,
+            edgecolor="0.3",
+            linewidth=0.5,
+            label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
+        )
+        for row in rows
+    ]
+
+
+# ---- how a segmentation was found --------------------------------------------------------------------------
+
+
+def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
+    """Free energy and number of distinct clusters against the temperature, with the phase transitions.
+
+    Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the number
+    of clusters; both at the end of each temperature, which falls to the right. Vertical lines mark where the
+    number rises.
+
+    Parameters
+    ----------
+    history : sequence of records
+        With ``beta``, ``free_energy``, ``n_distinct`` and ``level``, as ``model.history_`` of the plain path
+        or the states of :func:`texseg.fitting.anneal.anneal`.
+    """
+    ends = {(record.level, record.beta): record for record in history}
+    cooling = [record for (level, _), record in ends.items() if level == 0]
+    if len({record.beta for record in cooling}) < 2:
+        raise ValueError(
+            "annealing needs a history with several temperatures, as preset='plain' leaves behind; "
+            f"got {len(cooling)} at the first level"
+        )
+    axes = _panels(axes, 2, 1, 5.6, 2.2, sharex=True)
+    energy, number = axes[:, 0]
+    temperatures = np.array([1 / record.beta for record in cooling])
+    counts = np.array([record.n_distinct for record in cooling])
+    energy.plot(temperatures, [record.free_energy / record.beta for record in cooling], "o-", markersize=3)
+    energy.set_ylabel("T F (nats)")
+    number.step(temperatures, counts, where="post", marker="o", markersize=3)
+    number.set(ylabel="distinct clusters", xlabel="temperature T", xscale="log")
+    number.yaxis.set_major_locator(MaxNLocator(integer=True))
+    number.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    number.xaxis.set_major_formatter("{x:g}")
+    number.xaxis.set_minor_locator(NullLocator())
+    number.set_xlim(temperatures.max() * 1.1, temperatures.min() / 1.1)
+    for index in np.flatnonzero(np.diff(counts) > 0):
+        for ax in (energy, number):
+            ax.axvline(temperatures[index + 1], color="0.6", linestyle=":", linewidth=1)
+        place = (temperatures[index + 1], counts[index + 1])
+        style: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points", "fontsize": 7, "va": "top"}
+        number.annotate(f"{place[0]:.2g}", place, **style)
+    return axes
+
+
+def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
+    """Probability of every number of segments, and the one chosen, of ``model.selection_``."""
+    numbers = np.asarray(selection.n_segments)
+    probabilities = np.asarray(selection.probabilities, dtype=float)
+    if numbers.shape != probabilities.shape or selection.chosen not in numbers:
+        raise ValueError(
+            "a selection needs one probability for each number of segments, the chosen one among them; got "
+            f"{numbers.tolist()} with {probabilities.size} probabilities, chosen {selection.chosen!r}"
+        )
+    ax = _one_axes(ax, 5.6, 3.0)
+    own = numbers == selection.chosen
+    ax.bar(numbers[~own], probabilities[~own], color="0.7")
+    bars = ax.bar(numbers[own], probabilities[own], color=palette(1)[1] / 255)
+    ax.bar_label(bars, [f"chosen: {selection.chosen}"], padding=2)
+    ax.set(xlabel="number of segments", ylabel="probability")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.margins(y=0.2)
+    return ax
+
+
+class _Node(NamedTuple):
+    """A segment of the tree; its children begin where it splits."""
+
+    n_segments: int
+    """Of the label image in which it first appears."""
+    region: NDArray[np.bool_]
+    parent: int
+    """Index of the node; -1 for the root."""
+
+
+def hierarchy(
+    hierarchy: Any,
+    image: ArrayLike | None = None,
+    *,
+    n_segments: int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Tree of the segments from one to many, with a thumbnail of each at the number at which it appears.
+
+    A segment of a finer level belongs to the segment of the coarser one with which it shares most pixels.
+
+    Parameters
+    ----------
+    hierarchy : object with ``n_segments`` (ascending) and ``labels(k)``
+        ``model.hierarchy_``; ``labels(k)`` is an int array (H, W) with 0 where there is no data.
+    image : real array of shape (H, W) or (H, W, C), optional
+        Seen in the thumbnails; without it they show the segment in the colour of its leaf.
+    n_segments : int, optional
+        Stop at this number; by default at the largest.
+    """
+    numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]
+    if not numbers:
+        raise ValueError(f"hierarchy holds {list(hierarchy.n_segments)} segments, none up to {n_segments!r}")
+    nodes = _split_tree([(k, np.asarray(hierarchy.labels(k))) for k in numbers])
+    places = _across([node.parent for node in nodes])
+    n_leaves = int(places.max()) + 1
+    ax = _one_axes(ax, max(4.0, 0.8 * n_leaves), max(3.0, 0.92 * len(numbers) + 0.3))
+    picture = None if image is None else to_rgb(image)
+    for index, node in enumerate(nodes):
+        if node.parent >= 0:
+            sideways, y = [places[node.parent]] * 2 + [places[index]] * 2, node.n_segments - 0.5
+            down = [nodes[node.parent].n_segments, y, y, node.n_segments]
+            ax.plot(sideways, down, color="0.5", linewidth=1, zorder=1)
+        box = OffsetImage(_thumbnail(picture, node.region, index), zoom=0.5)
+        ax.add_artist(AnnotationBbox(box, (places[index], node.n_segments), pad=0.05, frameon=True))
+    ax.set(xlim=(-0.6, n_leaves - 0.4), ylim=(numbers[-1] + 0.6, numbers[0] - 0.6))
+    ax.set_ylabel("number of segments")
+    ax.set_yticks(numbers)
+    ax.set_xticks([])
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    return ax
+
+
+def _split_tree(levels: Sequence[tuple[int, NDArray[np.integer]]]) -> list[_Node]:
+    """Nodes of the tree; a segment that stays whole from one level to the next keeps its node."""
+    first = levels[0][1]
+    nodes = [_Node(levels[0][0], first == label, -1) for label in np.unique(first[first > 0])]
+    node_of = {int(label): i for i, label in enumerate(np.unique(first[first > 0]))}
+    for (_, coarse), (k, fine) in zip(levels[:-1], levels[1:], strict=True):
+        shared = np.zeros((int(fine.max()) + 1, int(coarse.max()) + 1), np.int64)
+        np.add.at(shared, (fine.ravel(), coarse.ravel()), 1)
+        shared[:, 0] = 0
+        parents = {int(label): int(shared[label].argmax()) for label in np.unique(fine[fine > 0])}
+        siblings = list(parents.values())
+        before, node_of = node_of, {}
+        for label, parent in parents.items():
+            if siblings.count(parent) == 1:
+                node_of[label] = before[parent]
+            else:
+                node_of[label] = len(nodes)
+                nodes.append(_Node(k, fine == label, before[parent]))
+    return nodes
+
+
+def _thumbnail(picture: NDArray[np.uint8] | None, region: NDArray[np.bool_], index: int) -> NDArray[np.uint8]:
+    """Small picture of a segment, the rest of the image faded to white."""
+    if picture is None:
+        picture = np.broadcast_to(palette(index + 1)[index + 1], (*region.shape, 3))
+    faded = 255 - (255 - picture.astype(np.float32)) * np.where(region, 1, _FADED)[..., None]
+    scale = min(1.0, _THUMBNAIL_SIDE / max(region.shape))
+    small = cv2.resize(faded, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    return np.rint(small).astype(np.uint8)
+
+
+# ---- channels: filters, responses, histograms --------------------------------------------------------------
+
+
+def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
+    """Show the filters in space: real parts of the kernels, a row for each wavelength, at the same scale."""
+    axes = _panels(axes, len(bank.filters), bank.n_orientations, 1.5, 1.6)
+    reach = min(_GRID // 2 - 1, int(np.ceil(1.5 * max(bank.wavelengths))))
+    centre = slice(_GRID // 2 - reach, _GRID // 2 + reach + 1)
+    for ax, filter in zip(axes.flat, bank.filters, strict=True):
+        kernel = scipy.fft.fftshift(scipy.fft.ifft2(bank.transfer(filter, (_GRID, _GRID))).real)
+        kernel = kernel[centre, centre]
+        top = np.abs(kernel).max()
+        box = (-reach, reach, reach, -reach)
+        name = f"{filter.wavelength:.3g} px, {filter.orientation:g}°"
+        _bare(ax, name, 9).imshow(kernel, cmap="gray", vmin=-top, vmax=top, extent=box)
+    return axes
+
+
+def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
+    """Show the contour at half of each filter's peak in the frequency plane, in cycles per pixel."""
+    ax = _one_axes(ax, 4.6, 4.4)
+    frequencies = scipy.fft.fftshift(scipy.fft.fftfreq(_GRID * 2))
+    colours = palette(len(bank.wavelengths)) / 255
+    for filter in bank.filters:
+        transfer = scipy.fft.fftshift(bank.transfer(filter, (_GRID * 2, _GRID * 2)))
+        index = bank.wavelengths.index(filter.wavelength)
+        ax.contour(
+            frequencies, frequencies, transfer, levels=[transfer.max() / 2], colors=[colours[index + 1]]
+        )
+        if filter.orientation == 0:
+            ax.plot([], [], color=colours[index + 1], label=f"{filter.wavelength:.3g} px")
+    ax.axhline(0, color="0.8", linewidth=0.6, zorder=0)
+    ax.axvline(0, color="0.8", linewidth=0.6, zorder=0)
+    ax.set(aspect="equal", xlabel="cycles per pixel, x", ylabel="cycles per pixel, y")
+    ax.set(xlim=(-0.5, 0.5), ylim=(0.5, -0.5), title="half peak of each filter")
+    ax.legend(title="wavelength", fontsize=8)
+    return ax
+
+
+def responses(
+    responses: ArrayLike, *, names: Sequence[str] = (), n_columns: int = 4, axes: Any = None
+) -> NDArray[Any]:
+    """Responses of the filters, each from black (zero) to white (its 99.5th percentile).
+
+    ``responses`` (C, H, W) are for example those of :meth:`texseg.channels.gabor.GaborBank.transform`;
+    ``names`` are C strings.
+    """
+    planes = np.asarray(responses)
+    if planes.ndim != 3:
+        raise ValueError(f"responses must have shape (C, H, W), got {planes.shape}")
+    axes = _panels(axes, len(planes), n_columns, 1.9, 2.1)
+    for index, (ax, plane) in enumerate(zip(axes.flat, planes, strict=False)):
+        title = _named(names, index, "channel")
+        _bare(ax, title, 9).imshow(plane, cmap="gray", vmin=0, vmax=np.percentile(plane, _TOP))
+    return axes
+
+
+def channel_histograms(
+    profiles: ArrayLike,
+    segment: int,
+    *,
+    shares: ArrayLike | None = None,
+    names: Sequence[str] = (),
+    n_columns: int = 4,
+    axes: Any = None,
+) -> NDArray[Any]:
+    """Histograms of one segment in every channel, against those of the rest of the image.
+
+    The titles give how much the two differ: total variation, 0 (equal) to 1 (disjoint).
+
+    Parameters
+    ----------
+    profiles : float array of shape (K, C, n_bins)
+        ``model.profiles_``.
+    segment : int
+        Label, 1 ... K.
+    shares : float array of shape (K,), optional
+        Areas of the segments, the weights in the average over the others; equal by default.
+    names : sequence of C strings, optional
+        ``model.channel_names_``.
+    n_columns : int, default=4
+    """
+    table = np.asarray(profiles, dtype=float)
+    if table.ndim != 3:
+        raise ValueError(f"profiles must have shape (K, C, n_bins), got {table.shape}")
+    K, C, n_bins = table.shape
+    if not 1 <= segment <= K:
+        raise ValueError(f"segment must be a label from 1 to {K}, got {segment!r}")
+    weights = np.ones(K) if shares is None else np.asarray(shares, dtype=float).copy()
+    if weights.shape != (K,):
+        raise ValueError(f"shares must hold one area for each of {K} segments, got shape {weights.shape}")
+    weights[segment - 1] = 0
+    own = table[segment - 1]
+    rest = np.tensordot(weights / weights.sum(), table, axes=1) if weights.sum() > 0 else np.zeros_like(own)
+    colour = palette(segment)[segment] / 255
+    edges = np.arange(n_bins + 1)
+    axes = _panels(axes, C, n_columns, 2.1, 1.5, sharex=True)
+    for index, ax in enumerate(axes.flat[:C]):
+        ax.stairs(own[index], edges, fill=True, color=colour, alpha=0.75, label=f"segment {segment}")
+        ax.stairs(rest[index], edges, color="0.25", linewidth=1, label="the rest")
+        difference = np.abs(own[index] - rest[index]).sum() / 2
+        ax.set_title(f"{_named(names, index, 'channel')}: {difference:.2f}", fontsize=8)
+        ax.set_yticks([])
+        ax.tick_params(labelsize=7)
+    axes.flat[0].legend(fontsize=7, frameon=False)
+    return axes
+
+
+# ---- models of any co-occurrence data (the memo is A.I. Memo 1625, MIT, 1998) ------------------------------
+
+
+def association(
+    association: ArrayLike,
+    *,
+    row_names: Sequence[str] = (),
+    column_names: Sequence[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """Association of row clusters with column clusters, on a logarithmic scale.
+
+    Parameters
+    ----------
+    association : float array of shape (K, L)
+        ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance (Eq.
+        42 of the memo): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
+    row_names, column_names : sequences of strings, optional
+    """
+    c = np.asarray(association, dtype=float)
+    if c.ndim != 2 or (c < 0).any():
+        raise ValueError(f"association must be a non-negative table (K, L), got shape {c.shape}")
+    K, L = c.shape
+    ax = _one_axes(ax, min(10.0, 2 + 0.5 * L), min(10.0, 1.2 + 0.4 * K))
+    strength = np.log2(np.maximum(c, _LEAST))
+    top = max(1.0, float(np.abs(strength).max()))
+    shown = ax.imshow(strength, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto")
+    ax.figure.colorbar(shown, ax=ax, label="log2 association")
+    if c.size <= _MOST_NUMBERS:
+        for (k, j), value in np.ndenumerate(c):
+            colour = "white" if abs(strength[k, j]) > 0.6 * top else "black"
+            ax.text(j, k, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+    ax.set(xlabel="column cluster", ylabel="row cluster")
+    ax.set_xticks(range(L), [_named(column_names, j) for j in range(L)], rotation=90 if column_names else 0)
+    ax.set_yticks(range(K), [_named(row_names, k) for k in range(K)])
+    return ax
+
+
+def words(
+    profiles: ArrayLike,
+    vocabulary: Sequence[str],
+    *,
+    n_words: int = 8,
+    titles: Sequence[str] = (),
+    n_columns: int = 4,
+    axes: Any = None,
+) -> NDArray[Any]:
+    """Most probable words of every aspect, or cluster; bar lengths are the probabilities, on one scale.
+
+    ``profiles`` (K, M) are ``components_``, ``p(j | k)``; ``vocabulary`` holds M strings, ``titles`` K.
+    """
+    table = np.asarray(profiles, dtype=float)
+    top = _top_words(table, vocabulary, n_words)
+    columns = min(n_columns, len(table))
+    axes = _panels(axes, len(table), columns, 2.3, 0.5 + 0.19 * n_words, sharex=True)
+    for k, ax in enumerate(axes.flat[: len(table)]):
+        ax.barh(range(len(top[k])), table[k, top[k]], color=palette(k + 1)[k + 1] / 255, alpha=0.8)
+        ax.set_yticks(range(len(top[k])), [vocabulary[j] for j in top[k]], fontsize=8)
+        ax.set_title(_named(titles, k), fontsize=9)
+        ax.tick_params(labelsize=7, axis="x")
+        ax.set_ylim(len(top[k]) - 0.5, -0.5)
+    return axes
+
+
+def tree_words(
+    tree: Any, nodes: ArrayLike, vocabulary: Sequence[str], *, n_words: int = 4, ax: Axes | None = None
+) -> Axes:
+    """Tree (``tree_`` of a HACM) with the most probable words of every node, the root at the top.
+
+    ``nodes`` (V, M) holds the distribution of every node over the ``vocabulary`` of M strings.
+    """
+    table = np.asarray(nodes, dtype=float)
+    if len(table) != len(tree.parents):
+        raise ValueError(f"nodes must hold one row for each of {len(tree.parents)} nodes, got {len(table)}")
+    top = _top_words(table, vocabulary, n_words)
+    places = _across(tree.parents)
+    n_levels = int(tree.levels.max()) + 1
+    ax = _one_axes(ax, max(4.0, 1.15 * len(tree.leaves)), max(2.0, (0.45 + 0.16 * n_words) * n_levels))
+    _draw_branches(ax, tree, places)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    style["bbox"] = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
+    for node, words in enumerate(top):
+        ax.text(places[node], -tree.levels[node], "\n".join(vocabulary[j] for j in words), **style)
+    ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
+    ax.axis("off")
+    return ax
+
+
+def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Tree of a hierarchical model with a share at each node: where a word is used (Fig. 10 of the memo).
+
+    The areas of the discs are proportional to the ``shares`` (V,), such as `Retrieval.responsibility`.
+    """
+    values = np.asarray(shares, dtype=float)
+    if values.shape != (len(tree.parents),) or not (values >= 0).all():
+        raise ValueError(
+            f"shares must hold a non-negative number for each of {len(tree.parents)} nodes, "
+            f"got shape {values.shape}"
+        )
+    places = _across(tree.parents)
+    ax = _one_axes(ax, 3.0, 2.0)
+    _draw_branches(ax, tree, places)
+    ax.scatter(places, -tree.levels, s=_LARGEST_DISC * values, color="tab:red", zorder=2)
+    ax.scatter(places, -tree.levels, s=3, color="0.5", zorder=3)
+    ax.margins(0.1)
+    ax.axis("off")
+    return ax
+
+
+def _draw_branches(ax: Axes, tree: Any, places: NDArray[np.floating]) -> None:
+    for ends in zip(tree.parents[1:], range(1, len(tree.parents)), strict=True):
+        ax.plot(places[list(ends)], -tree.levels[list(ends)], color="0.75", linewidth=1, zorder=1)
+
+
+def _top_words(table: NDArray[np.floating], vocabulary: Sequence[str], n_words: int) -> NDArray[np.intp]:
+    """Columns of the ``n_words`` greatest values of every row, greatest first."""
+    if table.ndim != 2 or table.shape[1] != len(vocabulary):
+        raise ValueError(
+            f"profiles must have one column for each of {len(vocabulary)} words, got shape {table.shape}"
+        )
+    if n_words < 1:
+        raise ValueError(f"n_words must be at least 1, got {n_words!r}")
+    return np.argsort(-table, axis=1, kind="stable")[:, :n_words]
+
+
+# ---- where figures are drawn, and where the nodes of a tree stand ------------------------------------------
+
+
+def _one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
+    """Return the axes given, or those of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _panels(axes: Any, n: int, n_columns: int, width: float, height: float, **options: Any) -> NDArray[Any]:
+    """Return the given axes as an array of full rows for ``n`` panels, or those of a new figure.
+
+    ``width`` and ``height`` are those of one panel in inches; ``options`` are passed to ``subplots``. Unused
+    panels are hidden.
+    """
+    n_rows = -(-n // n_columns)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        figure = plt.figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+        axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
+    given = np.asarray(axes, dtype=object).ravel()
+    if given.size != n_rows * n_columns:
+        raise ValueError(
+            f"axes must hold {n_rows * n_columns} Axes for {n_rows} rows of {n_columns}, got {given.size}"
+        )
+    for ax in given[n:]:
+        ax.set_visible(False)
+    return given.reshape(n_rows, n_columns)
+
+
+def _bare(ax: Axes, title: str = "", size: float | None = None) -> Axes:
+    """Remove ticks and frame, which pictures do not need; set the title."""
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    if title:
+        ax.set_title(title, fontsize=size)
+    return ax
+
+
+def _named(names: Sequence[str], index: int, kind: str = "") -> str:
+    """Return the name given to a panel, or its kind and number."""
+    return names[index] if index < len(names) else f"{kind} {index + 1}".strip()
+
+
+def _across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
+    """Horizontal position of each node of a tree: leaves side by side at 0, 1, 2, ..., parents centred above.
+
+    ``parents`` (V,) holds the parent of every node, an earlier one; -1 for roots.
+
+    Examples
+    --------
+    >>> _across([-1, 0, 0, 1, 1]).tolist()
+    [1.25, 0.5, 2.0, 0.0, 1.0]
+    """
+    children: list[list[int]] = [[] for _ in parents]
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(node)
+    places = np.zeros(len(children))
+    stack = [node for node, parent in enumerate(parents) if parent < 0][::-1]
+    n_leaves = 0
+    while stack:
+        node = stack.pop()
+        stack += children[node][::-1]
+        if not children[node]:
+            places[node], n_leaves = n_leaves, n_leaves + 1
+    for node in reversed(range(len(children))):
+        if children[node]:
+            places[node] = places[children[node]].mean()
+    return places
