@@ -116,6 +116,13 @@ CONSTANTS: dict[str, dict[str, str]] = {
 """Numbers chosen by measurement on which the labels of `segment` depend, with the reason for each."""
 
 OTHERS: dict[str, dict[str, str]] = {
+    "of volumes and stacks of planes only; see volumes.py": {
+        "parameters": "_CELL_OF_SPACE _DIRECTIONS_OF_SPACE _REFERENCE_VOLUME potts.coupling",
+        "channels.gabor": "_BLOCK_OF_SPACE _FOLDS _WIDTH",
+        "channels.textons": "_SIDE_IN_SPACE",
+        "method.pairs": "_MOST_WINDOWS_IN_SPACE",
+        "pixels.label": "_OF_VOLUMES _PLANES",
+    },
     "from A.I. Memo 1625, section 6.3": {"parameters": "wavelengths n_orientations n_bins"},
     "parameters that are 1, and change nothing": {"parameters": "smoothness value_weight"},
     "effort: more takes longer, and changes results little or not": {
@@ -171,7 +178,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",
         "pixels.borders": "_BLOCK _ROWS",
-        "pixels.planes": "_ROWS",
+        "pixels.planes": "_PIXELS",
         "method.textures": "_STRIP _MANY_CELLS _MOST_PACKED _BAND",
     },
     "derived from others": {

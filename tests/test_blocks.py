@@ -139,7 +139,7 @@ def described(labels, scores, place, blocks):
     pieces = connected_parts(np.ascontiguousarray(labels))
     pixels = np.flatnonzero((pieces.sizes[pieces.places] < 40) & (pieces.places > 0))
     origin = tuple(part.start for part in blocks.core(place))
-    return parts_of_block(pieces, scores.reshape(len(scores), -1)[:, pixels], pixels, origin, blocks.shape[1])
+    return parts_of_block(pieces, scores.reshape(len(scores), -1)[:, pixels], pixels, origin, blocks.shape)
 
 
 @pytest.mark.parametrize("seed", range(4))

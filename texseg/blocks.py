@@ -35,7 +35,7 @@ from texseg.method.labelling import (
     finished,
     reading_of,
 )
-from texseg.method.scenes import warn, with_bands_of
+from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Scene, Textures
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
@@ -194,10 +194,10 @@ def _read(
         scene = _scene(pixels, mask, textures.features, request.nodata, source.channel_axis)
         if scene is None:
             h, w = (part.stop - part.start for part in inside)
-            reading = empty_reading((h, w), len(textures.profiles), blocks.shape[1])
+            reading = empty_reading((h, w), len(textures.profiles), blocks.shape)
         else:
             read, small = textures.read(scene, request.smoothness), request.small(textures)
-            reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape[1])
+            reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape)
         strange = None
         if request.unknown:
             strange = reading.labels > 0 if scene is None else textures.unfamiliar(scene)[inside].copy()
@@ -413,4 +413,4 @@ def _scene(
     except NoValidPixels:
         return None
     planes = with_bands_of(features, planes)
-    return Scene(encode(planes, features), planes.mask, planes)
+    return scene_of(encode(planes, features), planes, features)

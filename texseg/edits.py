@@ -7,6 +7,7 @@ higher numbers go down.
 from __future__ import annotations
 
 import json
+import math
 import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
 from texseg.io.files import open_regular
-from texseg.method.hierarchy import cell_shares
+from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
 from texseg.parameters import shown
 
@@ -318,10 +319,9 @@ class Editable:
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Profiles (2, M) and areas (2,) of the parts 1 and 2."""
         search = self._division.search
-        cells, cell = search.cells, search.settings.cell
-        pairs = zip(halves, cells.grids, strict=True)
-        shares = np.concatenate([cell_shares(half, 2, grid, cell) for half, grid in pairs])
-        return cells.profiles((shares / cell**2).astype(np.float32)), shares.sum(axis=0)
+        shares = painted_cells(halves, search.grids, 2)
+        size = math.prod(search.grids[0].sides)
+        return search.cells.profiles((shares / size).astype(np.float32)), shares.sum(axis=0)
 
     def _take_over(self, textures: MergedTextures, parts: Sequence[NDArray[np.int32]] | None = None) -> None:
         """Set the public attributes to the edited textures and to the labels of the fitted images."""

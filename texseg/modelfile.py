@@ -23,6 +23,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
+from texseg.channels.textons import patch_side
 from texseg.io.atomic import atomic_write
 from texseg.io.errors import MalformedFileError
 from texseg.io.files import open_regular, path_of
@@ -199,6 +200,7 @@ _OF_FEATURES = {
     "wavelengths_of_bank": _limits_of("wavelengths", "*"),
     "bandwidth": _Numbers("", 0.1, 4),  # octaves
     "angular_bandwidth": _Numbers("", 5, 150),  # degrees
+    "spacing_of_bank": _Numbers("*", 1, _LARGEST_IMAGE),  # of the axes, relative to the finest
     "illumination_sigma": _Numbers("", 1, 1024),  # pixels
     "log_offset": _Numbers(),
     "low": _Numbers("*", -_LARGEST),
@@ -219,7 +221,7 @@ _OF_TEXTURES = {
     "limits": _Numbers("K", 0, np.inf, _F),
     "cell": _limits_of("cell"),
     "windows": _Numbers("2", 1, 2**15),
-    "potts": _Numbers("5"),
+    "potts": _Numbers("6"),
 }
 _OF_POTTS = {
     "potts (beta)": _Numbers("", 0, 100),
@@ -227,6 +229,7 @@ _OF_POTTS = {
     "potts (sigma)": _Numbers("", 0.1, 100),  # cells
     "potts (n_rounds)": _Numbers("", 0, 1000, int),
     "potts (n_sweeps)": _Numbers("", 0, 1000, int),
+    "potts (coupling)": _Numbers("", 0, 1),
 }
 _OF_BORDERS = {
     "border_form_factors": _Numbers("PL", *_BORDER),
@@ -260,6 +263,7 @@ def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
         **{name: getattr(f, name) for name in of_features},
         **{name: getattr(textures, name) for name in of_textures},
         "wavelengths_of_bank": list(f.bank.wavelengths),
+        "spacing_of_bank": list(f.bank.spacing),
         "illumination_sigma": f.sigma,
         "ranges": np.array(f.ranges),
         "channel_names": list(f.names),
@@ -283,6 +287,8 @@ def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
 
 def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     """Textures from a mapping made by :func:`_to_plain_data`."""
+    if "spacing_of_bank" not in values:  # before volumes
+        values = {**values, "spacing_of_bank": [1.0, 1.0], "potts": [*values["potts"], 0.0]}
     if values["kind"] != Textures.kind:
         raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
     features = _features(values)
@@ -409,12 +415,13 @@ def _features(values: Mapping[str, Any]) -> Features:
     if not isinstance(has_filters, bool):
         raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
     C, n_bands = len(names), len(v["low"])
-    n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters else 0
+    n_axes = _n_axes(v["spacing_of_bank"])
+    n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters and n_axes == 2 else 0
     if n_filters > C or not C or not n_bands:
         raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
     n_textons = v["n_bins"] if v["patch_weight"] > 0 else 0
     v |= _checked(_OF_CHANNELS, values, {"C": C, "N": n_bands, "T": n_textons})
-    if v["codebook"].shape[1] not in _PATCH_SIZES:
+    if v["codebook"].shape[1] not in (_PATCH_SIZES if n_axes == 2 else [patch_side(3) ** 3]):
         raise ValueError(f"codebook must hold square patches, got {v['codebook'].shape[1]} numbers a texton")
     for name, low, high in (("low", v["low"], v["high"]), ("ranges", *v["ranges"].T)):
         if (low > high).any():
@@ -423,9 +430,9 @@ def _features(values: Mapping[str, Any]) -> Features:
         raise ValueError("axes must have length one")
     if not len(v["axes"]) and n_bands not in (1, 3):
         raise ValueError(f"axes are missing for {n_bands} bands")
-    bank = GaborBank(
-        v["wavelengths_of_bank"].tolist(), v["n_orientations"], v["bandwidth"], v["angular_bandwidth"]
-    )
+    widths = v["bandwidth"], v["angular_bandwidth"]
+    spacing = tuple(map(float, v["spacing_of_bank"]))
+    bank = GaborBank(v["wavelengths_of_bank"].tolist(), v["n_orientations"], *widths, spacing)
     if bank.halo > _LONGEST_HALO:
         raise ValueError(f"filters must look at most {_LONGEST_HALO} pixels far, these look {bank.halo}")
     features = Features(
@@ -446,9 +453,15 @@ def _features(values: Mapping[str, Any]) -> Features:
     return features
 
 
+def _n_axes(spacing: NDArray[np.floating]) -> int:
+    if len(spacing) not in (2, 3) or spacing.min() != 1:
+        raise ValueError(f"spacing_of_bank must be 2 or 3 numbers from 1 on, got {spacing.tolist()}")
+    return len(spacing)
+
+
 def _check_channels(f: Features) -> None:
     """Make sure that an image would yield exactly the channels of the model."""
-    image = Planes([np.zeros((1, 1), np.float32)] * f.n_bands, None)
+    image = Planes([np.zeros((1,) * len(f.bank.spacing), np.float32)] * f.n_bands, None)
     found = f.recipes(image)
     if tuple(channel.name for channel in found) != f.names:
         expected = ", ".join(channel.name for channel in found)

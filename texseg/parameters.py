@@ -51,6 +51,10 @@ MOST_SEGMENTS = 255
 _REFERENCE_SIDE = 512  # pixels; lengths are meant for images whose longer side is this
 _SMALLEST_SCALE = 0.5
 _VALUE_CELL = 3  # pixels
+_OF_SPACE = {"illumination_sigma": 8.0, "windows": (24.0, 40.0), "learned_borders": False}
+_CELL_OF_SPACE = 6  # pixels: holds about as many independent observations as 8 x 8 pixels of an image
+_DIRECTIONS_OF_SPACE = 13
+_REFERENCE_VOLUME = 96  # pixels, as _REFERENCE_SIDE
 _VALUE_STRENGTH = 4.0  # nats that a unanimous neighbourhood adds to these
 _HEAVIEST = 1e6  # weight of a channel, where a filter has 1
 _LARGEST_IMAGE = 2**53  # pixels
@@ -59,6 +63,7 @@ _LONGEST_SHOWN = 80  # characters of a refused value
 Model = Literal["acm", "acm-hard", "smm", "pmm", "scm", "hacm"]
 Preset = Literal["default", "plain"]
 Cue = Literal["auto", "texture", "values"]
+Stack = Literal["z", "t"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -173,6 +178,10 @@ class Parameters(TypedDict, total=False):
     model: Model
     preset: Preset
     channel_axis: int | None
+    spatial_dims: int
+    spacing: Sequence[float] | None
+    planes: Stack | None
+    plane_coupling: float
     nodata: float | None
     log: bool | None
     crop_bar: bool
@@ -221,9 +230,31 @@ _ROWS = {
     "channel_axis": Parameter(
         None,
         "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
-        (-3, 2),
+        (-4, 3),
         option="Axis of the channels, where the file does not say.",
         group="Image",
+    ),
+    "spatial_dims": Parameter(
+        2,
+        "Axes along which textures extend: 3 for a volume (planes, rows, columns), whose textures are then "
+        "measured in space. Strokes, masks and labels have three axes, too.",
+        (2, 3),
+    ),
+    "spacing": Parameter(
+        None,
+        "Distances of the planes, rows and columns of a volume, in any unit; by default they are equal.",
+        (1e-9, 1e9),
+    ),
+    "planes": Parameter(
+        None,
+        "The first axis counts planes in depth (z) or time (t): textures are measured within planes, with "
+        "one model for all, and the prior on the map couples neighbouring planes.",
+    ),
+    "plane_coupling": Parameter(
+        0.5,
+        "How much a neighbouring plane counts in the prior on the map, relative to a pixel's own plane; 0 "
+        "for scenes that move.",
+        (0, 1),
     ),
     "nodata": Parameter(
         None,
@@ -405,6 +436,8 @@ class PottsSettings(NamedTuple):
     """Updates of the profiles."""
     n_sweeps: int = 3
     """Mean-field sweeps between two updates."""
+    coupling: float = 0.0
+    """Of the planes of a stack: see `texseg.fitting.assignment.PottsField`."""
 
 
 _Resolved: Any = make_dataclass(
@@ -429,6 +462,17 @@ class Settings(_Resolved):
     keeps_cell: bool = False
     """Whether `cell` was given, and does not follow the size of the image."""
 
+    @property
+    def n_axes(self) -> int:
+        """Number of axes of space of an image: 3 for volumes and stacks of planes."""
+        return 2 if self.planes is None and self.spatial_dims == 2 else 3
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Spacing of the axes along which textures extend, relative to the finest."""
+        given = self.spacing or (1.0,) * self.spatial_dims
+        return tuple(step / min(given) for step in given)
+
     def changed(self, **values: Any) -> Self:
         """Take other values, of any parameter."""
         return replace(self, **values)
@@ -449,7 +493,8 @@ class Settings(_Resolved):
 
     def scaled(self, side: int) -> Self:
         """Adapt cells and windows, but not filters, to an image's longer side, within limits."""
-        scale = min(1.0, max(_SMALLEST_SCALE, side / _REFERENCE_SIDE))
+        reference = _REFERENCE_SIDE if self.spatial_dims == 2 else _REFERENCE_VOLUME
+        scale = min(1.0, max(_SMALLEST_SCALE, side / reference))
         small, large = self.windows
         cell = self.cell if self.keeps_cell else max(2, round(self.cell * scale))
         return self.changed(cell=cell, windows=(small * scale, large * scale))
@@ -469,6 +514,22 @@ def checked(values: Mapping[str, Any]) -> Settings:
     s = PRESETS[kept.get("preset", "default")].changed(**kept, keeps_cell=kept.get("cell") is not None)
     if s.n_segments is None and s.k_min > s.k_max:
         raise ValueError(f"k_min must be at most k_max ({s.k_max}), got {s.k_min}; raise k_max")
+    if s.spatial_dims == 3 and s.planes is not None:
+        raise ValueError(
+            f"planes={s.planes!r} measures textures within planes, and spatial_dims=3 in space; leave one out"
+        )
+    if s.spacing is not None and (s.spatial_dims == 2 or len(s.spacing) != 3):
+        raise ValueError(
+            "spacing needs spatial_dims=3, and one number each for planes, rows and columns; got "
+            f"{s.spacing} with spatial_dims={s.spatial_dims}"
+        )
+    if s.planes is not None:
+        s = s.changed(potts=s.potts._replace(coupling=s.plane_coupling))
+    if s.spatial_dims == 3:
+        if s.learned_borders and kept.get("learned_borders"):
+            raise ValueError("learned_borders=True needs spatial_dims=2; borders in space are not learned")
+        of_space = {"cell": _CELL_OF_SPACE, "n_orientations": _DIRECTIONS_OF_SPACE}
+        s = s.changed(**_OF_SPACE, **{name: v for name, v in of_space.items() if name not in kept})
     if s.cue == "values" and s.model != "acm":
         raise ValueError(f'cue="values" is for model="acm", got model={s.model!r}')
     for name in ("value_weight", "smoothness"):

@@ -107,7 +107,8 @@ class Segmenter(Editable):
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
         axis, images, masks = settings.channel_axis, X, mask
-        by_blocks = seeds is None and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
+        flat = seeds is None and settings.n_axes == 2
+        by_blocks = flat and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
         if by_blocks:
             images, masks = crops_of(X, axis, mask, settings.random_state)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
@@ -240,8 +241,9 @@ class Segmenter(Editable):
         self._check_is_fitted()
         check_flags(unknown=unknown, rescale=rescale)
         textures, settings = self.textures_, self._settings()
-        large = goes_by_blocks(X, settings.channel_axis, self.n_segments_, settings.preset)
-        if is_lazy(X) or (large and self._sees_the_same_in_blocks(X, rescale)):
+        flat, axis = settings.n_axes == 2, settings.channel_axis
+        large = flat and goes_by_blocks(X, axis, self.n_segments_, settings.preset)
+        if (flat and is_lazy(X)) or (large and self._sees_the_same_in_blocks(X, rescale)):
             if rescale:
                 raise ValueError("rescale=True needs images in memory, got a lazy array")
             if self.ground_ is not None:
@@ -323,7 +325,8 @@ class Segmenter(Editable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
         self._check_is_fitted()
-        names = ("channel_axis", "nodata", "log", "crop_bar", "min_size", "preset")
+        names = ["channel_axis", "spatial_dims", "spacing", "planes", "plane_coupling", "nodata", "log"]
+        names += ["crop_bar", "min_size", "preset"]
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
         save_textures(path, self.textures_, parameters, self.names_, self.ground_)
 
@@ -453,7 +456,7 @@ def _nested(
         settings = search.settings
         tree = search.tree(n_textures(k_max, has_ground))
         of_textures = [np.maximum(image - has_ground, 0) for image in labels]
-        levels = levels_of(of_textures, tree, search.cells, cell=settings.cell, beta=settings.potts.beta)
+        levels = levels_of(of_textures, tree, search.cells, search.grids, settings.potts.beta)
     return levels_beside_ground(levels, [image == 1 for image in labels]) if has_ground else levels
 
 

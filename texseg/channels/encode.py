@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.gabor import GaborBank
-from texseg.channels.planes import Planes
+from texseg.channels.planes import Planes, slices_of
 from texseg.channels.quantize import Range, quantize, robust_range
 from texseg.channels.responses import Intensity, Recipe, learn_intensity, recipes
-from texseg.channels.textons import PATCH_SIDE, learn_codebook, nearest_textons
+from texseg.channels.textons import learn_codebook, nearest_textons, patch_side
 from texseg.threads import side_by_side
 
 _VALUE_BINS = 14  # for plain values: slowly changing light then moves them by a bin or two, not by ten
@@ -45,7 +45,8 @@ class Features(NamedTuple):
     def recipes(self, planes: Planes) -> list[Recipe]:
         """List the channels of an image, in the order of :attr:`names`; see :func:`recipes`."""
         bank = self.bank if self.has_filters else None
-        return recipes(planes, self.intensity, bank, self.sigma, self.patch_weight, self.value_weight)
+        weights = self.patch_weight, self.value_weight
+        return recipes(planes, self.intensity, bank, self.sigma, *weights, self.bank.spacing)
 
     def values_alone(self) -> Features:
         """Keep only the channels of plain values.
@@ -100,15 +101,16 @@ def learn_features(
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
-    """Learn ranges and textons from images, and encode these images: uint8 bins (C, H, W), one array each.
+    """Learn ranges and textons from images, and encode these images: uint8 bins (C, ...), one array each.
 
     The weights are factors; 0 leaves the channels out. ``tell`` gets the number of channels done, and of all.
     """
-    intensity = learn_intensity(images, sigma, logarithm)
+    intensity = learn_intensity(images, sigma, logarithm, bank.spacing)
     masks = [planes.mask for planes in images]
-    listed = [recipes(planes, intensity, bank, sigma, patch_weight, value_weight) for planes in images]
-    heads = listed[0]
-    codebook = np.empty((0, PATCH_SIDE**2), np.float32)
+    weights = patch_weight, value_weight
+    listed = [recipes(planes, intensity, bank, sigma, *weights, bank.spacing) for planes in images]
+    heads, side = listed[0], patch_side(len(bank.spacing))
+    codebook = np.empty((0, side ** len(bank.spacing)), np.float32)
     bins = [np.empty((len(heads), *planes.bands[0].shape), np.uint8) for planes in images]
 
     def learn(index: int) -> Range:
@@ -117,7 +119,7 @@ def learn_features(
         head, values, range_ = heads[index], [one[index].values() for one in listed], Range(0.0, 0.0)
         if head.kind == "patch":
             rng = np.random.default_rng(random_state)
-            codebook = learn_codebook(values, masks, n_bins, PATCH_SIDE, rng)
+            codebook = learn_codebook(values, masks, n_bins, side, rng)
         elif head.kind == "modulus":
             range_ = robust_range(values, masks, None, _MODULUS_TOP)
         else:
@@ -156,12 +158,14 @@ def octaves_of(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
 
 
 def encode(planes: Planes, features: Features) -> NDArray[np.uint8]:
-    """Bins of another image, using features learned before, uint8 (C, H, W)."""
+    """Bins of another image, using features learned before, uint8 (C, ...); of a stack, plane by plane."""
+    if planes.bands[0].ndim > len(features.bank.spacing):
+        return np.stack(side_by_side(lambda own: encode(own, features), slices_of(planes)), axis=1)
     return bins_of(features.recipes(planes), features)
 
 
 def bins_of(channels: Sequence[Recipe], features: Features) -> NDArray[np.uint8]:
-    """Bins, uint8 (C, H, W), of the channels, given in the order of :attr:`Features.names`."""
+    """Bins, uint8 (C, ...), of the channels, given in the order of :attr:`Features.names`."""
 
     def encoded(index: int) -> NDArray[np.uint8]:
         recipe = channels[index]

@@ -2,22 +2,34 @@
 
 Large images are filtered block by block, each with the filters' reach around it: the transforms then stay in
 the processor's cache, and all of them share the filters' transfer functions.
+
+In space the Gaussians are round: a transfer function is then a product of three of one axis, and the coarser
+a filter, the smaller the part of the spectrum that holds it; its modulus is computed on as coarse a grid.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from texseg.channels.axes import resized, shortened
+
 _HALF_PEAK = np.sqrt(2 * np.log(2))  # half width at half peak of a Gaussian, in standard deviations
 _HALO_SIGMAS = 3.5  # the spatial kernels are below 0.3 % of their peak beyond
 _FAR_SIGMAS = 6.0  # beyond, a Gaussian is below 2e-8 of its peak, less than float32 resolves
 _BLOCK = 512  # largest side in pixels that is transformed at once
+_BLOCK_OF_SPACE = 256
+_FOLDS = 3  # most periods of the spectrum of a sampled kernel on either side
+_WIDTH = 8.0  # standard deviations of a filter in space, of the part of the spectrum that is transformed back
+_SHELLS = {3: (1,), 4: (3,), 6: (2,), 7: (1, 3), 9: (1, 2), 10: (2, 3), 13: (1, 2, 3)}
+"""Numbers of directions over the half sphere that turns by 90 degrees map to themselves: the axes, the
+diagonals of the faces of a cube, and those through the cube, by how many of their coordinates are not 0."""
 _KEPT_TRANSFERS = 24  # the default bank, for an image and for the composites that borders are learned on
 
 
@@ -29,14 +41,23 @@ class Filter(NamedTuple):
     """Degrees; direction of the grating's wave vector, from the column axis (x) towards the row axis (y)."""
     along: float  # standard deviation along the wave vector, cycles per pixel
     across: float  # standard deviation across the wave vector, cycles per pixel
+    direction: tuple[float, ...] = ()
+    """In space, the unit vector of the grating's wave vector; empty in the plane."""
+
+    @property
+    def name(self) -> str:
+        """Wavelength and direction in words."""
+        if not self.direction:
+            return f"{self.wavelength:.3g} px, {self.orientation:g} deg"
+        return f"{self.wavelength:.3g} px, ({' '.join(f'{part:.2g}' for part in self.direction)})"
 
 
 class Spectrum(NamedTuple):
-    """The transform of an image (H, W), block by block."""
+    """The transform of an image or a volume, block by block."""
 
-    shape: tuple[int, int]
-    sides: tuple[int, int]
-    """Rows and columns of a block, without what surrounds it; the last ones may reach beyond the image."""
+    shape: tuple[int, ...]
+    sides: tuple[int, ...]
+    """Pixels of a block, without what surrounds it; the last ones may reach beyond the image."""
     blocks: list[NDArray[np.complex64]]  # in row-major order
 
 
@@ -50,7 +71,8 @@ class GaborBank:
     The wavelengths are in pixels, above 2: by default three octaves down from sqrt(2) / 4 cycles per pixel.
     The orientations are evenly spread over 180 degrees, from 0. The bandwidths are widths at half peak: along
     the wave vector in octaves, and across it in degrees. All orientations of the shortest wavelength come
-    first.
+    first. With a ``spacing`` of three axes, relative to the finest, the filters are those of space: their
+    directions are spread evenly over the half sphere, and what an axis samples too coarsely is left out.
 
     References
     ----------
@@ -73,6 +95,7 @@ class GaborBank:
         n_orientations: int = 4,
         bandwidth: float = 1.0,
         angular_bandwidth: float = 45.0,
+        spacing: tuple[float, ...] = (1.0, 1.0),
     ) -> None:
         if not len(wavelengths) or min(wavelengths) <= 2:
             raise ValueError(f"wavelengths must be above 2 pixels (Nyquist), got {list(wavelengths)}")
@@ -82,6 +105,16 @@ class GaborBank:
         self.angular_bandwidth = float(angular_bandwidth)
         along = (2**bandwidth - 1) / (2**bandwidth + 1) / _HALF_PEAK
         across = np.tan(np.radians(angular_bandwidth) / 2) / _HALF_PEAK
+        self.spacing = spacing
+        if len(spacing) == 3:
+            directions = directions_in_space(n_orientations)
+            self.filters = [
+                Filter(w, 0.0, float(across / w), float(across / w), direction)
+                for w in self.wavelengths
+                for direction in directions
+                if all(abs(d) * step / w < 0.5 for d, step in zip(direction, spacing, strict=True))
+            ]
+            return
         self.filters = [
             Filter(w, 180.0 * k / n_orientations, float(along / w), float(across / w))
             for w in self.wavelengths
@@ -93,6 +126,11 @@ class GaborBank:
         """Reach of the filters in pixels; also the width of the mirrored border."""
         widths = [min(f.along, f.across) for f in self.filters]
         return int(np.ceil(_HALO_SIGMAS / (2 * np.pi * min(widths))))
+
+    @property
+    def halos(self) -> tuple[int, ...]:
+        """The same along each axis."""
+        return tuple(int(np.ceil(self.halo / step)) for step in self.spacing)
 
     @staticmethod
     @lru_cache(_KEPT_TRANSFERS)  # making one takes as long as using it
@@ -117,37 +155,104 @@ class GaborBank:
         return response
 
     def spectrum(self, image: NDArray[np.float32]) -> Spectrum:
-        """Transform an image (H, W), with its border mirrored by at least :attr:`halo` pixels."""
-        (H, W), halo = image.shape, self.halo
-        n_down, n_across = -(-H // _BLOCK), -(-W // _BLOCK)
-        h, w = -(-H // n_down), -(-W // n_across)
-        rows, columns = (cv2.getOptimalDFTSize(side + 2 * halo) for side in (h, w))
-        below, right = (n_down - 1) * h + rows - halo - H, (n_across - 1) * w + columns - halo - W
-        padded = cv2.copyMakeBorder(image, halo, below, halo, right, cv2.BORDER_REFLECT)
-        blocks = [
-            cv2.dft(np.ascontiguousarray(padded[y : y + rows, x : x + columns]), flags=cv2.DFT_COMPLEX_OUTPUT)
-            for y in range(0, n_down * h, h)
-            for x in range(0, n_across * w, w)
-        ]
-        return Spectrum((H, W), (h, w), [block.view(np.complex64)[..., 0] for block in blocks])
+        """Transform an image or volume, with its border mirrored by at least :attr:`halo` pixels."""
+        halos, most = self.halos, _BLOCK if image.ndim == 2 else _BLOCK_OF_SPACE
+        numbers = shortened(image.shape, (most,) * image.ndim)
+        sides = shortened(image.shape, numbers)
+        sizes = [cv2.getOptimalDFTSize(side + 2 * halo) for side, halo in zip(sides, halos, strict=True)]
+        along = zip(image.shape, numbers, sides, sizes, halos, strict=True)
+        widths = [(halo, (n - 1) * side + size - halo - length) for length, n, side, size, halo in along]
+        padded = _mirrored(image, widths)
+        blocks = []
+        for place in np.ndindex(*numbers):
+            starts = [at * side for at, side in zip(place, sides, strict=True)]
+            window = tuple(slice(at, at + size) for at, size in zip(starts, sizes, strict=True))
+            blocks.append(_forward(np.ascontiguousarray(padded[window])))
+        return Spectrum(image.shape, sides, blocks)
 
     def modulus(self, spectrum: Spectrum, filter: Filter) -> NDArray[np.float32]:
-        """Modulus (H, W) of one filter's response, from the :meth:`spectrum` of an image."""
-        (H, W), (h, w), halo = spectrum.shape, spectrum.sides, self.halo
-        out = np.empty((H, W), np.float32)
-        transfer = self.transfer(filter, spectrum.blocks[0].shape)
-        for index, block in enumerate(spectrum.blocks):
-            y, x = (side * at for side, at in zip((h, w), divmod(index, -(-W // w)), strict=True))
-            pairs = (block * transfer).view(np.float32).reshape(*block.shape, 2)
+        """Modulus of one filter's response, from the :meth:`spectrum` of an image, in its shape."""
+        out = np.empty(spectrum.shape, np.float32)
+        places = np.ndindex(*shortened(spectrum.shape, spectrum.sides))
+        for place, block in zip(places, spectrum.blocks, strict=True):
+            starts = [at * side for at, side in zip(place, spectrum.sides, strict=True)]
+            here = out[tuple(slice(at, at + n) for at, n in zip(starts, spectrum.sides, strict=True))]
+            inside: Any = tuple(slice(halo, halo + n) for halo, n in zip(self.halos, here.shape, strict=True))
+            if filter.direction:
+                here[...] = self._modulus_in_space(block, filter)[inside]
+                continue
+            pairs = (block * self.transfer(filter, block.shape)).view(np.float32).reshape(*block.shape, 2)
             response = cv2.dft(pairs, pairs, flags=cv2.DFT_INVERSE | cv2.DFT_SCALE).view(np.complex64)
-            here = out[y : y + h, x : x + w]
-            np.abs(response[halo : halo + here.shape[0], halo : halo + here.shape[1], 0], out=here)
+            np.abs(response[(*inside, 0)], out=here)
         return out
+
+    def _modulus_in_space(self, block: NDArray[np.complex64], filter: Filter) -> NDArray[np.float32]:
+        """Modulus on the grid of a transformed block (d, h, w)."""
+        import scipy.fft  # not needed for images
+
+        kept, lines, lows, at_zero, at_centre = [], [], [], 1.0, np.ones(2)
+        for n, step, part in zip(block.shape, self.spacing, filter.direction, strict=True):
+            centre, sigma = part / filter.wavelength, filter.along
+            m = min(n, scipy.fft.next_fast_len(int(np.ceil(_WIDTH * sigma * step * n))))
+            bins = np.arange(m) - m // 2 + (round(centre * step * n) if m < n else 0)
+            # of a coarser grid, the values at the middle of its voxels
+            turn = np.exp(2j * np.pi * bins * (n / m - 1) / 2 / n) * (m / n)
+            ends = np.array([0.0, centre])
+            side, low = (_folded(ends, c, sigma, 1 / step) for c in (centre, 0.0))
+            at_zero *= side[0] / low[0]
+            at_centre *= side[1], low[1]
+            kept.append(bins % n)
+            lines.append((_folded(bins / n / step, centre, sigma, 1 / step) * turn).astype(np.complex64))
+            lows.append((_folded(bins / n / step, 0.0, sigma, 1 / step) * turn).astype(np.complex64))
+        gain = 2 / (at_centre[0] - at_zero * at_centre[1])
+        z, y, x = lines
+        transfer = (z * np.float32(gain))[:, None, None] * (y[:, None] * x)
+        z, y, x = lows
+        transfer -= (z * np.float32(gain * at_zero))[:, None, None] * (y[:, None] * x)
+        transfer *= block[np.ix_(*kept)]
+        return resized(np.abs(scipy.fft.ifftn(transfer, overwrite_x=True)), block.shape, cv2.INTER_CUBIC)
 
     def transform(self, image: ArrayLike) -> NDArray[np.floating]:
         """Return all responses at once, float32 of shape (len(filters), H, W)."""
         spectrum = self.spectrum(np.asarray(image, dtype=np.float32))
         return np.stack([self.modulus(spectrum, filter) for filter in self.filters])
+
+
+def directions_in_space(n: int) -> list[tuple[float, ...]]:
+    """Give ``n`` unit vectors (planes, rows, columns), evenly over the half sphere.
+
+    Examples
+    --------
+    >>> directions_in_space(3)
+    [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
+    """
+    if n not in _SHELLS:
+        allowed = ", ".join(map(str, _SHELLS))
+        raise ValueError(f"n_orientations (--orientations) must be one of {allowed} in space, got {n}")
+    every = [v for v in itertools.product((0, 1, -1), repeat=3) if next((x for x in v if x), -1) > 0]
+    chosen = [v for v in every if np.count_nonzero(v) in _SHELLS[n]]
+    return [tuple((np.array(v) / np.linalg.norm(v)).tolist()) for v in chosen]
+
+
+def _folded(f: NDArray[np.float64], centre: float, sigma: float, period: float) -> NDArray[np.float64]:
+    """Gaussian of frequencies, plus what folds back from beyond the Nyquist frequency of an axis."""
+    shifts = period * np.arange(-_FOLDS, _FOLDS + 1)[:, None]
+    return np.exp(-0.5 * ((f - centre + shifts) / sigma) ** 2).sum(axis=0)
+
+
+def _mirrored(image: NDArray[np.float32], widths: Sequence[tuple[int, int]]) -> Any:
+    if image.ndim == 3:
+        return np.pad(image, widths, mode="symmetric")
+    return cv2.copyMakeBorder(image, *widths[0], *widths[1], cv2.BORDER_REFLECT)
+
+
+def _forward(block: NDArray[np.float32]) -> Any:
+    if block.ndim == 2:
+        pairs: Any = cv2.dft(block, flags=cv2.DFT_COMPLEX_OUTPUT)
+        return pairs.view(np.complex64)[..., 0]
+    import scipy.fft
+
+    return scipy.fft.fftn(block)
 
 
 def _sampled(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from texseg.channels.axes import nearest_zero
 
 
 class NoValidPixels(ValueError):
@@ -17,8 +18,14 @@ class NoValidPixels(ValueError):
 class Planes(NamedTuple):
     """An image as real planes with its holes filled in."""
 
-    bands: list[NDArray[Any]]  # each of shape (H, W), in the image's own dtype and unit; finite
+    bands: list[NDArray[Any]]  # each (H, W), or (D, H, W), in the image's own dtype and unit; finite
     mask: NDArray[np.bool_] | None  # True where there is data; None if there is data everywhere
+
+
+def slices_of(planes: Planes) -> list[Planes]:
+    """Give the planes of a stack, as images."""
+    masks = [None] * len(planes.bands[0]) if planes.mask is None else list(planes.mask)
+    return [Planes(list(bands), mask) for *bands, mask in zip(*planes.bands, masks, strict=True)]
 
 
 def split_planes(
@@ -27,14 +34,15 @@ def split_planes(
     channel_axis: int | None = None,
     mask: NDArray[Any] | None = None,
     nodata: float | None = None,
+    n_axes: int = 2,
 ) -> Planes:
     """Check an image, bands along ``channel_axis``, and split it into finite planes and a mask.
 
     Pixels that are masked, not finite, or have the value ``nodata`` in any band (0: in every band) hold no
     data; holes are filled with the texture mirrored at their edge, so that filters near them see no step. An
-    image whose bands are all equal becomes one band.
+    image whose bands are all equal becomes one band. ``n_axes`` of space are 3 for volumes and stacks.
     """
-    bands = _bands(image, channel_axis)
+    bands = _bands(image, channel_axis, n_axes)
     bands = [band.astype(np.uint8) if band.dtype == bool else band for band in bands]
     valid = _valid_pixels(bands, mask, nodata)
     valid &= ~_hidden(image, channel_axis)
@@ -51,14 +59,14 @@ def split_planes(
     return Planes([band[source] for band in bands], valid)
 
 
-def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
-    """Bands (H, W) of an image; an error if it is not an image."""
+def _bands(image: Any, channel_axis: int | None, n_axes: int) -> list[NDArray[Any]]:
+    """Bands of an image; an error if it is not an image."""
     if channel_axis is not None and not isinstance(channel_axis, (int, np.integer)):
         raise TypeError(f"channel_axis must be one whole number or None, got {channel_axis!r}")
     array = np.asarray(image)
     if array.dtype.kind not in "buif":
         raise TypeError(f"image must hold real numbers, got dtype {array.dtype} of shape {array.shape}")
-    expected = 2 if channel_axis is None else 3
+    expected = n_axes + (channel_axis is not None)
     if array.ndim < 2:
         raise ValueError(
             f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
@@ -67,15 +75,18 @@ def _bands(image: Any, channel_axis: int | None) -> list[NDArray[Any]]:
     if array.ndim != expected:
         raise ValueError(
             f"image must have {expected} axes with channel_axis={channel_axis}, got shape {array.shape}; "
-            "a colour image needs channel_axis, for example -1 (model.channel_axis = -1 after a fit), and a "
-            "stack must be passed image by image"
+            "a colour image needs channel_axis, for example -1 (model.channel_axis = -1 after a fit), a "
+            "volume spatial_dims=3, a stack planes='z'; several images are passed as a list"
         )
     if array.size == 0:
         raise ValueError(f"image is empty, got shape {array.shape}")
     if channel_axis is None:
         return [array]
-    if not -3 <= channel_axis < 3:
-        raise ValueError(f"channel_axis must be -3 to 2 for an image with 3 axes, got {channel_axis}")
+    if not -expected <= channel_axis < expected:
+        raise ValueError(
+            f"channel_axis must be {-expected} to {expected - 1} for an image with {expected} axes, "
+            f"got {channel_axis}"
+        )
     return list(np.moveaxis(array, channel_axis, 0))
 
 
@@ -94,7 +105,7 @@ def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) ->
 def _hidden(image: Any, channel_axis: int | None) -> Any:
     """Pixels that a masked array hides in any band."""
     hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else np.zeros((), bool)
-    return hidden.any(axis=channel_axis) if hidden.ndim == 3 else hidden
+    return hidden.any(axis=channel_axis) if hidden.ndim and channel_axis is not None else hidden
 
 
 def shown_by(mask: NDArray[Any]) -> NDArray[np.bool_]:
@@ -139,17 +150,14 @@ def _dead_bands(bands: list[NDArray[Any]], nodata: float | None) -> str:
     return f", since band {numbers} (counted from 0) holds none; leave it out: np.delete(image, {dead}, axis)"
 
 
-def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _mirror_index(valid: NDArray[np.bool_]) -> tuple[NDArray[np.intp], ...]:
     """Index of the pixel whose value each pixel takes: itself, or its mirror image at the nearest valid."""
-    H, W = valid.shape
-    _, numbers = cv2.distanceTransformWithLabels(
-        (~valid).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
-    )
-    number = np.zeros(numbers.max() + 1, np.intp)
+    numbers, n = nearest_zero((~valid).view(np.uint8))
+    number = np.zeros(n + 1, np.intp)
     number[numbers[valid]] = np.flatnonzero(valid)
-    nearest = np.stack(np.divmod(number[numbers], W))
+    nearest = np.stack(np.unravel_index(number[numbers], valid.shape))
     here = np.indices(valid.shape)
-    mirror = np.clip(2 * nearest - here, 0, np.array([H - 1, W - 1])[:, None, None])
-    lands = valid[mirror[0], mirror[1]]
-    rows, columns = np.where(lands, mirror, nearest)
-    return rows, columns
+    last = np.subtract(valid.shape, 1).reshape(-1, *[1] * valid.ndim)
+    mirror = np.clip(2 * nearest - here, 0, last)
+    lands = valid[tuple(mirror)]
+    return tuple(np.where(lands, mirror, nearest))

@@ -29,9 +29,9 @@ FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)  # where unit values are clipped, 
 def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
     """Up to about ``most`` valid values on a regular sub-grid, always the same ones."""
     n_valid = values.size if mask is None else np.count_nonzero(mask)
-    step = max(1, int(np.sqrt(n_valid / most)))
+    step = max(1, int((n_valid / most) ** (1 / values.ndim) + 1e-9))
     while True:
-        grid = np.s_[::step, ::step]
+        grid = (slice(None, None, step),) * values.ndim
         sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
         if sample.size or step == 1:  # NumPy before 2.4 computes ranks in the precision of the values
             return sample.astype(np.float32) if sample.dtype == np.float16 else sample

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.axes import resized, shortened, smoothed
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import FARTHEST, Range, bulk_of, robust_range, to_unit
@@ -33,7 +34,7 @@ class Recipe(NamedTuple):
     """One real-valued channel of an image, whose values are computed on demand, in any thread."""
 
     name: str
-    values: Callable[[], NDArray[np.floating]]  # computes the values, shape (H, W)
+    values: Callable[[], NDArray[np.floating]]  # computes the values, in the shape of the image
     kind: str
     """"modulus" of a filter, "value", or "patch" (the plane whose neighbourhoods are vector-quantised)."""
     wavelength: float  # scale in pixels; 0 for plain values, which have none
@@ -58,7 +59,9 @@ def measured(band: NDArray[Any], log_offset: float) -> NDArray[Any]:
     return np.log(np.maximum(band, 0) + log_offset) if log_offset else band
 
 
-def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = False) -> Intensity:
+def learn_intensity(
+    images: Sequence[Planes], sigma: float, logarithm: bool = False, spacing: Sequence[float] = (1, 1)
+) -> Intensity:
     """Learn ranges, principal axes and contrast (below ``sigma`` pixels) from images with equally many bands.
 
     In the logarithm of the values, factors become summands, which are removed with the illumination. A
@@ -78,7 +81,7 @@ def learn_intensity(images: Sequence[Planes], sigma: float, logarithm: bool = Fa
     variances, sizes = [], []
     for planes in images:
         lightness, _ = _unit_values(planes.bands, intensity)
-        detail = lightness - _local_mean(lightness, sigma)
+        detail = lightness - _local_mean(lightness, sigma, spacing)
         valid = detail if planes.mask is None else detail[planes.mask]
         variances.append(valid.var(dtype=np.float64))
         sizes.append(valid.size)
@@ -117,7 +120,11 @@ def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
     """
     unit = to_unit(band, range)
     far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
-    return np.where(far, cv2.medianBlur(unit, PATCH_SIDE), unit) if far.any() else unit
+    if not far.any():
+        return unit
+    planes = unit.reshape(-1, *unit.shape[-2:])
+    medians = np.stack([cv2.medianBlur(plane, PATCH_SIDE) for plane in planes]).reshape(unit.shape)
+    return np.where(far, medians, unit)
 
 
 def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
@@ -137,7 +144,8 @@ def _unit_values(
     stacked = np.stack(unit, axis=-1)
     if not len(intensity.axes):
         # OpenCV stays in float32; skimage would use float64 and twice the memory
-        lab = cv2.cvtColor(np.clip(stacked, 0, 1), cv2.COLOR_RGB2LAB)
+        flat = np.clip(stacked, 0, 1).reshape(-1, *stacked.shape[-2:])
+        lab = cv2.cvtColor(flat, cv2.COLOR_RGB2LAB).reshape(stacked.shape)
         planes = [np.ascontiguousarray(lab[..., k]) / np.float32(100) for k in range(3)]
         return planes[0], planes
     components = stacked @ intensity.axes.T.astype(np.float32)
@@ -145,25 +153,25 @@ def _unit_values(
     return planes[0], planes
 
 
-def _local_mean(plane: NDArray[np.floating], sigma: float) -> NDArray[np.floating]:
+def _local_mean(plane: NDArray[np.floating], sigma: float, spacing: Sequence[float]) -> NDArray[np.floating]:
     """Gaussian mean with mirrored borders, computed on a coarser grid."""
-    H, W = plane.shape
-    small = (max(1, -(-W // _REDUCTION)), max(1, -(-H // _REDUCTION)))
-    reduced = cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
-    blurred = cv2.GaussianBlur(reduced, (0, 0), sigma / _REDUCTION, borderType=cv2.BORDER_REFLECT)
-    return np.asarray(cv2.resize(blurred, (W, H), interpolation=cv2.INTER_LINEAR), np.float32)
+    steps = [max(1, round(_REDUCTION / unit)) for unit in spacing]
+    reduced = resized(plane, shortened(plane.shape, steps), cv2.INTER_AREA)
+    sigmas = tuple(sigma / unit / step for unit, step in zip(spacing, steps, strict=True))
+    blurred = smoothed(reduced, sigmas, cv2.BORDER_REFLECT)
+    return np.asarray(resized(blurred, plane.shape, cv2.INTER_LINEAR), np.float32)
 
 
 def flatten_illumination(
-    lightness: NDArray[np.floating], sigma: float, contrast: float
+    lightness: NDArray[np.floating], sigma: float, contrast: float, spacing: Sequence[float] = (1, 1)
 ) -> NDArray[np.floating]:
     """Subtract the local mean and divide by the local contrast, damped.
 
     ``y = (x - mean) / (local standard deviation + contrast)``: slowly changing light disappears, and the
     image's own ``contrast`` in the denominator keeps the noise of a flat region from becoming a texture.
     """
-    detail = lightness - _local_mean(lightness, sigma)
-    spread = _local_mean(detail * detail, sigma)
+    detail = lightness - _local_mean(lightness, sigma, spacing)
+    spread = _local_mean(detail * detail, sigma, spacing)
     np.sqrt(np.maximum(spread, 0, out=spread), out=spread)
     spread += np.float32(max(contrast, 1e-6))
     return np.divide(detail, spread, out=detail)
@@ -176,6 +184,7 @@ def recipes(
     sigma: float,
     patch_weight: float = 0.0,
     value_weight: float = 1.0,
+    spacing: Sequence[float] = (1, 1),
 ) -> list[Recipe]:
     """List the channels of an image: the bank's moduli of the lightness, patches, plain values.
 
@@ -186,13 +195,13 @@ def recipes(
     lightness, values = _unit_values(planes.bands, intensity)
     channels = []
     if bank is not None:
-        spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast))
+        spectrum = bank.spectrum(flatten_illumination(lightness, sigma, intensity.contrast, spacing))
         for filter in bank.filters:
-            name = f"{filter.wavelength:.3g} px, {filter.orientation:g} deg"
             modulus = partial(bank.modulus, spectrum, filter)
-            channels.append(Recipe(name, modulus, "modulus", filter.wavelength, 1.0))
+            channels.append(Recipe(filter.name, modulus, "modulus", filter.wavelength, 1.0))
     if patch_weight > 0:  # moduli measure the contrast of a texture; patches only its form
-        form = partial(flatten_illumination, lightness, sigma, _PATCH_CONTRAST * intensity.contrast)
+        contrast = _PATCH_CONTRAST * intensity.contrast
+        form = partial(flatten_illumination, lightness, sigma, contrast, spacing)
         channels.append(Recipe("patch", form, "patch", PATCH_REACH, patch_weight))
     if len(values) == 1:
         names, shares = ["value"], [1.0]

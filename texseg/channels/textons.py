@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from texseg.threads import kernels
 
 PATCH_SIDE = 5  # pixels; side of the patches, and of other smallest neighbourhoods
+_SIDE_IN_SPACE = 3  # of patches: about as many numbers
 _SAMPLES = 4096  # patches from which a codebook is learned
 _ITERATIONS = 10
 _STRIP = 2**14  # patches compared at once
@@ -38,20 +39,14 @@ def learn_codebook(
     side: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Find ``n_textons`` typical patches (n_textons, side * side) of planes (H, W) by k-means."""
+    """Find ``n_textons`` typical patches (n_textons, numbers) of planes or volumes by k-means."""
     share = max(1, _SAMPLES // len(planes))
     samples = []
     for plane, mask in zip(planes, masks, strict=True):
         inside = np.flatnonzero(np.ones(plane.shape, bool) if mask is None else mask)
         chosen = rng.choice(inside, min(share, len(inside)), replace=False)
-        rows, columns = np.unravel_index(chosen, plane.shape)
         padded = np.pad(_steps(plane), side // 2, mode="symmetric")
-        offsets = np.arange(side)
-        samples.append(
-            padded[(rows[:, None, None] + offsets[:, None]), (columns[:, None, None] + offsets)].reshape(
-                len(chosen), -1
-            )
-        )
+        samples.append(patches_at(padded, np.unravel_index(chosen, plane.shape), side))
     patches = np.concatenate(samples)
     codebook = _distinct(patches, n_textons)
     for _ in range(_ITERATIONS):
@@ -63,6 +58,19 @@ def learn_codebook(
         sums = np.add.reduceat(patches[order], starts[filled], dtype=np.float64)
         codebook[filled] = np.rint(sums / sizes[filled, None])
     return codebook / np.float32(_UNIT)
+
+
+def patches_at(
+    padded: NDArray[np.float32], places: tuple[NDArray[np.intp], ...], side: int
+) -> NDArray[np.float32]:
+    """Patches (n, numbers) around some places, whose plane is padded by half a side."""
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (side,) * padded.ndim)
+    return windows[places].reshape(len(places[0]), -1)
+
+
+def patch_side(n_axes: int) -> int:
+    """Side of the patches in the plane, or in space."""
+    return PATCH_SIDE if n_axes == 2 else _SIDE_IN_SPACE
 
 
 def _distinct(patches: NDArray[np.float32], n: int) -> NDArray[np.float32]:
@@ -84,19 +92,20 @@ def _nearest(patches: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDA
 
 
 def nearest_textons(plane: NDArray[np.float32], codebook: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Index of the texton nearest to every pixel's patch, uint8 (H, W); the border is mirrored."""
-    H, W = plane.shape
-    side = int(round(np.sqrt(codebook.shape[1])))
+    """Index of the texton nearest to every pixel's patch, uint8; the border is mirrored."""
+    n_axes, (H, *across) = plane.ndim, plane.shape
+    side = int(round(codebook.shape[1] ** (1 / n_axes)))
     padded = np.pad(_steps(plane), side // 2, mode="symmetric")
     steps = np.rint(codebook * np.float32(_UNIT))
-    out = np.empty((H, W), np.uint8)
-    if kernels is not None and side == PATCH_SIDE:
-        kernels.nearest(padded, np.ascontiguousarray(steps, np.float32), out, W)
+    out = np.empty(plane.shape, np.uint8)
+    if kernels is not None and n_axes == 2 and side == PATCH_SIDE:
+        kernels.nearest(padded, np.ascontiguousarray(steps, np.float32), out, plane.shape[1])
         return out
-    height = max(1, _STRIP // W)
+    height = max(1, _STRIP // out[0].size)
     for top in range(0, H, height):
         strip = padded[top : min(top + height, H) + side - 1]
-        windows = np.lib.stride_tricks.sliding_window_view(strip, (side, side))
-        table = np.ascontiguousarray(windows.transpose(2, 3, 0, 1)).reshape(side * side, -1)
-        out[top : top + height] = _nearest(table.T, steps).reshape(-1, W)
+        windows = np.lib.stride_tricks.sliding_window_view(strip, (side,) * n_axes)
+        order = (*range(n_axes, 2 * n_axes), *range(n_axes))
+        table = np.ascontiguousarray(windows.transpose(order)).reshape(side**n_axes, -1)
+        out[top : top + height] = _nearest(table.T, steps).reshape(-1, *across)
     return out

@@ -265,7 +265,7 @@ class OpenPage:
         self.too_large = too_large
         """Why it must not be read whole, if it must not."""
 
-    def read(self, window: tuple[slice, slice] | None = None) -> Pixels:
+    def read(self, window: tuple[slice, ...] | None = None) -> Pixels:
         """Read a window, or all of it."""
         pixels, mask = self.source.read(window)
         if self._grey and pixels.shape[-1] != 3:

@@ -205,7 +205,7 @@ def can_resume(folder: Path) -> bool:
     return (folder / _MODEL).is_file() or any(folder.glob("*.npz"))
 
 
-class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
+class PartsFolder(MutableMapping[tuple[int, ...], BlockReading]):
     """Blocks of an image that have been read, each in a file; those made from the same may be kept."""
 
     def __init__(self, folder: Path, made: Mapping[str, Any], resume: bool) -> None:
@@ -272,13 +272,13 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
                 path.unlink()
         remove_leftovers(self.folder)
 
-    def _path(self, place: tuple[int, int]) -> Path:
+    def _path(self, place: tuple[int, ...]) -> Path:
         return self.folder / f"{place[0]}_{place[1]}.npz"
 
     def __contains__(self, place: object) -> bool:
         return isinstance(place, tuple) and self._path(place).exists()
 
-    def __getitem__(self, place: tuple[int, int]) -> BlockReading:
+    def __getitem__(self, place: tuple[int, ...]) -> BlockReading:
         try:
             with open_regular(self._path(place)) as file, np.load(file, allow_pickle=False) as saved:
                 arrays = dict(saved)
@@ -288,7 +288,7 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
         parts = BlockParts(**{name: arrays[name] for name in BlockParts._fields[:-1]}, edges=edges)
         return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
 
-    def __setitem__(self, place: tuple[int, int], block: BlockReading) -> None:
+    def __setitem__(self, place: tuple[int, ...], block: BlockReading) -> None:
         arrays = {"pixels": block.labels, **block.parts._asdict()}
         arrays |= dict(zip(_EDGES, arrays.pop("edges"), strict=True))
         arrays |= {name: getattr(block, name) for name in _OPTIONAL if getattr(block, name) is not None}
@@ -296,10 +296,10 @@ class PartsFolder(MutableMapping[tuple[int, int], BlockReading]):
         np.savez_compressed(buffer, **arrays)
         atomic_write(self._path(place), buffer.getvalue())
 
-    def __delitem__(self, place: tuple[int, int]) -> None:
+    def __delitem__(self, place: tuple[int, ...]) -> None:
         self._path(place).unlink()
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
         found = (_BLOCK.fullmatch(name) for name in sorted(os.listdir(self.folder)))
         return ((int(match[1]), int(match[2])) for match in found if match)
 

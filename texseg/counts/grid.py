@@ -1,4 +1,4 @@
-"""Square cells of a pixel grid, and their histograms, packed if many.
+"""Cells of a grid of pixels, and their histograms, packed if many.
 
 Cells partition the image; the counts of a cell are sums over its pixels, so that assignments that are
 constant on cells have the same likelihood as on pixels ([1]_ section 5.4).
@@ -10,15 +10,17 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.axes import shortened
 from texseg.threads import side_by_side
 
-_ROWS = 16  # rows of cells counted at once
+_ROWS = 16  # rows of cells counted at once, of images; of volumes, one layer
 
 
 class PackedCounts:
@@ -62,47 +64,80 @@ def stacked(tables: Sequence[Any]) -> NDArray[np.float32] | PackedCounts:
 
 
 class CellGrid(NamedTuple):
-    """Square cells over an image; cells at the lower and right edge may be cut off."""
+    """Cells over an image of two or three axes; those at the far ends of the axes may be cut off."""
 
-    shape: tuple[int, int]  # rows and columns of cells
+    shape: tuple[int, ...]  # numbers of cells along the axes
     cell: int  # side in pixels
-    image_shape: tuple[int, int]
+    image_shape: tuple[int, ...]
     sizes: NDArray[np.floating]  # (cells,), number of valid pixels in each, in units of a full cell: 0 to 1
+    spacing: tuple[float, ...] = ()
+    """Of the axes, relative to the finest; infinite across the planes of a stack. Empty: 1 for all."""
 
     @property
     def n_cells(self) -> int:
         """Number of cells."""
-        return self.shape[0] * self.shape[1]
+        return math.prod(self.shape)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Pixels of a cell along each axis."""
+        return sides_along(self.cell, self.spacing or (1,) * len(self.shape))
+
+    def near(self, value: Any, none: Any) -> tuple[Any, ...]:
+        """Give a value for each axis, but another one across the planes of a stack."""
+        spacing = self.spacing or (1,) * len(self.shape)
+        return tuple(none if math.isinf(step) else value for step in spacing)
 
     def parent(self) -> NDArray[np.intp]:
-        """Index of every pixel's cell, shape (H * W,), row-major."""
+        """Index of every pixel's cell, shape (pixels,), row-major."""
         return self.cells_of_rows(slice(0, self.image_shape[0])).ravel()
 
     def cells_of(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index of each pixel's cell, for some pixels (flat indices)."""
-        rows, columns = np.divmod(pixels, self.image_shape[1])
-        return rows // self.cell * self.shape[1] + columns // self.cell
+        cells: Any = 0
+        stride, sides = 1, self.sides
+        for axis in range(len(sides) - 1, 0, -1):
+            pixels, at = np.divmod(pixels, self.image_shape[axis])
+            cells = cells + at // sides[axis] * stride
+            stride *= self.shape[axis]
+        return pixels // sides[0] * stride + cells
 
     def cells_of_rows(self, rows: slice) -> NDArray[np.intp]:
-        """Index of each pixel's cell, for some rows, shape (rows, W)."""
-        down = np.arange(rows.start, rows.stop) // self.cell * self.shape[1]
-        return down[:, None] + np.arange(self.image_shape[1]) // self.cell
+        """Index of each pixel's cell, for some rows (of volumes, planes), shape (rows, ...)."""
+        cells = np.arange(rows.start, rows.stop) // self.sides[0]
+        for side, length, n in zip(self.sides[1:], self.image_shape[1:], self.shape[1:], strict=True):
+            cells = cells[..., None] * n + np.arange(length) // side
+        return cells
 
     def to_pixels(self, values: NDArray) -> NDArray:
-        """Repeat each cell's value, (cells, ...) in row-major order, over its pixels: shape (H, W, ...)."""
-        H, W = self.image_shape
+        """Repeat each cell's value, (cells, ...) in row-major order, over its pixels: image_shape + (...)."""
         grid = values.reshape(*self.shape, *values.shape[1:])
-        return grid.repeat(self.cell, axis=1)[:, :W].repeat(self.cell, axis=0)[:H]  # copies of whole rows
+        for axis in reversed(range(len(self.shape))):  # the first axis last: copies of whole rows
+            kept = (slice(None),) * axis + (slice(self.image_shape[axis]),)
+            grid = grid.repeat(self.sides[axis], axis=axis)[kept]
+        return grid
 
 
-def cell_grid(image_shape: tuple[int, int], cell: int, mask: NDArray[np.bool_] | None = None) -> CellGrid:
-    """Lay square cells of side ``cell`` pixels over an image, and count the valid pixels of each."""
-    H, W = image_shape
-    shape = (-(-H // cell), -(-W // cell))
-    padded = np.zeros((shape[0] * cell, shape[1] * cell), bool)
-    padded[:H, :W] = True if mask is None else mask
-    inside = padded.reshape(shape[0], cell, shape[1], cell).sum(axis=(1, 3))
-    return CellGrid(shape, cell, image_shape, (inside.ravel() / cell**2).astype(np.float32))
+def sides_along(side: float, spacing: Sequence[float]) -> tuple[int, ...]:
+    """Pixels along each axis of what is ``side`` pixels of the finest axis wide; at least one."""
+    return tuple(max(1, round(side / step)) for step in spacing)
+
+
+def cell_grid(
+    image_shape: tuple[int, ...],
+    cell: int,
+    mask: NDArray[np.bool_] | None = None,
+    spacing: tuple[float, ...] = (),
+) -> CellGrid:
+    """Lay cells of side ``cell`` pixels over an image, and count the valid pixels of each."""
+    sides = sides_along(cell, spacing or (1,) * len(image_shape))
+    shape = shortened(image_shape, sides)
+    padded = np.zeros([n * side for n, side in zip(shape, sides, strict=True)], bool)
+    padded[tuple(map(slice, image_shape))] = True if mask is None else mask
+    divided = [part for pair in zip(shape, sides, strict=True) for part in pair]
+    inside = padded.reshape(divided).sum(axis=tuple(range(1, len(divided), 2)))
+    sizes = (inside.ravel() / math.prod(sides)).astype(np.float32)
+    return CellGrid(shape, cell, image_shape, sizes, spacing)
 
 
 def cell_counts(
@@ -113,19 +148,20 @@ def cell_counts(
     mask: NDArray[np.bool_] | None = None,
     packed: bool = False,
 ) -> Any:
-    """Histograms (cells, C * n_bins) of the cells' own pixels in uint8 bins (C, H, W).
+    """Histograms (cells, C * n_bins) of the cells' own pixels in uint8 bins (C, ...).
 
     A full cell's sums to ``weights`` in every channel. They can be packed as bytes if weights are 1 and cells
     have at most 255 pixels.
     """
-    H, W = grid.image_shape
-    (h, w), C = grid.shape, len(bins)
+    h, C, side, size = grid.shape[0], len(bins), grid.sides[0], math.prod(grid.sides)
+    w = grid.n_cells // h
     table = np.empty((h, w, C, n_bins), np.uint8 if packed else np.float32)
+    step = _ROWS if len(grid.shape) == 2 else 1
 
     def count(top: int) -> None:
         """Count the cells of some rows, so that only few indices are in memory at once."""
-        bottom = min(top + _ROWS, h)
-        pixels = slice(top * grid.cell, min(bottom * grid.cell, H))
+        bottom = min(top + step, h)
+        pixels = slice(top * side, min(bottom * side, grid.image_shape[0]))
         first = (grid.cells_of_rows(pixels) - top * w) * n_bins
         for c in range(C):
             index = first + bins[c, pixels]
@@ -133,39 +169,55 @@ def cell_counts(
             counts = np.bincount(index, minlength=(bottom - top) * w * n_bins)
             table[top:bottom, :, c] = counts.reshape(bottom - top, w, n_bins)
             if not packed:
-                table[top:bottom, :, c] *= weights[c] / grid.cell**2
+                table[top:bottom, :, c] *= weights[c] / size
 
-    side_by_side(count, range(0, h, _ROWS))
+    side_by_side(count, range(0, h, step))
     flat = table.reshape(grid.n_cells, -1)
-    return PackedCounts(flat, np.float32(1) / grid.cell**2) if packed else flat
+    return PackedCounts(flat, np.float32(1) / size) if packed else flat
 
 
 def window_means(
     counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
-) -> tuple[NDArray[np.floating], tuple[int, int], NDArray[np.floating]]:
-    """Average cell histograms over square windows around every ``step``-th cell, one side a channel.
+) -> tuple[NDArray[np.floating], tuple[int, ...], NDArray[np.floating]]:
+    """Average cell histograms over windows around every ``step``-th cell, one side a channel.
 
     Sides are in pixels, and cells at the ends of a window may count in part. Returns the means
-    (windows, C * n_bins), rows and columns of windows, and the valid share (windows,) of the smallest ones.
+    (windows, C * n_bins), numbers of windows along the axes, and the valid share (windows,) of the smallest
+    ones.
     """
-    h, w = grid.shape
-    table = counts.reshape(h, w, len(sides), counts.shape[1] // len(sides))
-    presence = grid.sizes.reshape(h, w)
-    shape = (-(-h // step), -(-w // step))
-    means = np.empty((*shape, *table.shape[2:]), np.float32)
+    table = counts.reshape(*grid.shape, len(sides), counts.shape[1] // len(sides))
+    presence = grid.sizes.reshape(grid.shape)
+    steps, spacing = grid.near(step, 1), grid.spacing or (1,) * len(grid.shape)
+    shape = shortened(grid.shape, steps)
+    means = np.empty((*shape, *table.shape[-2:]), np.float32)
     shares = {}
     for side in sorted(set(sides)):
         channels = np.flatnonzero(np.asarray(sides) == side)
-        down, across = (window_matrix(length, side / grid.cell, step) for length in (h, w))
-        shares[side] = down @ presence @ across.T
+        along = list(zip(grid.shape, grid.sides, spacing, steps, strict=True))
+        windows = [window_matrix(n, side / (cells * unit), every) for n, cells, unit, every in along]
+        shares[side] = averaged(presence, windows)
         scale = np.where(shares[side] > 1e-6, 1 / np.maximum(shares[side], 1e-6), 0)[..., None]
 
-        def average(c: int, down: Any = down, across: Any = across, scale: Any = scale) -> None:
-            block = down @ np.ascontiguousarray(table[:, :, c]).reshape(h, -1)
-            means[:, :, c] = np.matmul(across, block.reshape(shape[0], w, -1)) * scale
+        def average(c: int, windows: Any = windows, scale: Any = scale) -> None:
+            means[..., c, :] = averaged(np.ascontiguousarray(table[..., c, :]), windows) * scale
 
         side_by_side(average, channels.tolist())
-    return means.reshape(shape[0] * shape[1], -1), shape, shares[min(shares)].ravel()
+    return means.reshape(math.prod(shape), -1), shape, shares[min(shares)].ravel()
+
+
+def averaged(values: NDArray[Any], windows: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
+    """Average values on a grid, one (...) or B (..., B) at each place, over the windows of each axis."""
+    first, *others = windows
+    shape, rest = values.shape, values.shape[len(windows) :]
+    values, lead = first @ values.reshape(shape[0], -1), len(first)
+    for axis, window in enumerate(others, start=1):
+        length = shape[axis]
+        if not rest and axis == len(others):
+            values = values.reshape(-1, length) @ window.T
+        else:
+            values = np.matmul(window, values.reshape(lead, length, -1))
+        lead *= len(window)
+    return values.reshape(*map(len, windows), *rest)
 
 
 def window_matrix(length: int, side: float, step: int = 1) -> NDArray[np.floating]:

@@ -7,6 +7,7 @@ entries are local histograms that are never stored. No model asks which kind it 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
 
+from texseg.channels.axes import box_sums
 from texseg.counts.random import random_state_of
 
 CountMatrix = Any  # an array, a sparse matrix, or an implicit operator of this module
@@ -89,7 +91,7 @@ class WindowedCounts(CountOperator):
     Pixels outside ``mask`` (H, W) are counted in no window, and their rows are zero; ``weights`` (C,)
     multiply the channels. With ``normalize`` every channel of a row sums to its weight. Beyond the ``border``
     lies nothing ("zero") or the mirror image ("symmetric"); both make the box filter self-adjoint: ``<n A, B>
-    = <A, n.T B>``.
+    = <A, n.T B>``. Bins may have three axes of space, with a ``spacing`` as in `texseg.counts.grid.CellGrid`.
 
     References
     ----------
@@ -116,12 +118,14 @@ class WindowedCounts(CountOperator):
         weights: ArrayLike | None = None,
         normalize: bool = True,
         border: str = "zero",
+        spacing: Sequence[float] = (),
     ) -> None:
         self.bins = bins
-        C, H, W = self.bins.shape
+        C, *sides = self.bins.shape
         self.n_bins = n_bins
-        self.image_shape = (H, W)
-        self.shape = (H * W, C * n_bins)
+        self.image_shape = tuple(sides)
+        self.shape = (math.prod(sides), C * n_bins)
+        self._spacing = spacing or (1,) * len(sides)
         self.groups = np.repeat(np.arange(C), n_bins)
         self.windows = np.broadcast_to(np.asarray(window, np.intp), (C,))
         self.mask = None if mask is None or mask.all() else mask
@@ -135,9 +139,8 @@ class WindowedCounts(CountOperator):
     def _box(self, field: NDArray[Any], window: int) -> NDArray[Any]:
         if window == 1:
             return field
-        return cv2.boxFilter(
-            field, -1, (window, window), normalize=False, borderType=_BORDERS[self.border]
-        ).reshape(field.shape)
+        sides = tuple(int(window / step) // 2 * 2 + 1 for step in self._spacing)
+        return box_sums(field, sides, _BORDERS[self.border])
 
     def _row_norm(self, window: int) -> NDArray[np.float32]:
         """Factor of every row for one window side, shape (H, W); zero where there is no data."""
@@ -146,14 +149,13 @@ class WindowedCounts(CountOperator):
         return (norm * valid).astype(np.float32)
 
     def _product(self, A: NDArray[Any]) -> NDArray[np.float32]:
-        H, W = self.image_shape
         K = A.shape[1]
         tables = (A.reshape(len(self.bins), self.n_bins, K) * self.weights[:, None, None]).astype(np.float32)
-        out = np.zeros((H * W, K), np.float32)
+        out = np.zeros((self.shape[0], K), np.float32)
         for k in range(K):
-            total = out[:, k].reshape(H, W)
+            total = out[:, k].reshape(self.image_shape)
             for window, channels in self._scales.items():
-                field = np.zeros((H, W), np.float32)
+                field = np.zeros(self.image_shape, np.float32)
                 for c in channels:
                     field += tables[c, :, k][self.bins[c]]
                 if self._valid is not None:
@@ -162,11 +164,10 @@ class WindowedCounts(CountOperator):
         return out
 
     def _adjoint(self, B: NDArray[Any]) -> NDArray[np.float64]:
-        H, W = self.image_shape
         K = B.shape[1]
         out = np.empty((len(self.bins), self.n_bins, K))
         for k in range(K):
-            column = np.ascontiguousarray(B[:, k], dtype=np.float32).reshape(H, W)
+            column = np.ascontiguousarray(B[:, k], dtype=np.float32).reshape(self.image_shape)
             for window, channels in self._scales.items():
                 field = self._box(column * self._norms[window], int(window))
                 if self._valid is not None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import cv2
 import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
-from texseg.counts.grid import CellGrid, PackedCounts, window_matrix, window_means
+from texseg.channels.axes import beside, dilated, eroded
+from texseg.counts.grid import CellGrid, PackedCounts, averaged, window_matrix, window_means
 from texseg.counts.matrix import CountOperator
 from texseg.threads import LANES, kernels, side_by_side
 
@@ -54,9 +55,12 @@ class Sites(CountOperator):
     counts: Any  # (N, M), an array or PackedCounts; every channel of a site sums to the site's size
     sizes: Floats  # (N,), share of each site that holds data, 0 to 1
     weights: Floats  # (M,), weight of each column's channel
-    grids: tuple[tuple[int, int], ...]
-    """Rows and columns of each image's sites; the images follow one another in the rows of ``counts``."""
+    grids: tuple[tuple[int, ...], ...]
+    """Shape of each image's sites; the images follow one another in the rows of ``counts``. The planes of a
+    stack, in which textures lie, are images."""
     background: Floats  # (M,), profile of all images together; each channel sums to one
+    stacks: tuple[tuple[int, ...], ...] = ()
+    """Shape of each stack's sites, where the images are planes of stacks."""
     shape: tuple[int, int] = field(init=False)
     groups: NDArray[np.intp] = field(init=False, repr=False)  # (M,), the channel of every column
 
@@ -91,10 +95,10 @@ class Sites(CountOperator):
         return replace(self, counts=counts, sizes=self.sizes[wanted], grids=((1, len(counts)),))
 
     def pieces(self, values: NDArray) -> list[NDArray]:
-        """Split values per site, (N, ...), into one array (h, w, ...) per image."""
-        ends = np.cumsum([h * w for h, w in self.grids])[:-1]
+        """Split values per site, (N, ...), into one array per image, with the image's axes first."""
+        ends = np.cumsum([math.prod(shape) for shape in self.grids])[:-1]
         parts = zip(np.split(values, ends), self.grids, strict=True)
-        return [part.reshape(h, w, *values.shape[1:]) for part, (h, w) in parts]
+        return [part.reshape(*shape, *values.shape[1:]) for part, shape in parts]
 
     def profiles(self, posteriors: Floats) -> Floats:
         """Mean histograms (..., M) of soft clusters (N, ...); the background for an empty one."""
@@ -144,9 +148,8 @@ class Sites(CountOperator):
         """Mean of values per site (N, ...) over centred windows ``side`` sites wide, cut at the border."""
         means = []
         for piece in self.pieces(values):
-            h, w = piece.shape[:2]
-            down = _window_matrix(h, side) @ np.ascontiguousarray(piece, np.float32).reshape(h, -1)
-            means.append(np.matmul(_window_matrix(w, side), down.reshape(h, w, -1)).reshape(h * w, -1))
+            windows = [_window_matrix(n, side) for n in piece.shape[: len(self.grids[0])]]
+            means.append(averaged(np.ascontiguousarray(piece, np.float32), windows).ravel())
         return np.concatenate(means).reshape(values.shape)
 
 
@@ -174,7 +177,18 @@ def window_sites(
     ]
     counts = means[0][0] if len(means) == 1 else np.concatenate([mean for mean, _, _ in means])
     present = np.concatenate([shares > 1e-3 for _, _, shares in means]).astype(np.float32)
-    return replace(cells, counts=counts, sizes=present, grids=tuple(shape for _, shape, _ in means))
+    shapes = [shape for _, shape, _ in means]
+    images, stacks = images_of(shapes, is_flat=bool(cells.stacks))
+    return replace(cells, counts=counts, sizes=present, grids=images, stacks=stacks)
+
+
+def images_of(
+    shapes: Sequence[tuple[int, ...]], is_flat: bool
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """Give the shapes of the images of sites, and those of the stacks that they are planes of."""
+    if not is_flat:
+        return tuple(shapes), ()
+    return tuple(shape[1:] for shape in shapes for _ in range(shape[0])), tuple(shapes)
 
 
 def _rows_of(counts: Floats | PackedCounts, first: int, stop: int) -> Floats | PackedCounts:
@@ -184,24 +198,26 @@ def _rows_of(counts: Floats | PackedCounts, first: int, stop: int) -> Floats | P
 def border_measure(sites: Sites, reach: int) -> Floats:
     """How much the windows on opposite sides of every site differ, shape (N,).
 
-    The larger of the two directions' squared Hellinger distances between the windows ``reach`` sites before
+    The largest of all directions' squared Hellinger distances between the windows ``reach`` sites before
     and after, with weighted channels.
     """
     measures = []
     for counts in sites.pieces(sites.counts):
-        h, w, _ = counts.shape
-        columns = np.arange(w)
+        h = len(counts)
 
-        def of_rows(top: int, counts: Floats = counts, h: int = h, columns: NDArray = columns) -> Floats:
+        def of_rows(top: int, counts: Floats = counts, h: int = h) -> Floats:
             """Measure some rows of sites, so that little is in memory at once."""
             rows = np.arange(top, min(top + _ROWS, h))
             first, stop = max(top - reach, 0), min(rows[-1] + reach + 1, h)
             roots = np.sqrt(counts[first:stop] * sites.weights)
-            down = roots[np.maximum(rows - reach, 0) - first]
-            down -= roots[np.minimum(rows + reach, h - 1) - first]
-            across = roots[rows - first][:, np.maximum(columns - reach, 0)]
-            across -= roots[rows - first][:, np.minimum(columns + reach, columns[-1])]
-            return np.maximum(*(np.einsum("hwm,hwm->hw", step, step) for step in (down, across)))
+            own = roots[rows - first]
+            steps = [roots[np.maximum(rows - reach, 0) - first]]
+            steps[0] -= roots[np.minimum(rows + reach, h - 1) - first]
+            for axis in range(1, counts.ndim - 1):
+                at = np.arange(counts.shape[axis])
+                steps.append(own.take(np.maximum(at - reach, 0), axis=axis))
+                steps[-1] -= own.take(np.minimum(at + reach, at[-1]), axis=axis)
+            return np.maximum.reduce([np.einsum("...m,...m->...", step, step) for step in steps])
 
         measure = np.concatenate(side_by_side(of_rows, range(0, h, _ROWS)))
         measures.append(measure.ravel())
@@ -215,6 +231,4 @@ def interior_cells(labels: NDArray[np.integer], cells: Sites) -> NDArray[np.bool
 
 def _interior(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
     grid = labels.astype(np.uint8)
-    square = np.ones((3, 3), np.uint8)
-    edge = (cv2.dilate(grid, square) != cv2.erode(grid, square)).astype(np.uint8)
-    return cv2.dilate(edge, cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))) == 0
+    return beside((dilated(grid, 3) != eroded(grid, 3)).astype(np.uint8)) == 0

@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -203,20 +204,24 @@ class PottsField:
     by the tangent, so F falls by at least ``1/2 |dQ|^2 + strength / 2 <dQ, G dQ>``; and the eigenvalues of
     ``G`` lie above -0.001, so no strength below 1000 needs damping.
 
-    ``shape`` is (H, W), or one for each of several images; ``sigma`` counts sites. ``presence`` (N,) says how
-    much each site counts as a neighbour, 0 to 1; by default ``row_weights`` relative to the largest of them.
+    ``shape`` is that of the grid, of two or three axes, or one for each of several images; ``sigma`` counts
+    sites. ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``
+    relative to the largest of them. With a ``coupling`` the first of three axes counts planes: those on
+    either side count by it times a Gaussian of their distance, relative to 1 for the site's own plane.
     """
 
     def __init__(
         self,
-        shape: tuple[int, int] | Sequence[tuple[int, int]],
+        shape: tuple[int, ...] | Sequence[tuple[int, ...]],
         strength: float = 10.0,
         sigma: float = 1.5,
         n_sweeps: int = 3,
         presence: Floats | None = None,
+        coupling: float | None = None,
     ) -> None:
-        grids = np.asarray(shape, dtype=np.intp)
-        self.grids = [(int(h), int(w)) for h, w in grids.reshape(-1, 2)]
+        several: Any = shape if np.ndim(shape[0]) else [shape]
+        self.grids = [tuple(map(int, one)) for one in several]
+        self.through = through_planes(sigma, coupling)
         self.strength = strength
         self.sigma = sigma
         self.n_sweeps = n_sweeps
@@ -235,13 +240,14 @@ class PottsField:
         local = scores.dtype.type(beta) * _planes(scores)
         planes = _soft_max_in_strips(local.copy()) if previous is None else _planes(previous).copy()
         runs = planes.shape[:-2]
-        if kernels is None or local.dtype != np.float32:
+        compiled = kernels is not None and local.dtype == np.float32 and len(self.grids[0]) == 2
+        if not compiled:
             pull = partial(self._field, presence=presence)
             planes = mean_field(local, pull, planes, self.n_sweeps)
             field = pull(planes)
 
         def energy(run: tuple[int, ...]) -> Floats:
-            if kernels is not None and local.dtype == np.float32:
+            if compiled:
                 return self._swept(planes[run], local[run], presence)
             Q = planes[run]
             surprise = np.log(np.maximum(Q, _TINY)) - np.where(Q > 0, local[run], 0)
@@ -289,13 +295,14 @@ class PottsField:
         """Write the field of some planes (n, N) into ``out``."""
         gap = int(4 * self.sigma) + 1  # the reach of the filter
         start = 0
-        for h, w in self.grids:
-            place = slice(start, start + h * w)
+        for *above, h, w in self.grids:
+            place = slice(start, start + math.prod(above) * h * w)
             # one tall image for a single call, with the planes too far apart to influence each other
-            tall = np.zeros((len(stack), h + gap, w), stack.dtype)
-            tall[:, :h] = stack[:, place].reshape(-1, h, w)
-            if presence is not None:
-                tall[:, :h] *= presence[place].reshape(h, w)
+            here = stack[:, place] if presence is None else stack[:, place] * presence[place]
+            if above:
+                here = along_first(here.reshape(len(stack), above[0], -1), self.through)
+            tall = np.zeros((len(stack) * math.prod(above), h + gap, w), stack.dtype)
+            tall[:, :h] = here.reshape(-1, h, w)
             blurred = cv2.GaussianBlur(
                 tall.reshape(-1, w), (0, 0), self.sigma, borderType=cv2.BORDER_CONSTANT
             )
@@ -308,6 +315,24 @@ class PottsField:
         c = np.ones(len(posteriors)) if row_weights is None else np.asarray(row_weights, float)
         surprise = np.log(np.maximum(posteriors, _TINY)) - 0.5 * self.field(posteriors, row_weights)
         return c @ (posteriors * surprise)
+
+
+def through_planes(sigma: float, coupling: float | None) -> Floats:
+    """Weights of the planes before, at and after a site: a Gaussian, or as `PottsField` says of couplings."""
+    reach = int(4 * sigma) + 1
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    if coupling is None:
+        return weights / weights.sum()
+    weights *= coupling
+    weights[reach] = 1
+    return weights
+
+
+def along_first(stacks: Floats, weights: Floats) -> Floats:
+    """Weighted sums of the planes (n, planes, sites) of some stacks, with nothing beyond the ends."""
+    one = np.ones(1)
+    sums = [cv2.sepFilter2D(own, -1, one, weights, borderType=cv2.BORDER_CONSTANT) for own in stacks]
+    return np.stack(sums)
 
 
 def _planes(values: Floats) -> Floats:

@@ -41,8 +41,6 @@ class Header:
     """Values that mean "no data" if they differ from band to band; otherwise empty."""
     mask_file: Path | None = None
     """Mask next to the image, as GDAL writes it."""
-    is_ome: bool = False
-    """Whether a TIFF file has metadata of OME."""
     measured: PixelSize | None = None
     """Size of a pixel that the file states independently of the georeference."""
 
@@ -85,8 +83,8 @@ class Decoded(NamedTuple):
     stored: NDArray[np.bool_] | None = None
 
 
-Window = tuple[slice, slice]
-"""Rows and columns, from start to stop."""
+Window = tuple[slice, ...]
+"""Rows and columns (of volumes, planes first), from start to stop."""
 
 
 class Stored:

@@ -41,8 +41,8 @@ from texseg.fitting.moves import Transition, exchanges
 from texseg.fitting.steps import Problem
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree, probability_of
-from texseg.method.seeds import Description, describe
-from texseg.method.textures import Textures, divergence_limits, potts_field
+from texseg.method.seeds import Description, describe, potts_field
+from texseg.method.textures import Textures, divergence_limits
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
 
@@ -250,7 +250,8 @@ class Search:
     @property
     def _step(self) -> int:
         """Distance between these windows in cells; larger in large images, which need no more windows."""
-        return max(WINDOW_STEP, round(np.sqrt(np.count_nonzero(self.cells.sizes) / _MOST_WINDOWS)))
+        share = np.count_nonzero(self.cells.sizes) / _MOST_WINDOWS
+        return max(WINDOW_STEP, round(share ** (1 / len(self.cells.grids[0]))))
 
     def forget_windows(self) -> None:
         """Free the memory of the windows; they are computed again when needed."""
@@ -286,7 +287,8 @@ class Search:
         K = min(n_clusters, windows.shape[0])
         first = min(_HOTTEST * critical_beta(model, windows, self.rng), self.beta)
         schedule = geometric_schedule(first, self.beta, _COOLING)
-        coldest = max(self.beta / _COOLING, self.settings.windows[0] ** 2)  # every pixel of a window counts
+        # every pixel of a window counts
+        coldest = max(self.beta / _COOLING, self.settings.windows[0] ** len(self.cells.grids[0]))
         schedule += geometric_schedule(self.beta / _COOLING, coldest, _COOLING)
         run = anneal(
             model,

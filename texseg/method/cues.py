@@ -33,7 +33,7 @@ def raggedness(labels: Maps, scenes: Sequence[Scene]) -> float:
     sizes, corners = np.zeros(K), []
     for image in kept:
         sizes += _sizes(image, K)
-        own, left, above = image[1:, 1:], image[1:, :-1], image[:-1, 1:]
+        own, left, above = image[..., 1:, 1:], image[..., 1:, :-1], image[..., :-1, 1:]
         there = (own > 0) & (left > 0) & (above > 0)
         corners.append(((left * K + above) * K + own)[there])
     near, counts = np.unique(np.concatenate(corners), return_counts=True)
@@ -48,10 +48,11 @@ def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -
     sizes, tables = np.zeros(K), np.zeros((len(of_values), K * features.n_bins))
     for image, scene in zip(_judged(labels, scenes), scenes, strict=True):
         sizes += _sizes(image, K)
-        thin = image[::_STRIDE, ::_STRIDE]
+        thinned = (slice(None, None, _STRIDE),) * image.ndim
+        thin = image[thinned]
         held = thin > 0
         for table, plane in zip(tables, scene.bins[of_values], strict=True):
-            joint = features.n_bins * thin[held] + plane[::_STRIDE, ::_STRIDE][held]
+            joint = features.n_bins * thin[held] + plane[thinned][held]
             table += np.bincount(joint, minlength=len(table))
     entropy = _entropy(sizes)
     if entropy <= 0:
@@ -94,7 +95,7 @@ def _judged(labels: Maps, scenes: Sequence[Scene]) -> list[NDArray[np.int64]]:
 
 def _sizes(image: NDArray[np.int64], n_labels: int) -> NDArray[np.intp]:
     """Pixels of each label but 0, thinned."""
-    thin = image[::_STRIDE, ::_STRIDE]
+    thin = image[(slice(None, None, _STRIDE),) * image.ndim]
     return np.bincount(thin[thin > 0], minlength=n_labels)
 
 

@@ -148,7 +148,7 @@ class Divider:
         kept = np.flatnonzero(features.wavelengths == 0)
         features = features.values_alone()
         scenes = [
-            Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds)
+            Scene(scene.bins[kept], scene.mask, scene.planes, scene.ground, scene.seeds, scene.spacing)
             for scene in by_texture.scenes
         ]
         settings = self.settings.for_values(float(features.weights.sum()))

@@ -10,11 +10,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.channels.axes import resized
+from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites
 from texseg.method.number import MergeTree, grouped
+from texseg.method.seeds import painted_cells
 from texseg.models.histograms import HistogramClustering, Profiles
 
-__all__ = ["Hierarchy", "Levels", "cell_shares", "critical_temperatures", "levels_beside_ground", "levels_of"]
+__all__ = ["Hierarchy", "Levels", "critical_temperatures", "levels_beside_ground", "levels_of"]
 
 _SMOOTHING = 3.0  # cells; side of the windows over which the parts of a segment are compared
 _OWN = 10.0  # nats in favour of a cell's part in the over-segmentation, as much as the Potts prior adds
@@ -96,10 +99,10 @@ class Hierarchy:
 
 
 def levels_of(
-    labels: Sequence[NDArray[np.integer]],
+    labels: Sequence[NDArray[np.int32]],
     tree: MergeTree,
     cells: Sites,
-    cell: int,
+    grids: Sequence[CellGrid],
     beta: float,
 ) -> Levels:
     """Nest a result between coarser and finer segmentations, using the merge tree of its image.
@@ -108,15 +111,13 @@ def levels_of(
     those of the tree, in its order, except that those within a segment come first.
     """
     K = max(int(image.max()) for image in labels)
-    pairs = zip(labels, cells.grids, strict=True)
-    shares = np.concatenate([cell_shares(image, K, grid, cell) for image, grid in pairs])
+    shares = painted_cells(labels, grids, K)
     overlaps = np.stack([shares[tree.labels == c].sum(axis=0) for c in range(tree.n_clusters)])
     parts = _nest(tree, overlaps)
     evidence = _evidence(tree, parts, cells, beta)
-    finest = [
-        _divided(image, parts, piece, cell)
-        for image, piece in zip(labels, cells.pieces(evidence), strict=True)
-    ]
+    ends = np.cumsum([grid.n_cells for grid in grids])[:-1]
+    pieces = zip(labels, np.split(evidence, ends), grids, strict=True)
+    finest = [_divided(image, parts, piece, grid) for image, piece, grid in pieces]
     used = np.unique(np.concatenate([np.unique(image) for image in finest]))
     number, merges = _without_unused(parts, np.isin(np.arange(len(parts.owners)), used - 1))
     new = np.concatenate([[0], number + 1]).astype(np.int32)
@@ -144,14 +145,6 @@ class _Parts(NamedTuple):
     clusters: NDArray[np.intp]
     """(parts,), cluster of the tree that each is; -1 for a segment that owns none."""
     merges: tuple[tuple[int, int], ...]
-
-
-def cell_shares(labels: NDArray[np.integer], K: int, grid: tuple[int, int], cell: int) -> NDArray[np.float64]:
-    """Count the pixels of each of K segments in every cell, shape (cells, K)."""
-    H, W = labels.shape
-    index = (np.arange(H) // cell)[:, None] * grid[1] + np.arange(W) // cell
-    table = np.bincount((index * (K + 1) + labels).ravel(), minlength=grid[0] * grid[1] * (K + 1))
-    return table.reshape(-1, K + 1)[:, 1:].astype(np.float64)
 
 
 def _nest(tree: MergeTree, overlaps: NDArray[np.floating]) -> _Parts:
@@ -203,19 +196,19 @@ def _evidence(tree: MergeTree, parts: _Parts, cells: Sites, beta: float) -> NDAr
 
 
 def _divided(
-    labels: NDArray[np.integer], parts: _Parts, evidence: NDArray[np.floating], cell: int
+    labels: NDArray[np.integer], parts: _Parts, evidence: NDArray[np.floating], grid: CellGrid
 ) -> NDArray[np.int32]:
-    """Labels (H, W) of the parts, from 1, within the segments of ``labels``; evidence (h, w, parts)."""
-    H, W = labels.shape
+    """Labels of the parts, from 1, within the segments of ``labels``; evidence (cells, parts)."""
     owned = np.bincount(parts.owners)
     first = np.cumsum(owned) - owned
     finest = np.concatenate([[0], first + 1]).astype(np.int32)[labels]
-    size = evidence.shape[1] * cell, evidence.shape[0] * cell
+    size = [n * side for n, side in zip(grid.shape, grid.sides, strict=True)]
     for segment in np.flatnonzero(owned > 1):
         inside = labels == segment + 1
         best = np.full(labels.shape, -np.inf, np.float32)
         for part in range(first[segment], first[segment] + owned[segment]):
-            plane = cv2.resize(np.ascontiguousarray(evidence[:, :, part], np.float32), size)[:H, :W]
+            coarse = np.ascontiguousarray(evidence[:, part], np.float32).reshape(grid.shape)
+            plane = resized(coarse, size, cv2.INTER_LINEAR)[tuple(map(slice, labels.shape))]
             ahead = inside & (plane > best)
             finest[ahead] = part + 1
             best[ahead] = plane[ahead]

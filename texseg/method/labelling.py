@@ -16,17 +16,17 @@ from texseg.method.textures import Reading, Scene, Textures
 from texseg.pixels.joining import BlockParts, joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
 
-Place = tuple[int, int]
-Window = tuple[slice, slice]
+Place = tuple[int, ...]
+Window = tuple[slice, ...]
 Names = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Labels from 0 of the parts of a block: after specks, and after parts below ``min_size``, were merged."""
 
 Labelled = tuple[NDArray[np.int32], NDArray[np.floating]]
-"""Labels (H, W) from 1, 0 without data, and the probability of each."""
+"""Labels from 1, 0 without data, and the probability of each."""
 
 
 class BlockReading(NamedTuple):
-    """What is known about the h x w pixels of a block before it is joined with the others."""
+    """What is known about the h x w (or d x h x w) pixels of a block before it is joined with the others."""
 
     labels: NDArray[np.uint8]  # (h, w), from 1; 0 without data
     parts: BlockParts
@@ -45,13 +45,14 @@ def reading_of(
     read: Reading,
     mask: NDArray[np.bool_] | None,
     small: float,
-    inside: Window = (slice(None), slice(None)),
-    origin: Place = (0, 0),
-    width: int | None = None,
+    inside: Window = (),
+    origin: Place = (),
+    whole: Place = (),
 ) -> BlockReading:
     """Find the parts of a block, and the probabilities that parts below ``small`` pixels may need.
 
-    ``inside`` is the block within what was read; ``origin`` its first pixel in an image of this width.
+    ``inside`` is the block within what was read; ``origin`` its first pixel in an image of the shape
+    ``whole``. By default the block is the image.
     """
     labels = read.posteriors.labels()
     if mask is not None:
@@ -64,15 +65,16 @@ def reading_of(
     pixels = np.flatnonzero(changeable[pieces.places])
     planes = ([plane[inside].ravel()[pixels] for plane in each] for each in (read.scores, read.probabilities))
     scores, of_small = (np.array(columns, np.float32) for columns in planes)
-    parts = parts_of_block(pieces, scores, pixels, origin, width or labels.shape[1])
+    origin = origin or (0,) * labels.ndim
+    parts = parts_of_block(pieces, scores, pixels, origin, whole or labels.shape)
     return BlockReading((labels + 1).astype(np.uint8), parts, None, likely, None, pixels, of_small)
 
 
-def empty_reading(shape: tuple[int, int], n_textures: int, width: int) -> BlockReading:
+def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:
     """Read a block without any data."""
     pixels, of_small = np.zeros(0, np.intp), np.zeros((n_textures, 0), np.float32)
     pieces = connected_parts(np.full(shape, -1, np.int32))
-    parts = parts_of_block(pieces, of_small, pixels, (0, 0), width)
+    parts = parts_of_block(pieces, of_small, pixels, (0,) * len(shape), whole)
     nothing = np.zeros(shape, np.uint8), np.zeros(shape, np.float32)
     return BlockReading(nothing[0], parts, None, nothing[1], None, pixels, of_small)
 
@@ -112,13 +114,13 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
     """
     area = textures.speck_area(smoothness)
     block = reading_of(textures.read(scene, smoothness), scene.mask, max(area, min_size))
-    names = final_names({(0, 0): block.parts}, area, min_size)[0, 0]
+    names = final_names({(0,): block.parts}, area, min_size)[0,]
     labels, block = finished(block, names, len(textures.profiles))
     confidence = block.confidence
     assert confidence is not None  # always known of a scene
     if scene.seeds is not None:
-        rows, columns = np.nonzero(scene.seeds)
-        labels[rows, columns], confidence[rows, columns] = scene.seeds[rows, columns], 1
+        painted = scene.seeds > 0
+        labels[painted], confidence[painted] = scene.seeds[painted], 1
         confidence[labels == 0] = 0
     if scene.ground is not None:
         labels[labels > 0] += 1
@@ -127,12 +129,12 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
 
 
 def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArray[np.floating]:
-    """Probability of every segment at every pixel, (segments, H, W); zeros where there is no data."""
+    """Probability of every segment at every pixel, (segments, ...); zeros where there is no data."""
     area = textures.speck_area(smoothness)
     read = textures.read(scene, smoothness)
     block = reading_of(read, scene.mask, area)
     own = block.labels.astype(np.int32) - 1
-    known, _ = final_names({(0, 0): block.parts}, area, 0)[0, 0]
+    known, _ = final_names({(0,): block.parts}, area, 0)[0,]
     known = np.concatenate([[-1], known]).astype(np.int32)[connected_parts(own).places]
     moved = np.flatnonzero(known != own)
     read.probabilities.exchange(moved, own.ravel()[moved], known.ravel()[moved])
@@ -147,7 +149,7 @@ def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArra
 def confidence_of(
     scene: Scene, textures: Textures, smoothness: float, labels: NDArray[np.integer]
 ) -> NDArray[np.floating]:
-    """Probability (H, W) of given labels, from 1; 0 where there is no data."""
+    """Probability of given labels, from 1; 0 where there is no data."""
     planes = probabilities(scene, textures, smoothness)
     sure = np.take_along_axis(planes, np.maximum(labels - 1, 0)[None], axis=0)[0] * (labels > 0)
     if scene.seeds is not None:

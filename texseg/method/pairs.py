@@ -32,11 +32,11 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.grid import window_matrix
+from texseg.channels.axes import dilated
+from texseg.counts.grid import averaged, window_matrix
 from texseg.counts.sites import Sites
 from texseg.threads import kernels, side_by_side
 
@@ -77,7 +77,8 @@ EVIDENCE = PAIR_EVIDENCE + _CONTEXT
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
 _MOST_CELLS = 4096  # of the images learned from; on more, the least change inside a texture would seem sure
-_ENOUGH_WINDOWS = 32  # square root of the largest number of windows on which a cluster's spread is measured
+_MOST_WINDOWS_IN_SPACE = 114.0  # that these fill; in space, cells of a window are others
+_ENOUGH_WINDOWS = 32**2  # the largest number of windows on which a cluster's spread is measured, about
 _NUMBERS_AT_ONCE = 2**21  # ratios (cells x clusters x channels) in memory
 _LEAST_SPREAD = 1e-6
 _LEAST_VARIANCE = 1e-9
@@ -122,9 +123,12 @@ class Pairs:
         held = held_out.scores(cells)
         _, K, C = held.shape
         own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
-        areas = np.stack([image.sum(axis=(0, 1), dtype=np.float64) for image in cells.pieces(own)], axis=1)
-        shrink = min(1.0, _MOST_CELLS / areas.sum())
-        borders = np.sqrt(shrink) * _borders(labels, K, cells)
+        n_axes = len(cells.grids[0])
+        images = [image.reshape(-1, K) for image in cells.pieces(own)]
+        areas = np.stack([image.sum(axis=0, dtype=np.float64) for image in images], axis=1)
+        most = _MOST_CELLS if n_axes == 2 else _MOST_WINDOWS_IN_SPACE * window**n_axes
+        shrink = min(1.0, most / areas.sum())
+        borders = shrink ** (1 - 1 / n_axes) * _borders(labels, K, cells)
         moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
         pairs = cls(cells, window, labels, held_out, held, shrink * areas, borders, *moments)
         side_by_side(lambda a: pairs._look_from(a, np.arange(K)), range(K))
@@ -140,14 +144,24 @@ class Pairs:
 
     def separations(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Separation of every pair of clusters; infinite from itself, and from one merged into another."""
-        sizes, extents = self.areas.sum(axis=1), 2 * np.sqrt(self.areas).sum(axis=1)
+        sizes, extents = self.areas.sum(axis=1), self._extents()
         area = np.minimum(sizes[:, None], sizes)
         gone = area <= 0
         np.fill_diagonal(gone, True)
         contact = self.borders / np.maximum(np.minimum(extents[:, None], extents), 1e-6)
         touch = ((contact + _NO_CONTACT) / _USUAL_CONTACT) ** _CONTACT_POWER
         touch *= np.maximum(contact / _INTERLEAVED, 1)
-        return np.where(gone, np.inf, distances * np.sqrt(area) / self.window / touch)
+        return np.where(gone, np.inf, distances * np.sqrt(area / self._in_window) / touch)
+
+    @property
+    def _in_window(self) -> float:
+        """Cells of a window."""
+        return self.window ** len(self.cells.grids[0])
+
+    def _extents(self) -> NDArray[np.float64]:
+        """Half the outline (K,) of a square, or the surface of a cube, as large as each cluster."""
+        n_axes = len(self.cells.grids[0])
+        return n_axes * (self.areas ** (1 - 1 / n_axes)).sum(axis=1)
 
     def merge(self, a: int, b: int) -> None:
         """Let ``a`` absorb ``b``, and measure ``a`` again."""
@@ -175,9 +189,9 @@ class Pairs:
         """
         separations = self.separations(distances)
         n_left = np.count_nonzero(self.areas.sum(axis=1) > 0)
-        windows = np.sort(self.areas[[a, b]].sum(axis=1)) / self.window**2
-        total = self.areas.sum() / self.window**2
-        extents, outlines = 2 * np.sqrt(self.areas).sum(axis=1), self.borders.sum(axis=1)
+        windows = np.sort(self.areas[[a, b]].sum(axis=1)) / self._in_window
+        total = self.areas.sum() / self._in_window
+        extents, outlines = self._extents(), self.borders.sum(axis=1)
         border = self.borders[a, b]
         means, variances = self._moments(a, b)
         channels = (means.sum(axis=0)) / np.sqrt(variances.mean(axis=0))
@@ -256,7 +270,7 @@ class Pairs:
         near = []
         masks = (self.cells.pieces((self.labels == k).astype(np.uint8)) for k in (one, other))
         for own, foreign in zip(*masks, strict=True):
-            reach, touch = (cv2.dilate(foreign, np.ones((side, side), np.uint8)) for side in (7, 3))
+            reach, touch = (dilated(foreign, side) for side in (7, 3))
             near.append(((own & reach) > touch).ravel())
         return np.concatenate(near)
 
@@ -279,20 +293,21 @@ class Pairs:
             self.windows[cluster, side] = _windows_of(own, self.cells, side)
         windows, (a, others) = self.windows[cluster, side], pairs
         out = np.zeros((len(windows.centres), len(others), held.shape[2]), np.float32)
-        starts = np.cumsum([0, *(h * w for h, w in self.cells.grids)])
+        starts = np.cumsum([0, *map(math.prod, self.cells.grids)])
         ends = np.searchsorted(windows.centres, starts)
-        for (h, w), start, stop, *part in zip(
+        for grid, start, stop, *part in zip(
             self.cells.grids, starts, starts[1:], ends, ends[1:], strict=False
         ):
             centres, sums = windows.centres[slice(*part)] - start, out[slice(*part)]
             scores, mine = held[start:stop], own[start:stop]
-            if kernels is not None:
-                kernels.inner_ratios(scores, mine, centres, w, a, others, held.shape[2], side, sums)
+            if kernels is not None and len(grid) == 2:
+                kernels.inner_ratios(scores, mine, centres, grid[1], a, others, held.shape[2], side, sums)
                 continue
-            ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(h, -1)
-            (rows, y), (columns, x) = (np.unique(e, return_inverse=True) for e in np.divmod(centres, w))
-            lines = (_window_matrix(h, side)[rows] @ ratios).reshape(len(rows), w, -1)
-            sums[:] = np.matmul(_window_matrix(w, side)[columns], lines)[y, x].reshape(sums.shape)
+            ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(*grid, -1)
+            found = [np.unique(at, return_inverse=True) for at in np.unravel_index(centres, grid)]
+            along = zip(grid, found, strict=True)
+            means = averaged(ratios, [_window_matrix(n, side)[kept] for n, (kept, _) in along])
+            sums[:] = means[tuple(at for _, at in found)].reshape(sums.shape)
         return out / windows.shares[:, None, None].astype(np.float64)
 
 
@@ -362,7 +377,8 @@ def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray
     table = np.zeros((n_clusters, n_clusters))
     named = np.where(cells.sizes > 0, labels, n_clusters)
     for grid in cells.pieces(named):
-        for one, other in ((grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:])):
+        for way in (np.moveaxis(grid, axis, 0) for axis in range(grid.ndim)):
+            one, other = way[:-1], way[1:]
             there = (one < n_clusters) & (other < n_clusters) & (one != other)
             np.add.at(table, (one[there], other[there]), 1)
     return table + table.T
@@ -378,16 +394,17 @@ class _Windows(NamedTuple):
 def _windows_of(own: Floats, cells: Sites, side: float) -> _Windows:
     """Find windows, centred on own cells, whose share :data:`_INSIDE` is made of ``own`` (N,) cells."""
     centres, shares, start = [], [], 0
-    step = max(1, round(np.sqrt(np.count_nonzero(own)) / _ENOUGH_WINDOWS))
+    n_axes = len(cells.grids[0])
+    step = max(1, round((np.count_nonzero(own) / _ENOUGH_WINDOWS) ** (1 / n_axes)))
     for inside in cells.pieces(own):
         if inside.any():
-            ends = (np.flatnonzero(inside.any(axis=axis))[[0, -1]] for axis in (1, 0))
-            box = tuple(slice(first, last + 1) for first, last in ends)
-            down, across = (_window_matrix(n, side)[b, b] for n, b in zip(inside.shape, box, strict=True))
-            mine = inside[box][::step, ::step] > 0
-            shares.append((down[::step] @ inside[box] @ across[::step].T)[mine])
+            box = tuple(slice(at.min(), at.max() + 1) for at in np.nonzero(inside))
+            windows = [_window_matrix(n, side)[b, b][::step] for n, b in zip(inside.shape, box, strict=True)]
+            thinned = (slice(None, None, step),) * n_axes
+            mine = inside[box][thinned] > 0
+            shares.append(averaged(inside[box], windows)[mine])
             places = np.arange(start, start + inside.size, dtype=np.int64).reshape(inside.shape)
-            centres.append(places[box][::step, ::step][mine])
+            centres.append(places[box][thinned][mine])
         start += inside.size
     share = np.concatenate(shares)
     place = math.ceil(0.7 * (len(share) - 1) - 1e-9)  # exact; np.quantile takes ten times as long
@@ -408,5 +425,5 @@ class HeldOut(NamedTuple):
         return held
 
 
-def _checkerboard(grids: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
+def _checkerboard(grids: Sequence[tuple[int, ...]]) -> NDArray[np.intp]:
     return np.concatenate([np.indices(shape).sum(axis=0).ravel() % 2 for shape in grids])

@@ -7,6 +7,7 @@ labelled by what was learned.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 import warnings
@@ -21,7 +22,7 @@ from texseg.channels.encode import Features, encode, learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.ground import find_ground, without_ground
 from texseg.channels.notes import multiplies, notes_on
-from texseg.channels.planes import Planes, non_finite, split_planes
+from texseg.channels.planes import Planes, non_finite, slices_of, split_planes
 from texseg.channels.rescale import mismatch, rescaled, to_grey
 from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
@@ -49,6 +50,7 @@ _FEWEST_ROWS = 8
 _TEXT = (0.003, 0.5)  # share of a bar covered by text and scale
 _TOLERANCE = 0.03  # of the image's range: how far compression changes a single colour
 _GREY = 0.1  # of the image's range: how far a bar may be from black or white
+_SLICES = 8  # of a volume, whose values are looked at
 _ABOVE = 0.2  # largest share of the bar's colour in the picture's rows next to it
 Note = tuple[str, type[Warning]]
 Grounds = list[NDArray[np.bool_] | None]
@@ -75,15 +77,16 @@ def learn_scenes(
     X: Any, mask: Any, seeds: Any, settings: Settings, rng: np.random.RandomState, tell: Callable[..., Any]
 ) -> Learned:
     """Check images, masks and seeds, learn features from the images, and encode them."""
-    bank = GaborBank(settings.wavelengths, settings.n_orientations)
+    bank = GaborBank(settings.wavelengths, settings.n_orientations, spacing=settings.steps)
     images = _planes(X, mask, settings)
     images = _same_bands(images, max(len(planes.bands) for planes in images))
     if len({len(planes.bands) for planes in images}) > 1:
         counts = sorted({len(planes.bands) for planes in images})
         raise ValueError(f"all images must have the same number of bands, got {counts}")
     shapes = [planes.bands[0].shape for planes in images]
-    settings = settings.scaled(min(max(shape) for shape in shapes))
-    side = min(min(shape) for shape in shapes)
+    sides = [shape[-settings.spatial_dims :] for shape in shapes]
+    settings = settings.scaled(min(max(shape) for shape in sides))
+    side = min(min(shape) for shape in sides)
     if side < bank.halo:
         warn(
             f"an image with a side of {side} pixels is smaller than the filters, which look "
@@ -96,13 +99,14 @@ def learn_scenes(
     images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
     logarithm = settings.log
     if logarithm is None:
-        logarithm = settings.preset != "plain" and multiplies(images)
+        logarithm = settings.preset != "plain" and multiplies(_pictures(images))
         if logarithm:
             warn(_LOGARITHM_TAKEN)
-    for note in notes_on(images):
+    for note in notes_on(_pictures(images)):
         warn(note)
+    is_stack = settings.planes is not None
     features, bins = learn_features(
-        images,
+        [own for planes in images for own in slices_of(planes)] if is_stack else images,
         bank=bank,
         sigma=settings.illumination_sigma,
         n_bins=settings.n_bins,
@@ -112,9 +116,32 @@ def learn_scenes(
         random_state=rng.randint(2**31),
         tell=partial(tell, "filters"),
     )
+    if is_stack:
+        every = iter(bins)
+        bins = [np.stack(list(itertools.islice(every, shape[0])), axis=1) for shape in shapes]
     of_scenes = zip(bins, images, grounds, painted, strict=True)
-    scenes = [Scene(b, planes.mask, planes, ground, own) for b, planes, ground, own in of_scenes]
+    scenes = [scene_of(b, planes, features, ground, own) for b, planes, ground, own in of_scenes]
     return Learned(scenes, features, settings, n_classes, originals)
+
+
+def scene_of(
+    bins: NDArray[np.uint8],
+    planes: Planes,
+    features: Features,
+    ground: NDArray[np.bool_] | None = None,
+    seeds: NDArray[np.int32] | None = None,
+) -> Scene:
+    """Make the scene of an encoded image; one with more axes than textures have is a stack."""
+    spacing = features.bank.spacing
+    stacked = (math.inf,) * (bins.ndim - 1 - len(spacing))
+    return Scene(bins, planes.mask, planes, ground, seeds, (*stacked, *spacing))
+
+
+def _pictures(images: list[Planes]) -> list[Planes]:
+    """Give the images, or some planes of each volume, evenly spread."""
+    if images[0].bands[0].ndim == 2:
+        return images
+    return [own for planes in images for own in slices_of(planes)[:: max(1, len(planes.bands[0]) // _SLICES)]]
 
 
 def known_scenes(
@@ -133,7 +160,7 @@ def known_scenes(
     grounds = [_found_ground(planes) if has_ground else None for planes in images]
     images = [without_ground(*pair) for pair in zip(images, grounds, strict=True)]
     pairs = zip(images, grounds, strict=True)
-    return [Scene(encode(planes, features), planes.mask, planes, ground) for planes, ground in pairs]
+    return [scene_of(encode(planes, features), planes, features, ground) for planes, ground in pairs]
 
 
 def with_bands_of(features: Features, planes: Planes) -> Planes:
@@ -175,7 +202,9 @@ def _planes(X: Any, mask: Any, settings: Settings) -> list[Planes]:
         raise ValueError(f"fit needs one image or more, and a mask each; got {len(images)}, {len(masks)}")
     axis, nodata, bar = settings.channel_axis, settings.nodata, settings.crop_bar
     pairs = list(zip(images, masks, strict=True))
-    taken, notes = zip(*(_taken_apart(image, axis, one, nodata, bar) for image, one in pairs), strict=True)
+    n_axes = settings.n_axes
+    parts = (_taken_apart(image, axis, one, nodata, bar, n_axes) for image, one in pairs)
+    taken, notes = zip(*parts, strict=True)
     for note, category in sorted(
         dict.fromkeys(itertools.chain(*notes)), key=lambda each: each[1] is UserWarning
     ):
@@ -187,15 +216,15 @@ def _planes(X: Any, mask: Any, settings: Settings) -> list[Planes]:
 
 
 def _taken_apart(
-    image: Any, channel_axis: int | None, mask: Any, nodata: float | None, crop_bar: bool
+    image: Any, channel_axis: int | None, mask: Any, nodata: float | None, crop_bar: bool, n_axes: int
 ) -> tuple[Planes, list[Note]]:
     """Split an image into planes, without transparency and, on request, without its info bar."""
-    image, opaque, note = _without_alpha(image, channel_axis)
+    image, opaque, note = _without_alpha(image, channel_axis, n_axes)
     notes: list[Note] = [(note, FourthBandWarning)] if note else []
     if opaque is not None:
         mask = opaque if mask is None else (np.asarray(mask) != 0) & opaque
-    planes = split_planes(image, channel_axis=channel_axis, mask=mask, nodata=nodata)
-    rows = _info_bar(planes)
+    planes = split_planes(image, channel_axis=channel_axis, mask=mask, nodata=nodata, n_axes=n_axes)
+    rows = _info_bar(planes) if n_axes == 2 else None
     if rows is None:
         return planes, notes
     what = f"rows {rows.start} to {rows.stop - 1} look like the info bar of a microscope, and were "
@@ -208,7 +237,9 @@ def _taken_apart(
     return planes, [*notes, (what + "skipped (label 0)", UserWarning)]
 
 
-def _without_alpha(image: Any, channel_axis: int | None) -> tuple[Any, NDArray[np.bool_] | None, str | None]:
+def _without_alpha(
+    image: Any, channel_axis: int | None, n_axes: int
+) -> tuple[Any, NDArray[np.bool_] | None, str | None]:
     """Remove transparency from two or four bands; also return where they are opaque, and the note.
 
     The last of two or four bands of unsigned integers, or of floats from 0 to 1, is transparency (as in
@@ -216,7 +247,9 @@ def _without_alpha(image: Any, channel_axis: int | None) -> tuple[Any, NDArray[n
     same (other types and ranges; softer edges), a note says so.
     """
     array = np.asarray(image)
-    if not isinstance(channel_axis, (int, np.integer)) or array.ndim != 3 or not -3 <= channel_axis < 3:
+    if not isinstance(channel_axis, (int, np.integer)) or array.ndim != n_axes + 1:
+        return image, None, None
+    if not -array.ndim <= channel_axis < array.ndim:
         return image, None, None
     n_bands = array.shape[channel_axis]
     if n_bands not in _NUMBERS or array.dtype.kind not in "iuf":
@@ -307,7 +340,8 @@ def _seeds(
 
 def _grounds(images: list[Planes], settings: Settings) -> Grounds:
     """Flat background of each image; None for all where there is none, or it is not to be distinguished."""
-    if not settings.flat_ground or settings.preset == "plain" or settings.n_segments == 1:
+    wanted = settings.flat_ground and settings.preset != "plain" and settings.n_axes == 2
+    if not wanted or settings.n_segments == 1:
         return [None] * len(images)
     found = [_found_ground(planes) for planes in images]
     return [ground if any(other.any() for other in found) else None for ground in found]

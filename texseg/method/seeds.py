@@ -34,7 +34,7 @@ from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import Sites, interior_cells, mix_background
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
-from texseg.parameters import MOST_SEGMENTS
+from texseg.parameters import MOST_SEGMENTS, PottsSettings
 from texseg.threads import one_blas_thread
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "learn_classes",
     "painted_cells",
     "pins",
+    "potts_field",
     "refuse_grey_values",
     "seeded_textures",
 ]
@@ -142,6 +143,12 @@ def describe(cells: Sites, wavelengths: NDArray[np.float64]) -> Description:
     return Description(np.stack(means), np.stack(axes), np.concatenate(values, axis=1).astype(np.float64))
 
 
+def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps: int) -> PottsField:
+    """Make the prior on the map of cells; see `PottsSettings`."""
+    grids, coupling = (sites.stacks, potts.coupling) if sites.stacks else (sites.grids, None)
+    return PottsField(grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes, coupling)
+
+
 def checked_seeds(
     seeds: Any,
     shapes: Sequence[tuple[int, ...]],
@@ -219,9 +226,9 @@ def painted_cells(
     for one, grid in zip(classes, grids, strict=True):
         table = np.zeros((grid.n_cells, n_classes))
         if one is not None:
-            rows, columns = np.nonzero(one)
-            place = (rows // grid.cell) * grid.shape[1] + columns // grid.cell
-            np.add.at(table, (place, one[rows, columns] - 1), 1)
+            pixels = np.flatnonzero(one)
+            code = grid.cells_of(pixels) * n_classes + one.ravel()[pixels] - 1
+            table += np.bincount(code, minlength=table.size).reshape(table.shape)
         tables.append(table)
     return np.concatenate(tables)
 
@@ -305,9 +312,7 @@ def seeded_textures(
             "without seeds; paint fewer pixels, or request fewer classes (n_segments)"
         )
     potts = settings.potts._replace(strength=SEED_STRENGTH * settings.potts.strength)
-    field = PottsField(
-        cells.grids, potts.strength * settings.smoothness, potts.sigma, SETTLING_SWEEPS, cells.sizes
-    )
+    field = potts_field(cells, potts, settings.smoothness, SETTLING_SWEEPS)
     held = pins(painted).astype(np.float32)
 
     def settle(scores: Floats) -> Floats:

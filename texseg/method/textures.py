@@ -7,18 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from texseg.channels.axes import dilated, eroded, shortened
 from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
-from texseg.channels.planes import Planes
-from texseg.counts.grid import CellGrid, PackedCounts, cell_counts, cell_grid, stacked
+from texseg.channels.planes import Planes, slices_of
+from texseg.counts.grid import CellGrid, PackedCounts, cell_counts, cell_grid, sides_along, stacked
 from texseg.counts.matrix import CountMatrix, WindowedCounts
-from texseg.counts.sites import WINDOW_STEP, Sites, in_strips, interior_cells, mix_background, window_sites
-from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField, arg_max_over, soft_max_over
-from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins
+from texseg.counts.sites import (
+    WINDOW_STEP,
+    Sites,
+    images_of,
+    in_strips,
+    interior_cells,
+    mix_background,
+    window_sites,
+)
+from texseg.fitting.assignment import SETTLING_SWEEPS, arg_max_over, soft_max_over
+from texseg.method.seeds import PIN, SeedClassifier, painted_cells, pins, potts_field
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
@@ -44,21 +52,37 @@ _MOST_PACKED = 255  # pixels per cell that can be packed
 class Scene:
     """One encoded image."""
 
-    bins: NDArray[np.uint8]  # (C, H, W)
+    bins: NDArray[np.uint8]  # (C, ...), with the axes of the image
     mask: NDArray[np.bool_] | None  # True where there is data; None if there is data everywhere
     planes: Planes | None = field(default=None, repr=False)
     """The image itself, for textures with learned borders."""
     ground: NDArray[np.bool_] | None = field(default=None, repr=False)
     """Flat background, a segment of its own, outside of the mask; None if it is not treated separately."""
     seeds: NDArray[np.int32] | None = field(default=None, repr=False)
-    """(H, W), class of the painted pixels, from 1; 0 elsewhere."""
+    """Class of the painted pixels, from 1; 0 elsewhere."""
+    spacing: tuple[float, ...] = ()
+    """Of the axes, as in `texseg.counts.grid.CellGrid`."""
     _tables: dict[int, tuple[Any, CellGrid]] = field(default_factory=dict, repr=False)
     _seed_scores: list[tuple[SeedClassifier, NDArray[np.floating]]] = field(default_factory=list, repr=False)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of pixels."""
-        return self.bins.shape[1], self.bins.shape[2]
+    def shape(self) -> tuple[int, ...]:
+        """Pixels along each axis."""
+        return self.bins.shape[1:]
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether textures lie in the planes of a stack."""
+        return math.inf in self.spacing
+
+    def images(self) -> list[tuple[slice, Planes, NDArray[np.uint8]]]:
+        """Give the image in which textures lie, or the planes of a stack: flat indices, planes and bins."""
+        assert self.planes is not None
+        if not self.is_stack:
+            return [(slice(0, self.bins[0].size), self.planes, self.bins)]
+        n = self.bins[0, 0].size
+        slices = enumerate(slices_of(self.planes))
+        return [(slice(at * n, (at + 1) * n), own, self.bins[:, at]) for at, own in slices]
 
     def keep_scores(self, strokes: SeedClassifier, scores: NDArray[np.floating]) -> None:
         """Remember a classifier's scores of the cells, (cells, K)."""
@@ -78,7 +102,7 @@ class Scene:
         To pack them takes a little longer and a quarter of the memory.
         """
         if side not in self._tables:
-            grid = cell_grid(self.shape, side, self.mask)
+            grid = cell_grid(self.shape, side, self.mask, self.spacing)
             ones = np.ones(len(self.bins), np.float32)
             self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask, packed), grid
         return self._tables[side]
@@ -142,9 +166,9 @@ class Textures:
 
     def with_borders(self, scenes: Sequence[Scene], smoothness: float, rng: np.random.Generator) -> Textures:
         """Learn what borders look like from scenes with planes and the current labels of their cells."""
-        planes = [scene.planes for scene in scenes if scene.planes is not None]
-        labels = [self._cells(scene, smoothness).labels() for scene in scenes]
-        bins = [scene.bins for scene in scenes]
+        _, planes, bins = zip(*(image for scene in scenes for image in scene.images()), strict=True)
+        maps = [self._cells(scene, smoothness).labels() for scene in scenes]
+        labels = [own for whole in maps for own in (whole if scenes[0].is_stack else [whole])]
         borders = learn_borders(
             planes, labels, bins, self.features, self._log_profiles(), self.cell, _PART, rng
         )
@@ -163,7 +187,8 @@ class Textures:
 
     def speck_area(self, smoothness: float) -> float:
         """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
-        return smoothness * (_PART * self.cell) ** 2
+        spacing = self.features.bank.spacing
+        return smoothness * (_PART * self.cell) ** len(spacing) / math.prod(spacing)
 
     @property
     def reach(self) -> int:
@@ -182,7 +207,8 @@ class Textures:
         sites, grid, local = cells.sites, cells.grid, cells.scores
         scores, learned = self._pixel_scores(scene, cells)
         strength = PottsSettings().strength * smoothness
-        posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, strength, scene.mask)
+        prior = strength, scene.mask, self.potts.coupling
+        posteriors = pixel_posteriors(scores.near, cells.posteriors, grid, scores.band, *prior)
         around = sites.window_mean(local, self.windows[0] / self.cell)
         share = sites.window_mean(sites.sizes[:, None], self.windows[0] / self.cell)
         of_windows = _CALIBRATION * np.ascontiguousarray((around / np.maximum(share, 1e-6)).T)
@@ -230,7 +256,11 @@ class Textures:
             for k in range(len(local)):  # the scores of all at once would take as much again
                 local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
-            local[:, known] = self.borders.log_odds(scene.planes, band[known], scene.bins)
+            of_known = band[known]
+            for place, planes, bins in scene.images():
+                here = slice(*np.searchsorted(of_known, [place.start, place.stop]))
+                found = self.borders.log_odds(planes, of_known[here] - place.start, bins)
+                local[:, np.flatnonzero(known)[here]] = found
         if scene.seeds is not None:
             (painted,) = np.nonzero(scene.seeds.ravel()[band])
             local[scene.seeds.ravel()[band[painted]] - 1, painted] += PIN
@@ -251,7 +281,13 @@ class Textures:
         f = self.features
         sides = window_sides(f.wavelengths, windows).tolist()
         return WindowedCounts(
-            scene.bins, sides, n_bins=f.n_bins, mask=scene.mask, weights=f.weights * votes, border="symmetric"
+            scene.bins,
+            sides,
+            n_bins=f.n_bins,
+            mask=scene.mask,
+            weights=f.weights * votes,
+            border="symmetric",
+            spacing=scene.spacing,
         )
 
     def _scores(self, n: CountMatrix, which: slice = slice(None)) -> NDArray[np.floating]:
@@ -270,11 +306,11 @@ class Textures:
         if borders.known.all():
             return np.zeros(cells.grid.n_cells, bool)
         foreign = ~borders.known[cells.posteriors.argmax(axis=1)]
-        around = np.ones((2 * _BAND + 1, 2 * _BAND + 1), np.uint8)
-        return cv2.dilate(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
+        around = cells.grid.near(2 * _BAND + 1, 1)
+        return dilated(foreign.reshape(cells.grid.shape).astype(np.uint8), around).ravel() > 0
 
     def unfamiliar(self, scene: Scene) -> NDArray[np.bool_]:
-        """Which pixels, (H, W), none of the textures explains.
+        """Which pixels none of the textures explains.
 
         A window is strange if its divergence from the best-fitting profile exceeds that texture's limit.
         Windows across a border are strange too, so only wide patches of strange windows count. Many scattered
@@ -283,11 +319,14 @@ class Textures:
         sites, grids = cell_sites([scene], self.features, self.cell, self.background)
         windows = window_sites(sites, grids, self.features.wavelengths, self.windows)
         labels, divergences = divergence(windows, self._scores(windows))
-        strange = (divergences / self.limits[labels]).reshape(windows.grids[0]).astype(np.float32)
-        opened = cv2.morphologyEx(strange, cv2.MORPH_OPEN, np.ones((_PATCH, _PATCH), np.uint8))
-        H, W = scene.shape
-        coarse = opened.repeat(WINDOW_STEP * self.cell, 0).repeat(WINDOW_STEP * self.cell, 1)[:H, :W]
-        return coarse > 1
+        (grid,) = grids
+        strange = (divergences / self.limits[labels]).astype(np.float32)
+        strange = strange.reshape((windows.stacks or windows.grids)[0])
+        side = grid.near(_PATCH, 1)
+        coarse = dilated(eroded(strange, side), side) > 1
+        for axis, (step, cells) in enumerate(zip(grid.near(WINDOW_STEP, 1), grid.sides, strict=True)):
+            coarse = coarse.repeat(step * cells, axis)
+        return coarse[tuple(map(slice, scene.shape))]
 
 
 @dataclass(frozen=True)
@@ -385,11 +424,6 @@ def agree(probabilities: NDArray[np.floating], labels: NDArray[np.integer]) -> N
     probabilities[theirs, pixels] = swapped
 
 
-def potts_field(sites: Sites, potts: PottsSettings, smoothness: float, n_sweeps: int) -> PottsField:
-    """Make the prior on the map of cells; see `PottsSettings`."""
-    return PottsField(sites.grids, potts.strength * smoothness, potts.sigma, n_sweeps, sites.sizes)
-
-
 def divergence(windows: Sites, scores: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
     """Best profile of every window (N,), and the Kullback-Leibler divergence from it (N,), weighted nats."""
 
@@ -420,8 +454,9 @@ def cell_sites(
     scenes: Sequence[Scene], features: Features, cell: int, background: NDArray[np.floating] | None = None
 ) -> tuple[Sites, list[CellGrid]]:
     """Histograms of the cells' own pixels, of all scenes."""
-    n_cells = sum(math.prod(math.ceil(side / cell) for side in scene.shape) for scene in scenes)
-    packed = n_cells > _MANY_CELLS and cell**2 <= _MOST_PACKED
+    sides = [sides_along(cell, scene.spacing or (1,) * len(scene.shape)) for scene in scenes]
+    n_cells = sum(math.prod(shortened(*pair)) for pair in zip((s.shape for s in scenes), sides, strict=True))
+    packed = n_cells > _MANY_CELLS and max(map(math.prod, sides)) <= _MOST_PACKED
     tables, grids = zip(*(scene.cells(cell, features.n_bins, packed) for scene in scenes), strict=True)
     counts = tables[0] if len(tables) == 1 else stacked(tables)
     sizes = np.concatenate([grid.sizes for grid in grids])
@@ -429,7 +464,8 @@ def cell_sites(
         sums = sum(in_strips(lambda rows: counts[rows].sum(axis=0, dtype=np.float64), len(counts)))
         background = (sums / sizes.sum(dtype=np.float64)).astype(np.float32)
     weights = np.repeat(features.weights, features.n_bins)
-    return Sites(counts, sizes, weights, tuple(grid.shape for grid in grids), background), list(grids)
+    images, stacks = images_of([grid.shape for grid in grids], scenes[0].is_stack)
+    return Sites(counts, sizes, weights, images, background, stacks), list(grids)
 
 
 def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
@@ -449,9 +485,11 @@ def effective_observations(bank: GaborBank, windows: ArrayLike) -> float:
     """Independent observations in a window, per channel: the final inverse temperature.
 
     Neighbouring responses of a filter are correlated over its own envelope, so that an area A holds about
-    ``1 + A / (2 pi sigma_x sigma_y)`` independent ones; channels overlap in frequency, and three of them
-    carry what one independent channel would. Both were measured on homogeneous textures.
+    ``1 + A / (2 pi sigma_x sigma_y)`` independent ones, and a volume accordingly; channels overlap in
+    frequency, and three of them carry what one independent channel would. Both were measured on homogeneous
+    textures.
     """
-    areas = np.square(np.asarray(windows, float))
-    sigma = np.array([1 / (2 * np.pi * f.along) / (2 * np.pi * f.across) for f in bank.filters])
-    return float(np.mean(1 + areas / (2 * np.pi * sigma)) / _CHANNEL_DEPENDENCE)
+    n = len(bank.spacing)
+    areas = np.power(np.asarray(windows, float), n)
+    sigma = np.array([1 / (2 * np.pi * f.along) / (2 * np.pi * f.across) ** (n - 1) for f in bank.filters])
+    return float(np.mean(1 + areas / ((2 * np.pi) ** (n / 2) * sigma)) / _CHANNEL_DEPENDENCE)

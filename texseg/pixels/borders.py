@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features, bins_of, octaves_of
 from texseg.channels.planes import Planes
 from texseg.channels.responses import recipes
-from texseg.channels.textons import PATCH_SIDE
+from texseg.channels.textons import PATCH_SIDE, patches_at
 from texseg.pixels.composites import border_distance, compose, label_sizes, trusted
 from texseg.threads import LANES, kernels, side_by_side
 
@@ -294,9 +294,9 @@ def _read(
 
 def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np.float32]:
     """Patches around some pixels, (n, D)."""
-    patches = np.lib.stride_tricks.sliding_window_view(form, (PATCH_SIDE, PATCH_SIDE))
-    rows, columns = np.divmod(pixels, patches.shape[1])
-    return patches[rows, columns].reshape(len(pixels), -1).astype(np.float32, copy=False)
+    shape = [side - 2 * (PATCH_SIDE // 2) for side in form.shape]
+    places = np.unravel_index(pixels, shape)
+    return patches_at(form, places, PATCH_SIDE).astype(np.float32, copy=False)
 
 
 def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:

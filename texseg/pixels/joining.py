@@ -21,41 +21,49 @@ class BlockParts(NamedTuple):
 
     labels: NDArray[np.int32]  # (n,), from 0
     sizes: NDArray[np.int64]  # (n,), pixels
-    first: NDArray[np.int64]  # (n,), first pixel, counted row by row in the whole image
+    first: NDArray[np.int64]  # (n,), first pixel, counted in row-major order in the whole image
     sums: NDArray[np.float64]  # (n, K), scores of small parts summed over their pixels
     pairs: NDArray[np.int64]  # (m, 2), parts that touch
     edges: tuple[NDArray[np.int64], ...]
-    """Part of each pixel along the top, bottom, left and right edge; -1 without data."""
+    """Part of each pixel along both ends of each axis: top, bottom, left, right; -1 without data."""
 
 
 def parts_of_block(
-    parts: Parts, scores: NDArray[np.floating], pixels: NDArray[np.intp], origin: tuple[int, int], width: int
+    parts: Parts,
+    scores: NDArray[np.floating],
+    pixels: NDArray[np.intp],
+    origin: tuple[int, ...],
+    whole: tuple[int, ...],
 ) -> BlockParts:
     """Describe the parts of a block.
 
     ``scores`` (K, m) are those of ``pixels`` (m,), flat indices of the pixels of small parts; ``origin`` is
-    the block's first pixel in an image of this width.
+    the block's first pixel in an image of the shape ``whole``.
     """
     places, n = parts.places - 1, len(parts.sizes) - 1
     # parts are numbered in the order of their first pixels
     first = np.searchsorted(np.maximum.accumulate(parts.places.ravel()), np.arange(1, n + 1))
-    rows, columns = np.unravel_index(first, places.shape)
+    index = np.unravel_index(first, places.shape)
+    flat = np.zeros(n, np.int64)
+    for at, start, length in zip(index, origin, whole, strict=True):
+        flat = flat * length + at + start
     part = places.ravel()[pixels]
     sums = [np.bincount(part, column, n) for column in scores]
-    pairs = np.concatenate([_touching(places[:, :-1], places[:, 1:]), _touching(places[:-1], places[1:])])
+    ways = [np.moveaxis(places, axis, 0) for axis in reversed(range(places.ndim))]
+    pairs = np.concatenate([_touching(way[:-1], way[1:]) for way in ways])
     return BlockParts(
         parts.labels[1:],
         parts.sizes[1:].astype(np.int64),
-        (rows + origin[0]) * np.int64(width) + columns + origin[1],
+        flat,
         np.stack(sums, axis=1) if n else np.empty((0, len(scores))),
         np.unique(pairs, axis=0),
-        tuple(edge.copy() for edge in (places[0], places[-1], places[:, 0], places[:, -1])),
+        tuple(way[end].copy() for way in ways[::-1] for end in (0, -1)),
     )
 
 
 def joined_labels(
-    blocks: Mapping[tuple[int, int], BlockParts], area: float, min_size: float
-) -> dict[tuple[int, int], NDArray[np.int32]]:
+    blocks: Mapping[tuple[int, ...], BlockParts], area: float, min_size: float
+) -> dict[tuple[int, ...], NDArray[np.int32]]:
     """Give the final labels of the parts of all blocks, by their places in the grid of blocks.
 
     Missing blocks hold no data. Parts below ``area`` pixels whose label has a larger one are merged, and then
@@ -144,16 +152,17 @@ def _touching(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.int6
 
 
 def _across(
-    blocks: Mapping[tuple[int, int], BlockParts], offset: Mapping[tuple[int, int], int]
+    blocks: Mapping[tuple[int, ...], BlockParts], offset: Mapping[tuple[int, ...], int]
 ) -> list[NDArray[np.int64]]:
     """Pairs of parts that touch across block borders."""
     pairs = []
-    for (row, column), block in blocks.items():
-        for below, mine, theirs in (((row + 1, column), 1, 0), ((row, column + 1), 3, 2)):
+    for place, block in blocks.items():
+        for axis in range(len(place)):
+            below = (*place[:axis], place[axis] + 1, *place[axis + 1 :])
             if below not in blocks:
                 continue
-            one, other = block.edges[mine], blocks[below].edges[theirs]
+            one, other = block.edges[2 * axis + 1], blocks[below].edges[2 * axis]
             both = (one >= 0) & (other >= 0)
-            shift = [offset[row, column], offset[below]]
+            shift = [offset[place], offset[below]]
             pairs.append(np.unique(np.stack([one[both], other[both]], axis=1) + shift, axis=0))
     return pairs

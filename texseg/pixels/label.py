@@ -15,14 +15,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.counts.grid import CellGrid
-from texseg.fitting.assignment import SETTLING_SWEEPS, mean_field
+from texseg.channels.axes import dilated, eroded, parts_of, resized, shortened, smoothed
+from texseg.counts.grid import CellGrid, sides_along
+from texseg.fitting.assignment import SETTLING_SWEEPS, along_first, mean_field, through_planes
 from texseg.pixels.planes import PixelPlanes
 from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
+_OF_VOLUMES = 2  # the same in space, where cells are smaller
+_PLANES = 1.5  # standard deviation of the coupling of planes
 
 
 def pixel_posteriors(
@@ -32,27 +35,39 @@ def pixel_posteriors(
     band: NDArray[np.intp],
     strength: float = 10.0,
     mask: NDArray[np.bool_] | None = None,
+    coupling: float = 0.0,
 ) -> PixelPlanes:
     """Mean field of a Potts model over the pixels near borders, starting from the cells' posteriors.
 
     Pixels three or more cells away from any border between cells keep their cell's posterior: a small window
     separates two textures at their border, but inside a texture it may be misled. ``local`` (K, n) are the
     log-likelihoods of the ``band`` of pixels near borders (sorted flat indices); a unanimous neighbourhood, a
-    Gaussian with a standard deviation of half a cell, adds ``strength`` nats.
+    Gaussian with a standard deviation of half a cell, adds ``strength`` nats. In a stack of planes those on
+    either side add to it, see `texseg.fitting.assignment.PottsField`.
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
     near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
     if len(band):
-        near = mean_field(local, _pull(cells, grid, band, strength, mask), near, SETTLING_SWEEPS)
+        near = mean_field(local, _pull(cells, grid, band, strength, mask, coupling), near, SETTLING_SWEEPS)
     return PixelPlanes(grid, cells, band, near)
 
 
 def _pull(
-    cells: Floats, grid: CellGrid, band: NDArray[np.intp], strength: float, mask: NDArray[np.bool_] | None
+    cells: Floats,
+    grid: CellGrid,
+    band: NDArray[np.intp],
+    strength: float,
+    mask: NDArray[np.bool_] | None,
+    coupling: float,
 ) -> Callable[[Floats], Floats]:
     """Make the function that gives what all pixels add to planes (K, n) of the band, for `mean_field`."""
-    H, W = grid.image_shape
-    small = -(-W // _REDUCTION), -(-H // _REDUCTION)
+    shape, is_stack = grid.image_shape, 1 in grid.near(0, 1)
+    reduction = _REDUCTION if len(shape) == 2 or is_stack else _OF_VOLUMES
+    steps = sides_along(reduction, grid.spacing or (1,) * len(shape))
+    small = shortened(shape, steps)
+    sigma = tuple(side / 2 / step for side, step in zip(grid.sides, steps, strict=True))
+    if is_stack:
+        sigma = (0.0, *sigma[1:])
     presence = None if mask is None else mask.ravel()[band]
 
     def elsewhere(values: Floats) -> Any:
@@ -61,7 +76,7 @@ def _pull(
         plane.ravel()[band] = 0
         if mask is not None:
             plane *= mask
-        return cv2.resize(plane, small, interpolation=cv2.INTER_AREA)
+        return resized(plane, small, cv2.INTER_AREA)
 
     constant = side_by_side(elsewhere, cells)
 
@@ -69,13 +84,13 @@ def _pull(
         out = np.empty_like(planes)
 
         def of_label(k: int) -> None:
-            plane = np.zeros((H, W), planes.dtype)
+            plane = np.zeros(shape, planes.dtype)
             plane.ravel()[band] = planes[k] if presence is None else planes[k] * presence
-            around = cv2.resize(plane, small, interpolation=cv2.INTER_AREA) + constant[k]
-            around = cv2.GaussianBlur(
-                around, (0, 0), grid.cell / 2 / _REDUCTION, borderType=cv2.BORDER_CONSTANT
-            )
-            there = cv2.resize(around, (W, H), interpolation=cv2.INTER_LINEAR)
+            around = smoothed(resized(plane, small, cv2.INTER_AREA) + constant[k], sigma, cv2.BORDER_CONSTANT)
+            if coupling and is_stack:
+                through = through_planes(_PLANES, coupling)
+                around = along_first(around.reshape(1, len(around), -1), through).reshape(around.shape)
+            there = resized(around, shape, cv2.INTER_LINEAR)
             np.multiply(there.ravel()[band], np.float32(strength), out=out[k])
 
         side_by_side(of_label, range(len(planes)))
@@ -87,9 +102,9 @@ def _pull(
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     """Which cells lie at most two cells from one that touches another label, shape (cells,)."""
     labels = cell_posteriors.argmax(axis=1).reshape(grid.shape).astype(np.uint8)
-    square = np.ones((3, 3), np.uint8)
-    border = (cv2.dilate(labels, square) != cv2.erode(labels, square)).astype(np.uint8)
-    return cv2.dilate(border, square, iterations=1).astype(bool).ravel()
+    side = grid.near(3, 1)
+    border = (dilated(labels, side) != eroded(labels, side)).astype(np.uint8)
+    return dilated(border, side).astype(bool).ravel()
 
 
 def speck_sizes(
@@ -108,20 +123,15 @@ def speck_sizes(
 class Parts(NamedTuple):
     """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
 
-    places: NDArray[np.intp]  # (H, W), part of every pixel; 0 where there is no data
+    places: NDArray[np.intp]  # part of every pixel; 0 where there is no data
     sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
     labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
 
 
 def connected_parts(labels: NDArray[np.int32]) -> Parts:
-    """Find the parts of labels (H, W), -1 without data; pixels are connected along their edges."""
-    places, names, n_parts = np.zeros(labels.shape, np.int32), [-1], 1
-    for label in range(int(labels.max(initial=-1)) + 1):
-        here = labels == label
-        n_here, found = cv2.connectedComponents(here.view(np.uint8), connectivity=4, ltype=cv2.CV_32S)
-        np.add(found, n_parts - 1, out=places, where=here)
-        n_parts += n_here - 1
-        names += [label] * (n_here - 1)
+    """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
+    places, names = parts_of(labels)
+    n_parts = len(names)
     first = np.zeros(n_parts, np.int32)
     first[places.ravel()[::-1]] = np.arange(labels.size, dtype=np.int32)[::-1]  # the last one written stays
     first[0] = -1

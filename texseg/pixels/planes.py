@@ -14,12 +14,12 @@ from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
-_ROWS = 64  # rows of cells whose pixels are looked up at once
+_PIXELS = 2**18  # whose cells are looked up at once
 
 
 @dataclass
 class PixelPlanes:
-    """K planes (H, W): all pixels of a cell share a value, except a band of pixels with their own values.
+    """K planes of an image's shape: the pixels of a cell share a value, except a band with their own values.
 
     Far from borders, values are computed per cell, and whole planes would repeat them for every pixel.
     Iterating yields whole planes, one at a time.
@@ -32,21 +32,22 @@ class PixelPlanes:
 
     @classmethod
     def full(cls, planes: Floats) -> PixelPlanes:
-        """Store planes (K, H, W) whose pixels all have their own values."""
-        K, H, W = planes.shape
+        """Store planes (K, ...) whose pixels all have their own values."""
+        K, *shape = planes.shape
         nothing = np.zeros((K, 1), planes.dtype)
-        return cls(cell_grid((H, W), max(H, W)), nothing, np.arange(H * W), planes.reshape(K, -1))
+        flat = planes.reshape(K, -1)
+        return cls(cell_grid(tuple(shape), max(shape)), nothing, np.arange(flat.shape[1]), flat)
 
     def __len__(self) -> int:
         """Give K."""
         return len(self.cells)
 
     def __iter__(self) -> Iterator[Floats]:
-        """Yield the whole planes (H, W) one by one."""
+        """Yield the whole planes one by one."""
         return (self._spread(cells, near) for cells, near in zip(self.cells, self.near, strict=True))
 
     def whole(self) -> Floats:
-        """Return all planes, (K, H, W)."""
+        """Return all planes, (K, ...)."""
         return np.stack(list(self))
 
     def changed(self, change: Callable[[Floats], Floats]) -> PixelPlanes:
@@ -54,20 +55,19 @@ class PixelPlanes:
         return PixelPlanes(self.grid, change(self.cells), self.band, change(self.near))
 
     def labels(self) -> NDArray[np.int32]:
-        """Index (H, W) of the largest plane at every pixel; ties go to the first."""
+        """Index of the largest plane at every pixel; ties go to the first."""
         return np.ascontiguousarray(self._spread(arg_max_over(self.cells), arg_max_over(self.near)))
 
     def at(self, labels: NDArray[np.int32]) -> Floats:
-        """Take the value of each pixel's label (H, W); labels below 0 give that of the first."""
-        H, W = self.grid.image_shape
-        out = np.empty((H, W), self.cells.dtype)
-        side = _ROWS * self.grid.cell
+        """Take the value of each pixel's label; labels below 0 give that of the first."""
+        out = np.empty(labels.shape, self.cells.dtype)
+        side = max(1, _PIXELS // max(1, out[0].size))
 
         def look(top: int) -> None:
-            rows = slice(top, min(top + side, H))
+            rows = slice(top, min(top + side, len(out)))
             out[rows] = self.cells[np.maximum(labels[rows], 0), self.grid.cells_of_rows(rows)]
 
-        side_by_side(look, range(0, H, side))
+        side_by_side(look, range(0, len(out), side))
         own = np.maximum(labels.ravel()[self.band], 0)
         out.ravel()[self.band] = self.near[own, np.arange(len(own))]
         return out

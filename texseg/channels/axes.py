@@ -1,0 +1,139 @@
+"""Neighbourhoods on grids of two or three axes: OpenCV filters planes, and then the columns through them.
+
+Sides and sigmas are one number, or one for each axis; where they are 1 or 0, nothing happens along the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+
+def of_each(value: Any, n_axes: int) -> tuple[Any, ...]:
+    """Give one value for each axis."""
+    return tuple(value) if isinstance(value, Sequence) else (value,) * n_axes
+
+
+def _separately(
+    values: NDArray, sizes: tuple[Any, ...], apply: Callable[[NDArray, tuple[Any, Any]], NDArray], none: Any
+) -> NDArray:
+    """Filter each plane of the last two axes, then along the first of three axes."""
+    if values.ndim == 2:
+        return apply(values, sizes)
+    if sizes[1:] != (none, none):
+        values = np.stack([apply(plane, sizes[1:]) for plane in values])
+    if sizes[0] == none:
+        return values
+    columns = apply(np.ascontiguousarray(values).reshape(len(values), -1), (sizes[0], none))
+    return columns.reshape(-1, *values.shape[1:])
+
+
+def dilated(values: NDArray, side: Any) -> Any:
+    """Largest value in a box around each site."""
+
+    def largest(plane: NDArray, sides: tuple[int, int]) -> NDArray:
+        return cv2.dilate(plane, np.ones(sides, np.uint8))
+
+    return _separately(values, of_each(side, values.ndim), largest, 1)
+
+
+def eroded(values: NDArray, side: Any) -> Any:
+    """Smallest value in a box around each site."""
+
+    def smallest(plane: NDArray, sides: tuple[int, int]) -> NDArray:
+        return cv2.erode(plane, np.ones(sides, np.uint8))
+
+    return _separately(values, of_each(side, values.ndim), smallest, 1)
+
+
+def beside(marked: NDArray[np.uint8]) -> Any:
+    """Mark what is marked, and what shares an edge (of voxels, a face) with it."""
+    cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
+    if marked.ndim == 2:
+        return cv2.dilate(marked, cross)
+    return np.maximum(dilated(marked, (3, 1, 1)), np.stack([cv2.dilate(plane, cross) for plane in marked]))
+
+
+def box_sums(values: NDArray, side: Any, border: int) -> NDArray:
+    """Sum over a box around each site."""
+
+    def summed(plane: NDArray, sides: tuple[int, int]) -> NDArray:
+        return cv2.boxFilter(plane, -1, sides[::-1], normalize=False, borderType=border).reshape(plane.shape)
+
+    return _separately(values, of_each(side, values.ndim), summed, 1)
+
+
+def smoothed(values: NDArray, sigma: Any, border: int) -> NDArray:
+    """Gaussian mean around each site."""
+
+    def mean(plane: NDArray, sigmas: tuple[float, float]) -> NDArray:
+        down, across = sigmas
+        if down == across:
+            return cv2.GaussianBlur(plane, (0, 0), down, borderType=border)
+        sizes = (0 if across else 1, 0 if down else 1)
+        return cv2.GaussianBlur(plane, sizes, across or 1e-3, sigmaY=down or 1e-3, borderType=border)
+
+    return _separately(values, of_each(sigma, values.ndim), mean, 0)
+
+
+def resized(values: NDArray, shape: Sequence[int], interpolation: int) -> Any:
+    """Values on a grid of another shape over the same area."""
+    if values.ndim == 2:
+        return cv2.resize(values, (shape[1], shape[0]), interpolation=interpolation)
+    if values.shape[1:] != tuple(shape[1:]):
+        values = np.stack([cv2.resize(p, (shape[2], shape[1]), interpolation=interpolation) for p in values])
+    if len(values) == shape[0]:
+        return values
+    columns = np.ascontiguousarray(values).reshape(len(values), -1)
+    return cv2.resize(columns, (columns.shape[1], shape[0]), interpolation=interpolation).reshape(shape)
+
+
+def shortened(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the grid of boxes of some steps that cover a grid."""
+    return tuple(-(-length // step) for length, step in zip(shape, steps, strict=True))
+
+
+def distances(inner: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Distance of each site that is not 0 from the nearest 0."""
+    if inner.ndim == 2:
+        return np.asarray(cv2.distanceTransform(inner, cv2.DIST_L2, cv2.DIST_MASK_PRECISE), np.float32)
+    from scipy.ndimage import distance_transform_edt  # not needed for images
+
+    return distance_transform_edt(inner).astype(np.float32)
+
+
+def nearest_zero(marked: NDArray[np.uint8]) -> tuple[Any, int]:
+    """Give the number, from 1, of the zero nearest to each site, zeros in row-major order; and how many."""
+    if marked.ndim == 2:
+        _, numbers = cv2.distanceTransformWithLabels(
+            marked, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
+        )
+        return numbers, int(numbers.max())
+    from scipy.ndimage import distance_transform_edt
+
+    places = distance_transform_edt(marked, return_distances=False, return_indices=True)
+    number = np.cumsum(marked.ravel() == 0, dtype=np.int32)
+    return number[np.ravel_multi_index(tuple(places), marked.shape)], int(number[-1])
+
+
+def parts_of(labels: NDArray[np.int32]) -> tuple[NDArray[np.int32], list[int]]:
+    """Give each site its connected part (0: no data, label -1) of labels from 0, and each part its label."""
+    if labels.ndim == 3:
+        from skimage.measure import label  # in one pass
+
+        places = label(labels + 1, background=0, connectivity=1).astype(np.int32)
+        names = np.full(int(places.max(initial=0)) + 1, -1, np.int32)
+        names[places.ravel()] = labels.ravel()
+        return places, names.tolist()
+    places, kept, n_parts = np.zeros(labels.shape, np.int32), [-1], 1
+    for name in range(int(labels.max(initial=-1)) + 1):
+        here = labels == name
+        n_here, found = cv2.connectedComponents(here.view(np.uint8), connectivity=4, ltype=cv2.CV_32S)
+        np.add(found, n_parts - 1, out=places, where=here)
+        n_parts += n_here - 1
+        kept += [name] * (n_here - 1)
+    return places, kept
