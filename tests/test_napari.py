@@ -465,8 +465,8 @@ def test_seeds_of_another_shape_are_refused_with_a_sentence(application, viewer,
 def small_memory(monkeypatch):
     """A machine that this test's scene is too large for."""
     monkeypatch.setattr("texseg.napari.source.free_memory", lambda: 10**6)
-    monkeypatch.setattr("texseg.napari.scenes.LARGEST_PICTURE", 500)
-    monkeypatch.setattr("texseg.napari.scenes._OVERVIEW", 200)
+    monkeypatch.setattr("texseg.napari.source.LARGEST_PICTURE", 500)
+    monkeypatch.setattr("texseg.napari.source._OVERVIEW", 200)
 
 
 @pytest.fixture
@@ -519,7 +519,7 @@ def test_a_large_file_gets_labels_at_full_resolution(application, viewer, widget
 
 
 def test_bands_that_cannot_be_shown_are_refused(application, viewer, widget, tmp_path):
-    from texseg.napari.scenes import read_scene
+    from texseg.napari.source import read_scene
 
     np.save(tmp_path / "bands.npy", np.zeros((5, 40, 50), np.uint8))
     with pytest.raises(ValueError, match="channel"):

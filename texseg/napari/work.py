@@ -17,8 +17,6 @@ from texseg.estimator import TextureSegmenter
 from texseg.napari.source import Index, LayerSource, Plane
 from texseg.progress import Progress
 
-__all__ = ["MOST_FITTED", "Result", "Job", "Stopped"]
-
 MOST_FITTED = 8
 """Planes of a stack that one model is fitted to, evenly spread; the others are labelled by it."""
 
