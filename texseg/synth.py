@@ -1,4 +1,4 @@
-"""Texture mosaics with known truth.
+"""Texture mosaics, and solid ones, with known truth.
 
 A mosaic puts several textures into one image, each in its own region, and records which pixel
 belongs to which. Inside each region the grey values are replaced by their ranks, so that every
@@ -7,6 +7,7 @@ region has the same uniform histogram: the regions differ in texture only, not i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from scipy.spatial import cKDTree
 
 from texseg.io.display import LUMA
 
-__all__ = ["Mosaic", "equalize_ranks", "example", "mosaic"]
+__all__ = ["Mosaic", "equalize_ranks", "example", "mosaic", "solid", "volume"]
 
 SMALLEST_SHARE = 0.35
 """No texture covers less than this fraction of its fair share of the area, 1 / K."""
@@ -30,9 +31,9 @@ class Mosaic(NamedTuple):
     """An image made of textures, with its truth; unpack it as ``image, truth``."""
 
     image: NDArray[np.uint8]
-    """uint8, (H, W) or (H, W, 3)."""
+    """uint8, (H, W) or (H, W, 3); of a volume (D, H, W)."""
     truth: NDArray[np.int32]
-    """int32 (H, W), the label 1 ... K of each pixel."""
+    """int32, the label 1 ... K of each pixel."""
 
 
 def mosaic(
@@ -123,6 +124,134 @@ def example(size: int = 320, random_state: int = 0) -> Mosaic:
     return mosaic([weave, *blurred, noise[4]], 5, size, random_state=random_state)
 
 
+def volume(
+    textures: Sequence[ArrayLike], size: int | tuple[int, int, int] = 96, random_state: int | None = 0
+) -> Mosaic:
+    """Compose a solid mosaic of volumes (d, h, w), at least as large: one bent Voronoi cell for each.
+
+    The grey values inside each cell are equalised by rank, as in :func:`mosaic`; ``size`` is the side of the
+    cube, or (planes, rows, columns).
+
+    Examples
+    --------
+    >>> fibres, foam = solid("fibres", 32, direction=(1, 0, 0)), solid("foam", 32)
+    >>> image, truth = volume([fibres, foam], 32)
+    >>> image.shape, image.dtype.name, np.unique(truth).tolist()
+    ((32, 32, 32), 'uint8', [1, 2])
+    """
+    shape = _cube(size)
+    checked = [np.asarray(texture) for texture in textures]
+    for texture in checked:
+        if texture.ndim != 3 or any(np.less(texture.shape, shape)):
+            raise ValueError(f"textures of volume must be at least {shape}, got shape {texture.shape}")
+    rng = np.random.default_rng(random_state)
+    truth = _draw_layout("voronoi", len(checked), shape, rng)
+    image = np.empty(shape, np.uint8)
+    for label, texture in enumerate(checked, start=1):
+        region = truth == label
+        image[region] = _to_uint8(equalize_ranks(texture[tuple(map(slice, shape))], region, rng))
+    return Mosaic(image, truth)
+
+
+def solid(
+    kind: str,
+    size: int | tuple[int, int, int] = 96,
+    scale: float = 8.0,
+    direction: Sequence[float] | None = None,
+    random_state: int | None = 0,
+) -> NDArray[np.float32]:
+    """Fill a volume with one texture.
+
+    Parameters
+    ----------
+    kind : {"field", "spheres", "fibres", "layers", "foam"}
+        A random field of wavelengths around ``scale``, only along ``direction`` if that is given; spheres at
+        distances of ``scale``; straight fibres along a direction; layers across it; walls around cells.
+    size : int or (int, int, int), default=96
+    scale : float, default=8
+        Pixels.
+    direction : (float, float, float), optional
+        Along planes, rows and columns; needed for fibres and layers.
+    random_state : int or None, default=0
+
+    Returns
+    -------
+    float32 array (D, H, W)
+
+    Examples
+    --------
+    >>> layers = solid("layers", 16, scale=4, direction=(1, 0, 0))
+    >>> layers.shape, bool(np.ptp(layers, axis=(1, 2)).max() < 1e-5)
+    ((16, 16, 16), True)
+    """
+    shape, rng = _cube(size), np.random.default_rng(random_state)
+    if kind not in _SOLIDS or (direction is None and kind in ("fibres", "layers")):
+        raise ValueError(
+            f"kind of solid must be one of {', '.join(_SOLIDS)} (fibres and layers with a direction), "
+            f"got {kind!r} with direction={direction}"
+        )
+    along = None if direction is None else np.divide(direction, np.linalg.norm(direction))
+    return np.asarray(_SOLIDS[kind](shape, float(scale), along, rng), np.float32)
+
+
+def _cube(size: int | tuple[int, int, int]) -> tuple[int, ...]:
+    shape = (size,) * 3 if isinstance(size, int | np.integer) else tuple(size)
+    if len(shape) != 3 or min(shape) < 1:
+        raise ValueError(f"size must be a positive number or (planes, rows, columns), got {size!r}")
+    return tuple(map(int, shape))
+
+
+def _field(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+    f = np.meshgrid(*map(np.fft.fftfreq, shape), indexing="ij", sparse=True)
+    radius = np.sqrt(sum(part**2 for part in f))
+    gain = np.exp(-0.5 * ((radius * scale - 1) / 0.3) ** 2)
+    if along is not None:
+        cosine = abs(sum(part * d for part, d in zip(f, along, strict=True))) / np.maximum(radius, 1e-9)
+        gain = gain * np.minimum(cosine, 1) ** 12
+    return np.fft.ifftn(np.fft.fftn(rng.normal(size=shape)) * gain).real
+
+
+def _scattered(low: Any, high: Any, scale: float, rng: np.random.Generator) -> NDArray:
+    """Draw points of a box at distances of about ``scale``."""
+    axes = [np.arange(a - scale, b + scale, scale) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    return grid + rng.uniform(-0.35, 0.35, grid.shape) * scale
+
+
+def _spheres(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+    places = np.indices(shape).reshape(3, -1).T
+    nearest = cKDTree(_scattered(np.zeros(3), shape, scale, rng)).query(places)[0]
+    return np.clip(0.4 * scale - nearest, -1, 1).reshape(shape)
+
+
+def _foam(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+    places = np.indices(shape).reshape(3, -1).T
+    near = cKDTree(_scattered(np.zeros(3), shape, scale, rng)).query(places, 2)[0]
+    return np.clip(0.2 * scale - (near[:, 1] - near[:, 0]), -1, 1).reshape(shape)
+
+
+def _fibres(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+    across = np.linalg.svd(along[None])[2][1:]
+    places = np.indices(shape).reshape(3, -1).T @ across.T
+    sites = _scattered(places.min(axis=0), places.max(axis=0), scale, rng)
+    return np.clip(0.3 * scale - cKDTree(sites).query(places)[0], -1, 1).reshape(shape)
+
+
+def _layers(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+    depth = np.tensordot(along, np.indices(shape), axes=1)
+    edges = np.cumsum(scale * rng.uniform(0.35, 0.65, int(2 * np.ptp(depth) / scale) + 8)) + depth.min()
+    return np.sin(np.pi * np.interp(depth, edges, np.arange(len(edges))))
+
+
+_SOLIDS: dict[str, Callable[..., NDArray]] = {
+    "field": _field,
+    "spheres": _spheres,
+    "fibres": _fibres,
+    "layers": _layers,
+    "foam": _foam,
+}
+
+
 def equalize_ranks(
     values: ArrayLike, region: ArrayLike | None = None, random_state: int | np.random.Generator | None = 0
 ) -> NDArray[np.float64]:
@@ -131,8 +260,8 @@ def equalize_ranks(
     Equal values are ordered by the mean of their 3x3 neighbourhood, and remaining ties at random. So
     every region of n pixels gets exactly the values (i + .5) / n, whatever its histogram was.
 
-    `values` (H, W) have any real dtype; `region` (H, W) marks the pixels to equalise, all by default; the
-    result (n,), float64, holds their new values in row-major order.
+    `values` (of two or three axes) have any real dtype; `region` marks the pixels to equalise, by
+    default all; the result (n,), float64, holds their new values in row-major order.
 
     Examples
     --------
@@ -205,41 +334,42 @@ def _to_uint8(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _draw_layout(
-    layout: str, n_segments: int, shape: tuple[int, int], rng: np.random.Generator
+    layout: str, n_segments: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Draw layouts until one has a fair share of the area for every label."""
     draw, is_good = _LAYOUTS[layout]
-    smallest = SMALLEST_SHARE / n_segments * shape[0] * shape[1]
+    smallest = SMALLEST_SHARE / n_segments * math.prod(shape)
     for _ in range(MAX_TRIES):
         cells = draw(n_segments, shape, rng)
         areas = np.bincount(cells.ravel(), minlength=n_segments + 1)[1:]
         if areas.min() >= max(smallest, 1) and is_good(cells, n_segments):
             return cells.astype(np.int32)
     raise ValueError(
-        f"no {layout} layout of {n_segments} segments fits into {shape[0]} x {shape[1]} pixels"
+        f"no {layout} layout of {n_segments} segments fits into {' x '.join(map(str, shape))} pixels"
         f" after {MAX_TRIES} tries; use a larger size or fewer segments"
     )
 
 
-def _draw_voronoi(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
-    grid = np.indices(shape).reshape(2, -1).T.astype(float)
-    sites = rng.random((n_segments, 2)) * shape
+def _draw_voronoi(n_segments: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.intp]:
+    n_axes = len(shape)
+    grid = np.indices(shape).reshape(n_axes, -1).T.astype(float)
+    sites = rng.random((n_segments, n_axes)) * shape
     coarse = grid[:: max(1, len(grid) // 4096)]
     for _ in range(5):
         nearest = cKDTree(sites).query(coarse)[1]
         counts = np.bincount(nearest, minlength=n_segments)
-        for axis in range(2):
+        for axis in range(n_axes):
             sums = np.bincount(nearest, weights=coarse[:, axis], minlength=n_segments)
             sites[:, axis] = np.divide(sums, counts, out=sites[:, axis].copy(), where=counts > 0)
-    bent = grid + _smooth_displacement(shape, rng).reshape(2, -1).T
+    bent = grid + _smooth_displacement(shape, rng).reshape(n_axes, -1).T
     return cKDTree(sites).query(bent)[1].reshape(shape) + 1
 
 
-def _smooth_displacement(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw a random displacement of every pixel, (2, H, W), smooth enough not to tear regions apart."""
-    side = min(shape)
-    noise = ndimage.gaussian_filter(rng.normal(size=(2, *shape)), (0, side / 20, side / 20))
-    return 0.025 * side * noise / noise.std(axis=(1, 2), keepdims=True)
+def _smooth_displacement(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw a random displacement (axes, ...) of every pixel, smooth enough not to tear regions apart."""
+    side, n_axes = min(shape), len(shape)
+    noise = ndimage.gaussian_filter(rng.normal(size=(n_axes, *shape)), (0, *[side / 20] * n_axes))
+    return 0.025 * side * noise / noise.std(axis=tuple(range(1, n_axes + 1)), keepdims=True)
 
 
 def _is_one_blob_each(cells: NDArray[np.intp], n_segments: int) -> bool:
