@@ -19,9 +19,11 @@
 #endif
 #define INSIDE static inline __attribute__((always_inline))
 
-enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8 };
+enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, BLOCK = 128, MOST = 6 };
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+
+static float numbers[256]; /* the whole ones */
 
 INSIDE vec load(const float *from, Py_ssize_t m) /* the first m numbers, and zeros */
 {
@@ -426,6 +428,75 @@ WIDE int windowed(const float *held, const float *own, const int64_t *centres, P
     return line && table;
 }
 
+/* What is not zero in counts (N, M): starts (blocks, M + 1) of the entries of each column in blocks of sites, and
+   the site within its block and the count of each entry. */
+WIDE void compressed(const uint8_t *counts, Py_ssize_t N, Py_ssize_t M, int32_t *starts, uint8_t *sites, uint8_t *values)
+{
+    int32_t n = 0;
+    for (Py_ssize_t first = 0; first < N; first += BLOCK)
+        for (Py_ssize_t j = 0; j <= M; j++) {
+            *starts++ = n;
+            for (Py_ssize_t i = 0; j < M && i < BLOCK && first + i < N; i++) {
+                sites[n] = (uint8_t)i; /* there is room for one more */
+                values[n] = counts[(first + i) * M + j];
+                n += values[n] > 0;
+            }
+        }
+}
+
+typedef struct {
+    const int32_t *starts;
+    const uint8_t *sites, *values;
+    float *planes, *table; /* (K, N), and (M, W) with W a multiple of LANES */
+    Py_ssize_t K, N, M, W;
+} Products;
+
+/* Of one block and P vectors of columns: rows (BLOCK, P) += counts times table, or table += counts' times rows. */
+INSIDE void multiplied(const Products *p, const int32_t *starts, Py_ssize_t column, vec *rows, const int P, int adjoint)
+{
+    for (Py_ssize_t j = 0; j < p->M; j++) {
+        vec sums[MOST];
+        float *entry = p->table + j * p->W + column;
+        for (int q = 0; q < P; q++) sums[q] = whole(entry + q * LANES);
+        for (int32_t n = starts[j]; n < starts[j + 1]; n++) {
+            vec *row = rows + p->sites[n] * P;
+            float count = numbers[p->values[n]];
+            for (int q = 0; q < P; q++)
+                if (adjoint)
+                    sums[q] += row[q] * count;
+                else
+                    row[q] += sums[q] * count;
+        }
+        for (int q = 0; adjoint && q < P; q++) store(entry + q * LANES, sums[q], LANES);
+    }
+}
+
+/* planes = (counts @ table).T, or table += counts.T @ planes.T, for sites from..to, which begin with a block */
+WIDE void product(const Products *p, Py_ssize_t from, Py_ssize_t to, int adjoint)
+{
+    vec rows[BLOCK * MOST];
+    for (Py_ssize_t first = from; first < to; first += BLOCK)
+        for (Py_ssize_t column = 0, P; column < p->W; column += P * LANES) {
+            Py_ssize_t m = p->N - first < BLOCK ? p->N - first : BLOCK;
+            const int32_t *starts = p->starts + first / BLOCK * (p->M + 1);
+            P = (p->W - column) / LANES < MOST ? (p->W - column) / LANES : MOST;
+            float *cells = (float *)rows;
+            memset(rows, 0, sizeof(vec) * BLOCK * P);
+            for (Py_ssize_t k = column; adjoint && k < column + P * LANES && k < p->K; k++)
+                for (Py_ssize_t i = 0; i < m; i++) cells[i * P * LANES + k - column] = p->planes[k * p->N + first + i];
+            switch (P) {
+            case 1: multiplied(p, starts, column, rows, 1, adjoint); break;
+            case 2: multiplied(p, starts, column, rows, 2, adjoint); break;
+            case 3: multiplied(p, starts, column, rows, 3, adjoint); break;
+            case 4: multiplied(p, starts, column, rows, 4, adjoint); break;
+            case 5: multiplied(p, starts, column, rows, 5, adjoint); break;
+            default: multiplied(p, starts, column, rows, 6, adjoint);
+            }
+            for (Py_ssize_t k = column; !adjoint && k < column + P * LANES && k < p->K; k++)
+                for (Py_ssize_t i = 0; i < m; i++) p->planes[k * p->N + first + i] = cells[i * P * LANES + k - column];
+        }
+}
+
 /* Give back the arrays, and the memory error of a function that could not get its buffers. */
 static PyObject *ended(Py_buffer *views, int n, int done)
 {
@@ -520,14 +591,45 @@ static PyObject *py_inner_ratios(PyObject *self, PyObject *args)
     return ended(v, 5, done);
 }
 
+static PyObject *py_compress(PyObject *self, PyObject *args) /* counts, N, starts, sites, values */
+{
+    Py_buffer v[4];
+    Py_ssize_t N;
+    if (!PyArg_ParseTuple(args, "y*nw*w*w*", &v[0], &N, &v[1], &v[2], &v[3])) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    compressed(v[0].buf, N, v[0].len / N, v[1].buf, v[2].buf, v[3].buf);
+    Py_END_ALLOW_THREADS
+    return ended(v, 4, 1);
+}
+
+static PyObject *py_product(PyObject *self, PyObject *args) /* starts, sites, values, planes, table, N, M, from, to, adjoint */
+{
+    Py_buffer v[5];
+    Py_ssize_t N, M, from, to;
+    int adjoint;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*w*nnnnp", &v[0], &v[1], &v[2], &v[3], &v[4], &N, &M, &from, &to, &adjoint))
+        return NULL;
+    Products p = {v[0].buf, v[1].buf, v[2].buf, v[3].buf, v[4].buf, v[3].len / 4 / N, N, M, v[4].len / 4 / M};
+    Py_BEGIN_ALLOW_THREADS
+    product(&p, from, to, adjoint);
+    Py_END_ALLOW_THREADS
+    return ended(v, 5, 1);
+}
+
 static PyMethodDef methods[] = {{"soft_max", py_soft_max, METH_VARARGS, NULL},
                                 {"sweep", py_sweep, METH_VARARGS, NULL},
                                 {"nearest", py_nearest, METH_VARARGS, NULL},
                                 {"channel_scores", py_channel_scores, METH_VARARGS, NULL},
                                 {"inner_ratios", py_inner_ratios, METH_VARARGS, NULL},
+                                {"compress", py_compress, METH_VARARGS, NULL},
+                                {"product", py_product, METH_VARARGS, NULL},
                                 {"near_borders", py_near_borders, METH_VARARGS, NULL},
                                 {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__kernels(void) { return PyModuleDef_Init(&module); }
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    for (int i = 0; i < 256; i++) numbers[i] = (float)i;
+    return PyModuleDef_Init(&module);
+}

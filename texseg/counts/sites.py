@@ -76,11 +76,15 @@ class Sites(CountOperator):
 
     def _product(self, A: Floats) -> Floats:
         weighted = A * self.weights[:, None].astype(A.dtype)
+        if isinstance(self.counts, PackedCounts) and self.counts.is_quick:
+            return self.counts.product(weighted)
         # sites are contiguous in the result; multiplying in the other layout and copying is faster
         parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
     def _adjoint(self, B: Floats) -> Floats:
+        if isinstance(self.counts, PackedCounts) and self.counts.is_quick:
+            return self.counts.adjoint(B) * self.weights[:, None]
         parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
         return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
 
@@ -107,9 +111,13 @@ class Sites(CountOperator):
     def sums(self, posteriors: Floats) -> tuple[Floats, Floats]:
         """Sum the histograms (..., M) and sizes (...) of soft clusters (N, ...)."""
         flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
-        parts = in_strips(lambda rows: flat[:, rows] @ self.counts[rows], self.shape[0])
-        shape = posteriors.shape[1:]
-        return sum(parts[1:], start=parts[0]).reshape(*shape, -1), (flat @ self.sizes).reshape(shape)
+        shape, counts = posteriors.shape[1:], self.counts
+        if isinstance(counts, PackedCounts) and counts.is_quick:
+            sums = counts.adjoint(flat.T).T
+        else:
+            parts = in_strips(lambda rows: flat[:, rows] @ counts[rows], self.shape[0])
+            sums = sum(parts[1:], start=parts[0])
+        return sums.reshape(*shape, -1), (flat @ self.sizes).reshape(shape)
 
     def means_of(self, sums: Floats, sizes: Floats) -> Floats:
         """Mean histograms (..., M) from summed ones and their sizes; the background for an empty one."""

@@ -32,7 +32,7 @@ from texseg.parameters import PottsSettings
 from texseg.pixels.borders import BorderClassifier, learn_borders
 from texseg.pixels.label import near_border, pixel_posteriors
 from texseg.pixels.planes import PixelPlanes
-from texseg.threads import side_by_side
+from texseg.threads import kernels, side_by_side
 
 _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibrated probabilities
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
@@ -456,7 +456,7 @@ def cell_sites(
     """Histograms of the cells' own pixels, of all scenes."""
     sides = [sides_along(cell, scene.spacing or (1,) * len(scene.shape)) for scene in scenes]
     n_cells = sum(math.prod(shortened(*pair)) for pair in zip((s.shape for s in scenes), sides, strict=True))
-    packed = n_cells > _MANY_CELLS and max(map(math.prod, sides)) <= _MOST_PACKED
+    packed = (n_cells > _MANY_CELLS or kernels is not None) and max(map(math.prod, sides)) <= _MOST_PACKED
     tables, grids = zip(*(scene.cells(cell, features.n_bins, packed) for scene in scenes), strict=True)
     counts = tables[0] if len(tables) == 1 else stacked(tables)
     sizes = np.concatenate([grid.sizes for grid in grids])
