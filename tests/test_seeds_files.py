@@ -11,11 +11,17 @@ from PIL import Image
 
 import texseg
 from texseg.cli import main
+from texseg.io import seeds as seed_files
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.read import read_labels
-from texseg.io.seeds import read_seed_file
 
 SHAPE = (40, 60)
+
+
+def read_seed_file(*arguments):
+    return seed_files.read_seed_file(*arguments).labels
+
+
 GEO = georeference_of(Affine(2.0, 0.0, 1000.0, 0.0, -2.0, 5000.0), "EPSG:32633")
 
 
@@ -115,17 +121,56 @@ def test_what_is_no_stroke_is_refused_with_a_sentence(drawn, feature, message):
         read_seed_file(drawn(feature), SHAPE)
 
 
-def test_classes_with_names_are_numbered_in_their_order(drawn):
+def test_classes_with_names_are_numbered_in_the_order_of_the_file(drawn):
     """As QuPath writes its annotations; numbers may be text."""
     tumor = {"objectType": "annotation", "classification": {"name": "Tumor", "color": [200, 0, 0]}}
     path = drawn((tumor, "Point", [5, 5]), ({"class": "Stroma"}, "Point", [50, 30]))
-    with pytest.warns(UserWarning, match=r"^strokes\.geojson: class 1 is Stroma, class 2 is Tumor$"):
-        strokes = read_seed_file(path, SHAPE)
-    assert strokes[30, 50] == 1 and strokes[5, 5] == 2
+    with pytest.warns(UserWarning, match=r"^strokes\.geojson: class 1 is Tumor, class 2 is Stroma$"):
+        found = seed_files.read_seed_file(path, SHAPE)
+    assert found.labels[5, 5] == 1 and found.labels[30, 50] == 2
+    assert found.names == ("Tumor", "Stroma") and found.colours == {"Tumor": "#c80000"}
+    tumor["classification"] = {"name": "Tumor", "colorRGB": -3670016}  # of older versions
+    (drawn((tumor, "Point", [5, 5])),)
+    with pytest.warns(UserWarning, match="class 1 is Tumor"):
+        assert seed_files.read_seed_file(path, SHAPE).colours == {"Tumor": "#c80000"}
     assert read_seed_file(drawn(({"class": "7"}, "Point", [5, 5])), SHAPE)[5, 5] == 7
     both = drawn((tumor, "Point", [5, 5]), ({"class": 1}, "Point", [50, 30]))
     with pytest.raises(ValueError, match="classes must all be numbers or all be names, got both"):
         read_seed_file(both, SHAPE)
+
+
+def test_rois_of_imagej(tmp_path, monkeypatch):
+    """Their class is their group, or their name without the number that ImageJ adds."""
+    roifile = pytest.importorskip("roifile")
+    square = np.array([[10, 5], [30, 5], [30, 15], [10, 15]])
+    rois = [
+        roifile.ImagejRoi.frompoints(square, name="water-1"),
+        roifile.ImagejRoi.frompoints(square + [20, 15], name="forest-1"),
+        roifile.ImagejRoi.frompoints(square + [0, 20], name="water-2"),
+    ]
+    rois[0].stroke_color = b"\xff\x00\x00\xc8"
+    roifile.roiwrite(tmp_path / "set.zip", rois, mode="w")
+    with pytest.warns(UserWarning, match=r"^set\.zip: class 1 is water, class 2 is forest$"):
+        found = seed_files.read_seed_file(tmp_path / "set.zip", SHAPE, GEO)
+    expected = np.zeros(SHAPE, int)
+    expected[5:15, 10:30], expected[20:30, 30:50], expected[25:35, 10:30] = 1, 2, 1
+    assert np.array_equal(found.labels, expected)
+    assert found.names == ("water", "forest") and found.colours == {"water": "#0000c8"}
+    point = roifile.ImagejRoi.frompoints([[5.0, 6.0]], name="0001-0002")
+    point.roitype = roifile.ROI_TYPE.POINT
+    point.tofile(tmp_path / "one.roi")
+    with pytest.raises(ValueError, match="ROI 0001-0002 needs its class: give it a group, or a name such as"):
+        read_seed_file(tmp_path / "one.roi", SHAPE)
+    point.group = 2
+    point.tofile(tmp_path / "one.roi")
+    strokes = read_seed_file(tmp_path / "one.roi", SHAPE)
+    assert strokes[6, 5] == 2 and (strokes > 0).sum() == 9
+    (tmp_path / "one.roi").write_bytes(b"Iout\0")
+    with pytest.raises(OSError, match=r"^one\.roi: file is corrupt"):
+        read_seed_file(tmp_path / "one.roi", SHAPE)
+    monkeypatch.setattr("texseg.io.seeds.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"^set\.zip: ROIs of ImageJ need roifile \(pip install roifile\)$"):
+        read_seed_file(tmp_path / "set.zip", SHAPE)
 
 
 def test_other_files_are_refused_with_a_sentence(tmp_path):
@@ -203,6 +248,25 @@ def test_soft_edges_count_as_unpainted(tmp_path):
     assert set(np.unique(strokes)) == {0, 1, 2, 3}
     assert ((strokes == 0) | (strokes == expected)).mean() > 0.99
     assert (strokes > 0).sum() > 0.6 * (expected > 0).sum()
+
+
+def test_a_class_of_a_soft_brush_is_kept(tmp_path):
+    """Pure blue is common but fills no square; what is nearly pure belongs to it."""
+    rows, columns = np.mgrid[:256, :256]
+    picture = np.full((256, 256, 3), 255.0)
+    for colour, distance in (((255, 0, 0), abs(rows - 60.0)), ((0, 0, 255), abs(rows - columns) / 1.5)):
+        strength = np.clip((1.2 if colour[2] else 1.8) - 0.7 * distance, 0, 1)
+        strength[:, :40] = 0
+        strength[200:] = 0
+        if colour[2]:
+            strength[:90] = 0
+        picture += strength[..., None] * (np.array(colour) - picture)
+    Image.fromarray(np.rint(picture).astype(np.uint8)).save(tmp_path / "soft.png")
+    with pytest.warns(UserWarning, match=r"unpainted is \(255, .*class 1 is \(0, 0, 255\), class 2"):
+        strokes = read_seed_file(tmp_path / "soft.png", (256, 256))
+    assert set(np.unique(strokes)) == {0, 1, 2}
+    assert (strokes[59:62, 60:] == 2).all() and (strokes[150, [150, 60]] == [1, 0]).all()
+    assert (strokes[55:66] == 1).sum() == 0
 
 
 def test_a_brush_of_soft_edges_alone_is_refused(tmp_path):
@@ -315,3 +379,28 @@ def test_probabilities_are_pages_in_the_order_of_the_labels(files, tmp_path):
     assert (pages.argmax(axis=0) + 1 == labels).mean() > 0.98
     run("segment", image, "-k", 2, "-o", tmp_path / "all", "--all", "-q")
     assert not list((tmp_path / "all").glob("*_probabilities*"))
+
+
+def test_names_order_and_colours_of_the_user_stay_in_all_results(files, tmp_path):
+    image, _, seeds = files
+    image_size = seeds.shape
+    features = []
+    for number, name, colour in ((2, "Tumor", [200, 0, 0]), (1, "Stroma", [0, 200, 0])):
+        rows, columns = np.nonzero(seeds == number)
+        line = [[columns.min() + 1.5, rows.mean() + 0.5], [columns.max() - 0.5, rows.mean() + 0.5]]
+        about = {"objectType": "annotation", "classification": {"name": name, "color": colour}}
+        features.append((about, "LineString", np.clip(line, 0, max(image_size)).tolist()))
+    (tmp_path / "s.geojson").write_text(json.dumps(collection(*features)))
+    strokes = ["--seeds", tmp_path / "s.geojson", "--format", "tif"]
+    run("segment", image, *strokes, "--polygons", "-o", tmp_path)
+    with open(tmp_path / "image_segments.csv") as file:
+        rows = [(row["label"], row["name"], row["colour"]) for row in csv.DictReader(file)]
+    assert rows == [("1", "Tumor", "#c80000"), ("2", "Stroma", "#00c800")]
+    assert (
+        "<Category>no data</Category><Category>Tumor" in (tmp_path / "image_labels.tif.aux.xml").read_text()
+    )
+    outlines = json.loads((tmp_path / "image_polygons.geojson").read_text())["features"]
+    assert {(f["properties"]["name"], f["properties"]["fill"]) for f in outlines} == {r[1:] for r in rows}
+    tints = np.asarray(Image.open(tmp_path / "image_overlay.png")).astype(int)
+    first = read_labels(tmp_path / "image_labels.tif") == 1
+    assert np.median(tints[first], axis=0)[0] > np.median(tints[first], axis=0)[1] + 30  # red

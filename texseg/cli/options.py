@@ -324,7 +324,7 @@ edit_options = section(
 
 _SEEDS = (
     "Strokes: an image with the class of each painted pixel, else 0, or painted in a colour a class; or "
-    "GeoJSON with a property class; or a folder with one named like each image."
+    "GeoJSON or ROIs of ImageJ with a class each; or a folder with one named like each image."
 )
 fitting_options = section(
     "Number",

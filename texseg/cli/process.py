@@ -50,7 +50,7 @@ from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
-from texseg.io.seeds import read_seed_file
+from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -209,7 +209,7 @@ def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: 
 
 
 def _label_images(
-    images: Sequence[Pixels], work: Work, callback: Any, seeds: NDArray[np.int32] | None
+    images: Sequence[Pixels], work: Work, callback: Any, seeds: Seeds | None
 ) -> tuple[Segmenter, list[tuple[NDArray[np.int32], NDArray[np.float32]]]]:
     """Return the model, and the labels and confidence of each image."""
     if work.model is None:
@@ -228,7 +228,7 @@ def fit_model(
     images: Sequence[Pixels],
     parameters: dict[str, Any],
     callback: Any = None,
-    seeds: NDArray[np.int32] | None = None,
+    seeds: Seeds | None = None,
 ) -> Segmenter:
     """Fit one model to an image, or to several jointly, and edit its segments."""
     from texseg.segmenter import Segmenter
@@ -237,19 +237,22 @@ def fit_model(
     given = {name: value for name, value in parameters.items() if name != "edits"}
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
-        model.fit(images[0].pixels, mask=images[0].mask, seeds=seeds)
+        model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)
     else:
         model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+    if seeds is not None:
+        model.rename(dict(enumerate(seeds.names[: model.n_segments_], start=1)))
+        model.colours_ = dict(seeds.colours)
     return model.edit(edits)
 
 
-def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> NDArray[np.int32] | None:
+def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> Seeds | None:
     """Read the strokes on an image, if there are any."""
     if reading.seeds is None:
         return None
     file = named_like(path, reading.seeds, "strokes")
     strokes = read_seed_file(file, scene.shape, scene.source.geo)
-    refuse_photograph(strokes, file)
+    refuse_photograph(strokes.labels, file)
     return strokes
 
 

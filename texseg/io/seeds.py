@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageReadError, UnsuitableImageError
+from texseg.io.errors import ImageReadError, MalformedFileError, UnsuitableImageError
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.read import LabelPicture, read_header, read_label_picture
 from texseg.io.source import failures_named
 
-__all__ = ["count_up", "read_seed_file"]
+__all__ = ["Seeds", "count_up", "read_seed_file"]
 
 _MOST_UNPAINTED = 14
 """Most numbers of classes that strokes may skip, as many as a fit finds by itself: where more are
@@ -30,32 +34,56 @@ _LARGEST_CLASS = 255
 _MOST_BYTES = 2**27  # of GeoJSON
 _PROPERTIES = ("class", "label", "classification")
 _DRAWN = ("Point", "MultiPoint", "LineString", "MultiLineString", "Polygon", "MultiPolygon")
+_GEOJSON = (".geojson", ".json")
+_DRAWINGS = (*_GEOJSON, ".roi", ".zip")
+_NUMBERED = re.compile(r"[-_ ]*\d+$")  # the end of the names that ImageJ gives to ROIs of one kind
+_FAINT = 0.1  # of the contrast of a stroke: so much is unpainted, or off the way from one colour to another
+_NEARLY_PURE = 0.35  # of it: so far is a colour from the pure one that still belongs to the stroke
+_FEW, _RARE = (
+    16,
+    0.02,
+)  # pixels, and share of all that are painted: fewer are no stroke unless they fill a square
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
+
+
+class Seeds(NamedTuple):
+    """Strokes on an image, and what their classes are called."""
+
+    labels: NDArray[np.int32]
+    """(H, W): 0, or c where a pixel is of class c."""
+    names: tuple[str, ...] = ()
+    """Of class 1, class 2 and so on; empty where classes are numbers."""
+    colours: Mapping[str, str] = {}
+    """By the name of the class, such as ``#0072b2``."""
 
 
 def read_seed_file(
     path: str | os.PathLike[str], shape: tuple[int, int], geo: Georeference | None = None
-) -> NDArray[np.int32]:
-    """Read seeds (H, W): 0, or c where a pixel is of class c.
+) -> Seeds:
+    """Read strokes on an image (H, W).
 
     A picture is a label image, or holds other grey values or colours on an unpainted ground; a warning says
     what was taken as what. GeoJSON holds points, lines (drawn 3 pixels wide) and polygons with the number or
     name of their class in the property ``class``, ``label`` or (QuPath) ``classification``, in the
-    coordinates of the image or in its pixels; names are numbered in their order.
+    coordinates of the image or in its pixels; ROIs of ImageJ have the class in their group or name. Names are
+    numbered in the order of the file.
     """
     name = Path(path).name
-    if Path(path).suffix.lower() in (".geojson", ".json"):
+    if Path(path).suffix.lower() in _DRAWINGS:
         drawn = np.zeros(shape, np.int32)
-        features = list(_features(Path(path)))
-        number_of = _numbers([said for said, _, _ in features], name)
-        for said, kind, coordinates in features:
-            number = int(number_of.get(said, said))
-            _draw(drawn, number, kind, coordinates, geo, name)
+        is_roi = Path(path).suffix.lower() not in _GEOJSON
+        strokes = list(_rois(Path(path)) if is_roi else _features(Path(path)))
+        number_of = _numbers([stroke.said for stroke in strokes], name)
+        for stroke in strokes:
+            number = int(number_of.get(stroke.said, stroke.said))
+            _draw(drawn, number, stroke, None if is_roi else geo, name)
         if not drawn.any():
-            in_pixels = geo is None or geo.transform is None
+            in_pixels = is_roi or geo is None or geo.transform is None
             where = "pixels (column, row)" if in_pixels else "the image's own system"
             raise UnsuitableImageError(f"{name}: no stroke lies on the image; coordinates must be in {where}")
-        return drawn
+        colours = {str(stroke.said): stroke.colour for stroke in strokes if stroke.colour}
+        names = tuple(map(str, number_of))
+        return Seeds(drawn, names, {called: colours[called] for called in names if called in colours})
     picture = read_label_picture(path)
     if picture.labels.shape != tuple(shape):
         (rows, columns), found = shape, picture.labels.shape
@@ -66,47 +94,55 @@ def read_seed_file(
         raise UnsuitableImageError(
             f"{name}: JPEG compression alters the colours of strokes; save them as PNG"
         )
-    return _classes(picture, name)
+    return Seeds(_classes(picture, name))
 
 
 def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     """Turn a picture into classes: label images as they are, grey values and colours numbered from 1."""
     labels = picture.labels
-    values, places = np.unique(labels, return_inverse=True)
+    values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     numbers = values[values > 0]
     if picture.colours is None and picture.mask is None and values[0] <= 0 and count_up(numbers):
         return labels
     places = places.reshape(labels.shape)
-    ground = labels == 0 if picture.mask is None else ~picture.mask
-    if picture.mask is None:
-        commonest = int(np.bincount(places.ravel()).argmax())
-        if 2 * np.count_nonzero(places == commonest) > labels.size:
-            ground = places == commonest
+    ground, commonest = labels == 0 if picture.mask is None else ~picture.mask, int(counts.argmax())
+    if picture.mask is None and 2 * counts[commonest] > labels.size:
+        ground = places == commonest
     if not ground.any():
         raise UnsuitableImageError(
             f"{name}: no unpainted background found; leave it 0 in a label image, transparent, or in one "
             "colour that covers more than half of the image"
         )
-    painted = places[~ground]
+    looks = np.reshape(values if picture.colours is None else picture.colours[values - 1], (len(values), -1))
+    looks = looks.astype(np.float64)
+    unpainted = looks[places[ground][0]] if picture.mask is None else None
+    painted, counts = places[~ground], np.bincount(places[~ground], minlength=len(values))
     if not len(painted):
         raise UnsuitableImageError(
             f"{name}: no stroke: all pixels are {_called(picture, int(labels.flat[0]))}"
         )
-    present = np.unique(painted)
     places = np.where(ground, -1, places)
     corner = places[:-1, :-1]
     is_broad = (corner == places[1:, :-1]) & (corner == places[:-1, 1:]) & (corner == places[1:, 1:])
-    broad = np.intersect1d(present, corner[is_broad])  # 2 x 2 pixels, somewhere
-    kept = broad if len(broad) else present
+    broad = np.intersect1d(np.flatnonzero(counts), corner[is_broad])  # 2 x 2 pixels, somewhere
+    kept = _pure(looks, counts, broad, unpainted)
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         raise UnsuitableImageError(
-            f"{name}: {len(present)} different colours are too many for strokes; use a hard brush without "
-            "anti-aliasing, one colour a class, and a format without losses such as PNG"
+            f"{name}: {np.count_nonzero(counts)} different colours are too many for strokes; use a hard "
+            "brush without anti-aliasing, one colour a class, and a format without losses such as PNG"
         )
     meanings = [
         f"class {c} is {_called(picture, int(values[place]))}" for c, place in enumerate(kept, start=1)
     ]
-    blurred = 1 - np.isin(painted, kept).mean()
+    # what is nearly pure belongs to a stroke, and what is nearly unpainted to none
+    far = np.linalg.norm(looks[:, None] - looks[kept], axis=2)
+    nearest, contrast = far.argmin(axis=1), np.full(len(kept), 255.0)
+    if unpainted is not None:
+        contrast = np.linalg.norm(looks[kept] - unpainted, axis=1)
+        counts[np.linalg.norm(looks - unpainted, axis=1) < _FAINT * contrast[nearest]] = 0
+    number_of = np.where(far.min(axis=1) <= _NEARLY_PURE * contrast[nearest], nearest + 1, 0).astype(np.int32)
+    lost = counts * (number_of == 0)
+    blurred = lost.sum() / max(1, counts.sum())
     if blurred > 0.5:
         raise UnsuitableImageError(
             f"{name}: {100 * blurred:.0f} % of the painted pixels are the soft edges of strokes and would be "
@@ -114,14 +150,40 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
         )
     if blurred:
         meanings.append(
-            f"{100 * blurred:.2g} % of the painted pixels have {len(present) - len(kept)} other colours, "
+            f"{100 * blurred:.2g} % of the painted pixels have {np.count_nonzero(lost)} other colours, "
             "as at the edges of soft brushes, and count as unpainted"
         )
-    unpainted = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
-    warnings.warn(f"{name}: unpainted is {unpainted}, {', '.join(meanings)}", stacklevel=3)
-    number_of = np.zeros(len(values), np.int32)
-    number_of[kept] = np.arange(1, len(kept) + 1)
+    said = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
+    warnings.warn(f"{name}: unpainted is {said}, {', '.join(meanings)}", stacklevel=3)
     return np.where(ground, 0, number_of[places]).astype(np.int32)
+
+
+def _pure(
+    looks: NDArray[np.float64],
+    counts: NDArray[np.integer],
+    broad: NDArray[np.integer],
+    unpainted: NDArray[np.float64] | None,
+) -> list[int]:
+    """Colours of strokes, ascending: those that fill squares, and common ones that are no mixture of others.
+
+    ``looks`` (n, bands) are the colours, of which ``counts`` pixels are painted.
+    """
+    pure, present = broad.tolist(), np.flatnonzero(counts)
+    if not pure and len(present) <= _MOST_UNPAINTED:
+        return present.tolist()
+    common = np.setdiff1d(np.flatnonzero(counts >= max(_FEW, _RARE * counts.sum())), broad)
+    far = counts[common] if unpainted is None else np.linalg.norm(looks[common] - unpainted, axis=1)
+    for place in common[np.argsort(-far)].tolist():
+        ends = [looks[i] for i in pure] + ([] if unpainted is None else [unpainted])
+        if not any(_is_between(looks[place], *pair) for pair in itertools.combinations(ends, 2)):
+            pure.append(place)
+    return sorted(pure) or present.tolist()
+
+
+def _is_between(colour: NDArray[np.float64], one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    way = other - one
+    share = np.clip((colour - one) @ way / (way @ way), 0, 1)
+    return bool(np.linalg.norm(colour - one - share * way) <= _FAINT * np.linalg.norm(way))
 
 
 def count_up(numbers: NDArray[np.integer]) -> bool:
@@ -136,8 +198,17 @@ def _called(picture: LabelPicture, label: int) -> str:
     return f"({', '.join(map(str, picture.colours[label - 1].tolist()))})"
 
 
-def _features(path: Path) -> Iterator[tuple[int | str, str, Any]]:
-    """Yield class, type and coordinates of every geometry in a file."""
+class _Stroke(NamedTuple):
+    """A geometry of a file, its class as it is written there, and the colour of that class."""
+
+    said: int | str
+    kind: str
+    coordinates: Any
+    colour: str = ""
+
+
+def _features(path: Path) -> Iterator[_Stroke]:
+    """Yield every geometry in a GeoJSON file."""
     with failures_named(path), open_regular(path, _MOST_BYTES) as file:
         text = file.read()
     try:
@@ -163,7 +234,49 @@ def _features(path: Path) -> Iterator[tuple[int | str, str, Any]]:
             raise UnsuitableImageError(
                 f"{path.name}: feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
             )
-        yield said, kind, geometry.get("coordinates")
+        look = _mapping(properties.get("classification"))
+        colour = look.get("color", look.get("colorRGB"))
+        if isinstance(colour, int):  # of older versions of QuPath
+            colour = list((colour & 0xFFFFFF).to_bytes(3, "big"))
+        are_bytes = isinstance(colour, list) and all(type(part) is int and 0 <= part < 256 for part in colour)
+        hex_colour = f"#{bytes(colour).hex()}" if are_bytes and len(colour) == 3 else ""
+        yield _Stroke(said, kind, geometry.get("coordinates"), hex_colour)
+
+
+def _rois(path: Path) -> Iterator[_Stroke]:
+    """Yield the regions of interest in a file of ImageJ: one, or a ZIP archive of several."""
+    if find_spec("roifile") is None:
+        raise UnsuitableImageError(f"{path.name}: ROIs of ImageJ need roifile (pip install roifile)")
+    from roifile import ImagejRoi
+
+    with failures_named(path), open_regular(path, _MOST_BYTES) as file:
+        contents = {path.stem: file.read()}
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(file) as archive:
+                members = [each for each in archive.infolist() if each.filename.lower().endswith(".roi")]
+                if sum(each.file_size for each in members) > _MOST_BYTES:
+                    raise MalformedFileError("the ROIs would unpack to more than is read")
+                contents = {Path(each.filename).stem: archive.open(each).read() for each in members}
+        rois = {name: ImagejRoi.frombytes(content) for name, content in contents.items()}
+    for name, roi in rois.items():
+        name = roi.name or name
+        said: int | str = roi.group or _NUMBERED.sub("", name)
+        if isinstance(said, str) and not re.search(r"[^\W\d_]", said):
+            raise UnsuitableImageError(
+                f"{path.name}: ROI {name} needs its class: give it a group, or a name such as water-1"
+            )
+        try:
+            parts = [np.asarray(part, float).tolist() for part in roi.coordinates(multi=True)]
+        except Exception as error:  # of kinds without an outline
+            raise UnsuitableImageError(f"{path.name}: ROI {name} has no outline ({error})") from error
+        kinds = {4: "MultiLineString", 3: "MultiLineString", 5: "MultiLineString", 10: "MultiPoint"}
+        kind = kinds.get(int(roi.roitype), "MultiPolygon")
+        nested = {"MultiPolygon": [[part + part[:1] for part in parts]], "MultiPoint": sum(parts, [])}
+        yield _Stroke(said, kind, nested.get(kind, parts), _colour_of(roi.stroke_color))
+
+
+def _colour_of(argb: bytes | None) -> str:
+    return f"#{argb[1:4].hex()}" if argb is not None and len(argb) == 4 and argb[0] else ""
 
 
 def _class_of(properties: Mapping[str, Any]) -> int | str | None:
@@ -181,8 +294,8 @@ def _class_of(properties: Mapping[str, Any]) -> int | str | None:
 
 
 def _numbers(classes: list[int | str], name: str) -> dict[int | str, int]:
-    """Give numbers to the classes that have names, in the order of the names, and say so."""
-    names = sorted({said for said in classes if isinstance(said, str)})
+    """Give numbers to the classes that have names, in the order of the file, and say so."""
+    names = list(dict.fromkeys(said for said in classes if isinstance(said, str)))
     if names and len(names) < len(set(classes)):
         raise UnsuitableImageError(f"{name}: classes must all be numbers or all be names, got both")
     if len(names) > _LARGEST_CLASS:
@@ -198,14 +311,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _draw(
-    drawn: NDArray[np.int32],
-    number: int,
-    kind: str,
-    coordinates: Any,
-    geo: Georeference | None,
-    name: str,
+    drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None, name: str
 ) -> None:
     """Paint one geometry, in place."""
+    kind, coordinates = stroke.kind, stroke.coordinates
     try:
         parts = coordinates if kind.startswith("Multi") else [coordinates]
         if kind.endswith("Polygon"):
