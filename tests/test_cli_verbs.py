@@ -505,7 +505,7 @@ class TestReport:
         options = ["-k", 2, "-o", tmp_path / "out"]
         run("report", "-q", *options, "--", tmp_path, exit_code=0)
         page = (tmp_path / "out" / "a b_report.html").read_text()
-        words = ["texseg", "report", "-q", *options, tmp_path / "a b.png"]
+        words = ["texseg", "report", *options, "-q", tmp_path / "a b.png"]
         assert f'"command": {json.dumps([str(word) for word in words])}' in page
         assert f"<dt>input</dt><dd>{tmp_path / 'a b.png'}</dd>" in page
 

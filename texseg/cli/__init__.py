@@ -136,7 +136,6 @@ def demo(ctx: click.Context, output: Path) -> None:
     write_labels(path, image)  # any grey picture of bytes
     words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
     say(f"texseg {shlex.join(words)}")
-    ctx.find_root().obj = ("texseg", *words)
     with segment.make_context(words[0], words[1:], parent=ctx) as inner:
         try:
             segment.invoke(inner)

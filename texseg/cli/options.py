@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("png", "tif", "npy", "zarr")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
-_TARGET = "texseg.save_config"  # where a context keeps the file to write
+_TARGET, _GIVEN = "texseg.save_config", "texseg.given"  # where a context keeps the file to write, and options
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
@@ -247,17 +247,37 @@ class Verb(click.Command):
                 formatter.write_dl(records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; when all of them are right, write those that are options to a file."""
+        """Parse the words and keep the options; write these to a file, if requested, when all are right."""
         words = list(args)
         rest = super().parse_args(ctx, args)
+        given = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
+        ctx.meta[_GIVEN] = {
+            option: given[option.name] for option in _keys(self).values() if option.name in given
+        }
         if (target := ctx.meta.get(_TARGET)) is not None:
-            given = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
             lines = [f"{key} = {_toml(given[o.name])}" for key, o in _keys(self).items() if o.name in given]
             try:
                 atomic_write(target, "".join(f"{line}\n" for line in lines).encode())
             except (OSError, UnicodeError) as error:
                 raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
         return rest
+
+
+def words_given(ctx: click.Context) -> dict[str, list[str]]:
+    """Words of a command with the same options, by the names of these; before them what names the verb."""
+    model = [
+        str(ctx.params[p.name])
+        for p in ctx.command.params
+        if p.param_type_name == "argument" and p.nargs == 1
+    ]
+    words = {"": ["texseg", str(ctx.command.name), *model]}
+    for option, value in ctx.meta[_GIVEN].items():
+        if option.is_flag:
+            words[option.name] = (option.opts if value else option.secondary_opts)[:1]
+        else:
+            each = value if option.multiple else [value]
+            words[option.name] = [word for one in each for word in (option.opts[0], str(one))]
+    return words
 
 
 def _keys(command: click.Command) -> dict[str, click.Option]:

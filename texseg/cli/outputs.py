@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.inputs import OUTPUT_KINDS, Input
+from texseg.cli.options import words_given
 from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
-from texseg.cli.terminal import fail, shown, without_options
+from texseg.cli.terminal import fail, shown
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson
@@ -49,10 +51,8 @@ _ROWS = 128  # of pixels whose regions are found at once, of an image that comes
 _PAGE_BYTES = 2**28  # of a report whose picture is looked for
 _MOST_COMPARED = 4  # numbers of segments, side by side
 
-_FOLDER = {"-o": True, "--output": True}
-_OF_THE_RUN = dict.fromkeys(("--summary", "--on-error", "--save-config"), True)
-_OF_THE_RUN |= {"--resume": False, "--skip-existing": False}
-"""Options of a whole run, and whether they have a value: a command for one image would change its files."""
+_OF_THE_RUN = ("summary", "on_error", "save_config", "resume", "skip_existing")
+"""Options of a whole run: a command for one image would change its files."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Writing:
     reads as numbers (Matplotlib divides those of a PNG by 255); of several pages or blocks TIFF alone."""
     kinds: frozenset[str] = frozenset()  # A selection of `texseg.cli.inputs.OUTPUT_KINDS`
     page: Path | None = None  # the one report, where it is given a name of its own; there is no record then
-    command: tuple[str, ...] = ()  # words of the command, for reports; without its inputs
+    command: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Words of the command by the names of its options, for reports; without its inputs."""
     pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     inputs: tuple[str, ...] = ()
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
@@ -167,14 +168,14 @@ def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
     """Words of a command that processes this input again, and writes nothing but the same results."""
     if not writing.command:
         return ()
-    words = without_options(writing.command, _OF_THE_RUN)
+    options = {name: words for name, words in writing.command.items() if name not in _OF_THE_RUN}
     alone = PurePath(item.path.stem)  # the name of its results if it is the only input
     if not writing.inputs and writing.page is None and item.name != alone:
         folder = writing.folder / (item.name.parent if item.name.name == alone.name else item.name)
-        words = [*without_options(words, _FOLDER), "-o", str(folder)]
+        options["output"] = ["-o", str(folder)]
     inputs = writing.inputs or (str(item.path),)
     end = ("--",) if any(path.startswith("-") for path in inputs) else ()
-    return tuple(map(shown, (*words, *end, *inputs)))
+    return tuple(map(shown, (*itertools.chain(*options.values()), *end, *inputs)))
 
 
 # ---- what is requested -------------------------------------------------------------------------------------
@@ -199,12 +200,8 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         refuse_input(options["summary"], items)
         check_folder(options["summary"].parent)
     inputs = options["paths"] if options.get("shared") else ()
-    words = list(click.get_current_context().find_root().obj)
-    for word in ("--", *options["paths"]):
-        if word in words:
-            words.remove(word)
     formats, size = options.get("formats", ()), options.get("pixel_size")
-    return Writing(folder, formats, kinds, page, tuple(words), size, inputs)
+    return Writing(folder, formats, kinds, page, words_given(click.get_current_context()), size, inputs)
 
 
 def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], folder: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any, NoReturn
@@ -87,25 +86,6 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     return text.removeprefix(f"{path.name}: ") if path is not None else text
 
 
-def without_options(words: Sequence[str], options: Mapping[str, bool]) -> list[str]:
-    """Words of a command without some options, each given with whether it has a value."""
-    kept: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, _ = word.partition("=")
-        short = re.match(r"-(q*)([a-zA-Z])", word)
-        if word.startswith("--") and name in options:
-            if options[name] and not equals:
-                next(rest, None)
-        elif short and f"-{short[2]}" in options:
-            kept += [f"-{short[1]}"] if short[1] else []
-            if short.end() == len(word):
-                next(rest, None)
-        else:
-            kept.append(word)
-    return kept
-
-
 class _Steady:
     """A stream that may be full, closed or broken, and knows only some characters: what is lost is lost."""
 
@@ -150,19 +130,12 @@ def steady_streams() -> Iterator[None]:
 
 
 class Verbs(click.Group):
-    """Keeps the words it was called with, for reports to repeat, and ends as a user expects."""
+    """Ends as a user expects."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command."""
         with steady_streams():
             return super().main(*arguments, **options)
-
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
-        """Parse the words, which empties their list."""
-        words = ("texseg", *args)
-        context = super().make_context(info_name, args, *rest, **extra)
-        context.obj = words
-        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; signals end it in order, and messages are safe to print."""
