@@ -16,7 +16,7 @@ from tests.test_blocks import scene
 from texseg.cli import main
 from texseg.cli.terminal import InterruptedBySignalError
 from texseg.io.polygons import polygons
-from texseg.io.read import read_labels
+from texseg.io.read import read_image, read_labels
 from texseg.regions import region_table
 
 zarr = pytest.importorskip("zarr")
@@ -252,7 +252,7 @@ def test_labels_as_a_zarr_array(place, tmp_path):
     for extra in (LITTLE, []):  # by blocks, and whole
         result = run(*args, *extra, "-o", tmp_path)
         assert result.exit_code == 0, result.output
-        array = zarr.open(tmp_path / "image_labels.zarr", mode="r")
+        array = zarr.open(tmp_path / "image_labels.zarr", mode="r")["0"]
         assert array.dtype == np.uint8
         np.testing.assert_array_equal(array[:], read_labels(tmp_path / "image_labels.tif"))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -268,7 +268,7 @@ def test_without_zarr_nothing_is_begun(place, tmp_path, monkeypatch):
     monkeypatch.setattr("texseg.cli.options.find_spec", lambda name: None)
     result = run("segment", place / "image.tif", "-k", 2, "--format", "tif,zarr", "-o", tmp_path)
     assert result.exit_code == 2
-    assert "zarr arrays need zarr (pip install 'texseg[large]')" in " ".join(result.stderr.split())
+    assert "zarr images need zarr (pip install 'texseg[large]')" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 
 
@@ -277,7 +277,7 @@ def test_probabilities_are_the_same_in_a_tiff_and_in_a_zarr_array(place, tmp_pat
     args = ("apply", place / "model.texseg", place / "image.tif", "--probabilities", "-o", tmp_path)
     for formats in ("tif", "tif,zarr"):
         assert run(*args, "--format", formats).exit_code == 0
-    planes = zarr.open(tmp_path / "image_probabilities.zarr", mode="r")
+    planes = zarr.open(tmp_path / "image_probabilities.zarr", mode="r")["0"]
     assert planes.metadata.dimension_names == ("segment", "y", "x") and planes.chunks[0] == 1
     np.testing.assert_array_equal(planes[:], tifffile.imread(tmp_path / "image_probabilities.tif"))
     np.testing.assert_array_equal(planes[:].argmax(axis=0) + 1, read_labels(tmp_path / "image_labels.tif"))
@@ -358,7 +358,7 @@ def test_every_format_is_written_by_blocks(place, tmp_path):
     labels = read_labels(tmp_path / "image_labels.tif")
     for suffix in ("png", "npy"):
         assert np.array_equal(read_labels(tmp_path / f"image_labels.{suffix}"), labels)
-    assert np.array_equal(zarr.open(tmp_path / "image_labels.zarr")[:], labels)
+    assert np.array_equal(zarr.open(tmp_path / "image_labels.zarr")["0"][:], labels)
     result = run(*args, "--probabilities")
     assert result.exit_code == 1 and "only for images that fit into --memory" in result.stderr
 
@@ -378,11 +378,29 @@ def test_amounts_of_memory_that_make_no_sense(place, size):
     assert result.exit_code == 2 and "is not an amount of memory such as 2G" in result.output
 
 
-def test_a_level_whose_pixels_are_the_unit_of_places_is_named(tmp_path):
-    image = np.clip(128 + 50 * scene(200, 260), 0, 255).astype(np.uint8)
-    with tifffile.TiffWriter(tmp_path / "p.ome.tif", ome=True) as tiff:
-        tiff.write(image, subifds=1, tile=(64, 64))
-        tiff.write(image[::2, ::2], subfiletype=1, tile=(64, 64))
-    for level, is_said in ((0, False), (1, True)):
-        result = run("segment", tmp_path / "p.ome.tif", "--level", level, "-k", 2, "-o", tmp_path)
-        assert ("outlines are in pixels of level 1" in result.stderr) == is_said, result.output
+def test_places_are_those_of_level_0_whatever_the_level(tmp_path):
+    """Boxes, centroids, areas and outlines of level 1 lie on the image; its labels have larger pixels."""
+    image = np.clip(128 + 50 * scene(200, 261), 0, 255).astype(np.uint8)
+    about = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5, "PhysicalSizeXUnit": "um", "PhysicalSizeYUnit": "um"}
+    for name, metadata in (("p", {}), ("s", about)):
+        with tifffile.TiffWriter(tmp_path / f"{name}.ome.tif", ome=True) as tiff:
+            tiff.write(image, subifds=1, tile=(64, 64), metadata=metadata)
+            tiff.write(image[::2, ::2], subfiletype=1, tile=(64, 64))
+        found = run(
+            "segment", tmp_path / f"{name}.ome.tif", "--level", 1, "-k", 2, "--regions", "--polygons",
+            "-o", tmp_path,
+        )  # fmt: skip
+        assert found.exit_code == 0, found.output
+        with open(tmp_path / f"{name}.ome_regions.csv") as file:
+            rows = list(csv.DictReader(file))
+        assert max(int(row["bottom"]) for row in rows) == 200
+        assert max(int(row["right"]) for row in rows) == 261
+        assert max(float(row["centroid_column"]) for row in rows) > 131
+        unit = 0.25 if metadata else 1.0
+        assert sum(float(row["area"]) for row in rows) == pytest.approx(200 * 261 * unit)
+        outlines = json.loads((tmp_path / f"{name}.ome_polygons.geojson").read_text())["features"]
+        corners = np.concatenate([np.array(f["geometry"]["coordinates"][0]) for f in outlines])
+        assert corners.max(axis=0).tolist() == [261, 200]
+    labels = read_image(tmp_path / "s.ome_labels.tif")
+    assert labels.pixels.shape == (100, 131)
+    assert labels.pixel_size == pytest.approx((1.0, 0.5 * 261 / 131, "um"))

@@ -158,15 +158,18 @@ class TestWhatLiesBesideAnImage:
             assert windows.read(WINDOW)[1] is None
             assert "cannot be read and is ignored" in windows.notes[0]
 
-    def test_georeference_only_of_the_level_it_is_of(self, tmp_path):
+    def test_georeference_of_every_level(self, tmp_path):
         pyramid = tmp_path / "slide.tif"
         with tifffile.TiffWriter(pyramid) as file:
             file.write(GREY, subifds=1, tile=(64, 64))
             file.write(GREY[::2, ::2], subfiletype=1, tile=(64, 64))
         (tmp_path / "slide.tfw").write_text("2 0 0 -2 500 700")
-        for level, placed in ((0, True), (1, False)):
+        for level in (0, 1):
             with open_source(pyramid, level=level) as windows:
-                assert (windows.geo is not None) == placed
+                affine = windows.geo.transform
+                assert (affine.c, affine.f) == (499, 701)  # the outer corner
+                height, width = windows.shape
+                assert affine(width, height) == (499 + 2 * GREY.shape[1], 701 - 2 * GREY.shape[0])
 
 
 def test_some_of_the_bands(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import cv2
@@ -43,12 +43,14 @@ class NumberPlace(NamedTuple):
     """Distance in pixels to the nearest pixel of another segment."""
 
 
-def draw_overlay(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> None:
+def draw_overlay(
+    picture: NDArray[np.uint8], labels: NDArray[np.integer], own_colours: Sequence[str] = ()
+) -> None:
     """Tint a picture (H, W, 3) by labels (H, W), and draw outlines and numbers, in place.
 
-    A picture of one segment is not tinted.
+    A picture of one segment is not tinted. ``own_colours`` of the first labels replace the usual ones.
     """
-    colours = palette(int(labels.max(initial=0))).astype(np.float32)
+    colours = palette(int(labels.max(initial=0)), own_colours).astype(np.float32)
     inside, outside = _edges(labels)
     if len(colours) > 2 and inside.any():
         for top in range(0, len(labels), _BLOCK_ROWS):

@@ -473,6 +473,19 @@ class Tally:
         return numbers.tolist(), rows
 
 
+def placed(row: Any, step: tuple[float, float], colours: Sequence[str]) -> Any:
+    """Give a row of a table its own colour, and places of a finer image: ``step`` pixels down and across."""
+    down, across = step
+    by = {"top": down, "left": across, "bottom": down, "right": across}
+    found = {name: round(getattr(row, name) * factor) for name, factor in by.items()}
+    if row.label <= len(colours):
+        found["colour"] = colours[row.label - 1]
+    if getattr(row, "centroid_row", None) is not None:
+        found["centroid_row"] = _tidy(row.centroid_row * down)
+        found["centroid_column"] = _tidy(row.centroid_column * across)
+    return row._replace(**found)
+
+
 def mean_confidence(tallies: Iterable[Tally]) -> float | None:
     """Mean over all labelled pixels of several pages; None if it is not known."""
     found = [of_label for tally in tallies for of_label in tally.pixels.values()]
@@ -604,13 +617,15 @@ that stay farthest from each other and from black under normal, protanopic, deut
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
-def palette(n_labels: int) -> NDArray[np.uint8]:
+def palette(n_labels: int, own: Sequence[str] = ()) -> NDArray[np.uint8]:
     """Colours of the labels 0 to `n_labels`, the same in every output.
 
     Parameters
     ----------
     n_labels : int
         Largest label.
+    own : sequence of str, optional
+        Other colours, such as ``#0072b2``, of the first labels.
 
     Returns
     -------
@@ -623,12 +638,14 @@ def palette(n_labels: int) -> NDArray[np.uint8]:
     >>> palette(2).tolist()
     [[0, 0, 0], [0, 114, 178], [230, 159, 0]]
     """
-    return np.array([(0, 0, 0), *map(_colour, range(n_labels))], dtype=np.uint8)
+    colours = (tuple(bytes.fromhex(colour[1:])) for colour in hex_colours(n_labels, own))
+    return np.array([(0, 0, 0), *colours], dtype=np.uint8)
 
 
-def hex_colours(n_labels: int) -> list[str]:
-    """Colours of the labels 1 to `n_labels` as ``#0072b2``."""
-    return ["#{:02x}{:02x}{:02x}".format(*_colour(index)) for index in range(n_labels)]
+def hex_colours(n_labels: int, own: Sequence[str] = ()) -> list[str]:
+    """Colours of the labels 1 to `n_labels` as ``#0072b2``; the first may have colours of their own."""
+    usual = ["#{:02x}{:02x}{:02x}".format(*_colour(index)) for index in range(len(own), n_labels)]
+    return [*own[:n_labels], *usual]
 
 
 def _colour(index: int) -> tuple[int, ...]:

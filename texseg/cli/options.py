@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from texseg.edits import Edits
     from texseg.regions import PixelSize
 
-_FORMATS = ("png", "tif", "npy", "zarr")
+_FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
 _TARGET, _GIVEN = "texseg.save_config", "texseg.given"  # where a context keeps the file to write, and options
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
@@ -110,7 +110,9 @@ def _formats(text: str) -> tuple[str, ...]:
     if set(formats) - set(_FORMATS):
         raise ValueError(f"not a list of {', '.join(_FORMATS)}")
     if "zarr" in formats and find_spec("zarr") is None:
-        raise ValueError("not possible: zarr arrays need zarr (pip install 'texseg[large]')")
+        raise ValueError("not possible: zarr images need zarr (pip install 'texseg[large]')")
+    if "gpkg" in formats and find_spec("pyogrio") is None:
+        raise ValueError("not possible: GeoPackages need pyogrio (pip install 'texseg[geo]')")
     return formats
 
 
@@ -390,7 +392,7 @@ writing_options = section(
     _value(
         "--format formats",
         ReadBy(",".join(_FORMATS), _formats),
-        "Formats of the label image.  [default: png,tif; for several pages, or by blocks, tif]",
+        "Formats of the labels, and gpkg for outlines.  [default: png,tif; for several pages or blocks: tif]",
         default=(),
     ),
     _flag("--confidence", "with_confidence", text="Write a map of confidence."),

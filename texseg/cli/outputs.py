@@ -22,18 +22,19 @@ from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_ear
 from texseg.cli.terminal import fail, shown
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
-from texseg.io.polygons import Outlines, collection, geojson
+from texseg.io.polygons import Outlines, collection, geojson, geopackage
 from texseg.io.source import Source
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
 from texseg.regions import (
-    PIXELS,
     PixelSize,
     RegionRow,
     SegmentRow,
     Tally,
     area_intervals,
     csv_text,
+    hex_colours,
     mean_confidence,
+    placed,
     with_intervals,
 )
 
@@ -102,6 +103,20 @@ class Labelled(NamedTuple):
     parts: PartsFolder | None = None
 
 
+class Legend(NamedTuple):
+    """Names and colours of the labels from 1; the usual colours after those that are given."""
+
+    names: Sequence[str] = ()
+    colours: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str], colour_of: Mapping[str, str]) -> Legend:
+        """Give segments that have a user's name the user's colour."""
+        usual = hex_colours(len(names))
+        colours = [colour_of.get(name, colour) for name, colour in zip(names, usual, strict=True)]
+        return cls(names, colours if colour_of else ())
+
+
 class Outcome(NamedTuple):
     """The outcome for one input."""
 
@@ -126,6 +141,8 @@ def planned_outputs(
 ) -> dict[str, list[Path]]:
     """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
     formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
+    outlines = ("geojson", "gpkg") if "gpkg" in formats else ("geojson",)
+    formats = tuple(form for form in formats if form != "gpkg")
     maps = formats or (("tif",) if n_pages > 1 or has_tags or by_blocks else ("png",))
     if not formats:
         formats = ("tif",) if n_pages > 1 or by_blocks else ("png", "tif")
@@ -134,7 +151,7 @@ def planned_outputs(
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
     endings = {
         "overlay": [f"{page}_overlay.png" for page in pages],
-        "polygons": [f"{page}_polygons.geojson" for page in pages],
+        "polygons": [f"{page}_polygons.{form}" for form in outlines for page in pages],
         "report": [f"{page}_report.html" for page in pages],
         "probabilities": [f"{page}_probabilities.{'zarr' if 'zarr' in formats else 'tif'}" for page in pages],
         "confidence": [f"_confidence.{map_format}"],
@@ -223,6 +240,7 @@ def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], fo
 def kinds_of(options: dict[str, Any], always: Iterable[str]) -> frozenset[str]:
     """Pick the kinds of outputs."""
     usual = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
+    usual |= {"polygons"} if "gpkg" in options["formats"] else set()
     return usual | {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
 
 
@@ -257,7 +275,7 @@ def write_outputs(
     found: Labelled,
     planned: Mapping[str, list[Path]],
     writing: Writing,
-    names: Sequence[str],
+    legend: Legend,
     made: Mapping[str, Any],
 ) -> Outcome:
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
@@ -274,9 +292,9 @@ def write_outputs(
     def make_room() -> None:
         earlier.extend(replace_earlier(path, item.path, made, every) for path in files.get("run", ()))
 
-    noted = [_Noted(page, writing) for page in pages]
-    write_files(_contents(found, files, noted, names, likely, make_room))
-    entry = _write_reports(item, found, files.get("report", ()), writing, names)
+    noted = [_Noted(page, writing, legend) for page in pages]
+    write_files(_contents(found, files, noted, likely, make_room))
+    entry = _write_reports(item, found, files.get("report", ()), writing, legend)
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
     result: dict[str, Any] = {
         "n_segments": len(set().union(*(tally.pixels for tally in tallies))),
@@ -299,7 +317,7 @@ def write_outputs(
         item.path,
         "done",
         result=result,
-        rows=tuple(noted[0].tally.segments(names)),
+        rows=tuple(noted[0].tally.segments(legend.names)),
         choice=found.choice,
         outputs=(*written, *records),
         messages=tuple(messages),
@@ -326,12 +344,18 @@ def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str,
 class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
-    def __init__(self, page: Page, writing: Writing) -> None:
-        self.page, self.size = page, writing.pixel_size or page.source.pixel_size or PIXELS
+    def __init__(self, page: Page, writing: Writing, legend: Legend) -> None:
+        self.page, self.legend, self.size = page, legend, page.source.pixel_size
+        down, across = page.source.step
+        if writing.pixel_size is not None:  # of level 0
+            height, width, unit = writing.pixel_size
+            self.size = PixelSize(height * down, width * across, unit)
+        self.shown_size = self.size or PixelSize(down, across)
         self.tally = Tally(not page.by_blocks or bool({"regions", "polygons"} & writing.kinds))
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
         self.with_intervals = "intervals" in writing.kinds
+        self.outlined: dict[str, Any] | None = None
 
     def rows(self) -> Iterator[NDArray[np.integer]]:
         """Pass the labels on."""
@@ -344,17 +368,26 @@ class _Noted:
                     self.outlines.add(labels[part], self.numbers)
             yield labels
 
-    def polygons(self, names: Sequence[str]) -> bytes:
-        """Outlines of the regions."""
-        assert self.outlines is not None  # requested
-        rings = self.outlines.rings(self.tally.region_of_parts())
-        return geojson(collection(self.tally.regions(names, self.size), rings, self.page.source.geo))
+    def polygons(self, is_package: bool) -> bytes:
+        """Outlines of the regions, in pixels of level 0 where there is no map."""
+        if self.outlined is None:
+            assert self.outlines is not None  # requested
+            source, rings = self.page.source, self.outlines.rings(self.tally.region_of_parts())
+            rows = self._placed(self.tally.regions(self.legend.names, self.shown_size))
+            self.outlined = collection(rows, rings, source.geo, source.step)
+        return geopackage(self.outlined, self.page.source.geo) if is_package else geojson(self.outlined)
 
-    def table(self, kind: str, names: Sequence[str]) -> list[Any]:
-        """Rows of the table of segments, or of regions."""
+    def table(self, kind: str) -> list[Any]:
+        """Rows of the table of segments, or of regions; places are in pixels of level 0."""
+        in_parts, names = self.page.by_blocks, self.legend.names
         if kind == "segments":
-            return self.tally.segments(names, self.size, None if self.page.by_blocks else self.page.labels)
-        return self.tally.regions(names, self.size, None if self.page.by_blocks else self.numbers)
+            return self._placed(
+                self.tally.segments(names, self.shown_size, None if in_parts else self.page.labels)
+            )
+        return self._placed(self.tally.regions(names, self.shown_size, None if in_parts else self.numbers))
+
+    def _placed(self, rows: Sequence[Any]) -> list[Any]:
+        return [placed(row, self.page.source.step, self.legend.colours) for row in rows]
 
 
 def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterator[NDArray[np.integer]]:
@@ -372,32 +405,34 @@ def _contents(
     found: Labelled,
     files: Mapping[str, Sequence[Path]],
     noted: Sequence[_Noted],
-    names: Sequence[str],
     likely: Mapping[str, NDArray[np.integer]],
     make_room: Callable[[], None],
 ) -> Iterator[tuple[Sequence[Path], Content]]:
     """Yield what files hold, labels first: their rows complete all else."""
     pages, source = found.pages, found.pages[0].source
     shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
-    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks)
+    about: dict[str, Any] = {"size": noted[0].size, "is_ome": source.header.is_ome}
+    legend = noted[0].legend
+    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks, **about)
+    layout = layout._replace(names=legend.names, colours=legend.colours)
     yield files.get("labels", ()), Rows(_all_rows(noted, make_room), layout)
     for path, page in zip(files.get("overlay", ()), pages, strict=False):
-        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo)
+        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, legend.colours)
     if likely:
         yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
     for path in files.get("confidence", ()):
         maps = [page.confidence for page in pages if page.confidence is not None]
         of_maps = shape if len(maps) > 1 else maps[0].shape
-        yield [path], Rows(maps, Layout(of_maps, dtype=np.float32, geo=pages[0].geo))
+        yield [path], Rows(maps, Layout(of_maps, dtype=np.float32, geo=pages[0].geo, **about))
     for number, path in enumerate(files.get("probabilities", ())):
         assert found.probabilities is not None  # refused of blocks
         planes = found.probabilities(number)
-        yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo))
-    for path, noted_page in zip(files.get("polygons", ()), noted, strict=False):
-        yield [path], noted_page.polygons(names)
+        yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
+    for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
+        yield [path], noted_page.polygons(path.suffix == ".gpkg")
     for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
         for path in files.get(kind, ()):
-            tables = [noted_page.table(kind, names) for noted_page in noted]
+            tables = [noted_page.table(kind) for noted_page in noted]
             if kind == "segments" and noted[0].with_intervals and found.probabilities is not None:
                 halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
                 tables = list(map(with_intervals, tables, halves))
@@ -408,7 +443,7 @@ def _contents(
 
 
 def _write_reports(
-    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing, names: Sequence[str]
+    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing, legend: Legend
 ) -> ReportEntry | None:
     """Write the reports of the pages; return the entry of the first."""
     entries = []
@@ -427,7 +462,7 @@ def _write_reports(
             mask=page.mask,
             labels=None if is_fit else page.labels,
             confidence=None if is_fit else page.confidence,
-            names=names,
+            names=legend.names,
             title=shown(item.name) + (of_page if len(found.pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),

@@ -36,6 +36,7 @@ from texseg.cli.inputs import (
 )
 from texseg.cli.outputs import (
     Labelled,
+    Legend,
     Outcome,
     Page,
     Writing,
@@ -146,7 +147,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         else:
             found = _label_whole(item, scenes, work, callback)
         names = work.names or (() if found.model is None else found.model.names_)
-        outcome = write_outputs(item, found, planned, work.writing, names, made)
+        legend = Legend.of(names, getattr(found.model, "colours_", {}))
+        outcome = write_outputs(item, found, planned, work.writing, legend, made)
         if found.parts is not None:
             found.parts.remove()
         advice = _advice(work, found.model, outcome.result["n_segments"], by_blocks)
@@ -156,8 +158,6 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
     said: list[str] = []
-    if work.reading.level:
-        said.append(f"boxes, centroids and outlines are in pixels of level {work.reading.level}")
     if work.model is not None or model is None or by_blocks:
         return said
     if n_segments == 1 and work.parameters["n_segments"] is None:

@@ -62,6 +62,10 @@ class Affine(NamedTuple):
         """Coordinates of a place in the image; (0, 0) is the outer corner of the first pixel."""
         return self.a * column + self.b * row + self.c, self.d * column + self.e * row + self.f
 
+    def enlarged(self, down: float, across: float) -> Affine:
+        """Return the map of an image whose pixels are so many times longer and wider."""
+        return Affine(self.a * across, self.b * down, self.c, self.d * across, self.e * down, self.f)
+
     def shifted(self, columns: float, rows: float) -> Affine:
         """Return the same map with its origin moved by so many columns and rows."""
         x, y = self(columns, rows)
@@ -112,6 +116,13 @@ class Georeference(NamedTuple):
             return None
         return PixelSize(math.hypot(affine.b, affine.e), math.hypot(affine.a, affine.d), unit)
 
+    def moved(self, affine: Affine) -> Georeference:
+        """Return the same system with another map."""
+        half = 0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
+        placed = georeference_of(affine.shifted(half, half), None)
+        keys = tuple(tag for tag in self.tags if tag.code in _KEYS)
+        return Georeference((*(placed.tags if placed else ()), *keys), None, self.system)
+
     @property
     def has_unnamed_system(self) -> bool:
         """The file describes a coordinate system by its keys or in words, without an EPSG code."""
@@ -143,10 +154,8 @@ def combined(own: Georeference | None, beside: Georeference | None) -> Georefere
     affine = beside.transform
     if own.transform is not None and (affine is None or beside.world is not None):
         return own
-    if affine is not None and own.tags and not (beside.epsg or beside.has_unnamed_system):  # a system alone
-        half = 0.5 if own._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
-        placed = georeference_of(affine.shifted(half, half), None)
-        return own._replace(tags=(*placed.tags, *own.tags)) if placed else own
+    if affine is not None and own.tags and not (beside.epsg or beside.has_unnamed_system):
+        return own.moved(affine)  # a system alone, and a map alone
     return beside
 
 
@@ -209,6 +218,15 @@ _LARGEST_SIZE = 1e9  # of sizes in any unit, and of their inverse
 _OME_SIZE = re.compile(r"""\bPhysicalSize([XY])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
 _METRIC = {"nm": 1e-3, "um": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6}  # micrometres
+OME_UNITS = {
+    "nm": "nanometer",
+    "um": "micrometer",
+    "mm": "millimeter",
+    "cm": "centimeter",
+    "m": "meter",
+    "ft": "foot",
+}
+"""What OME-Zarr calls units."""
 _MICRO = ("µm", "μm", "um", "micron", "microns", "micrometer", "micrometers", r"\u00b5m")
 
 
@@ -221,28 +239,30 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
-        sides = [_size(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX"]
-        if len({side.unit for side in sides if side}) > 1:
-            sides = [_in_micrometres(side) for side in sides]
-        height, width = sides
-        return None if height is None or width is None else height._replace(width=width.width)
+        height, width = (
+            size_of(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX"
+        )
+        return size_of_sides(height, width)
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:
         return None
     imagej = _IMAGEJ_UNIT.search(description) if description.startswith("ImageJ=") else None
     if imagej is not None:
-        return _size(1 / down, 1 / across, imagej[1].strip())
+        return size_of(1 / down, 1 / across, imagej[1].strip())
     long = _MICROMETRES.get(page.tags.valueof(_RESOLUTION_UNIT), 0.0)
-    return _size(long / down, long / across, "um") if long / across < _PRINTED else None
+    return size_of(long / down, long / across, "um") if long / across < _PRINTED else None
 
 
-def _in_micrometres(size: PixelSize | None) -> PixelSize | None:
-    factor = None if size is None else _METRIC.get(size.unit)
-    return None if size is None or factor is None else _size(size.height * factor, size.width * factor, "um")
+def size_of_sides(height: PixelSize | None, width: PixelSize | None) -> PixelSize | None:
+    """Size of a pixel from its sides, in micrometres if their units differ."""
+    if height is None or width is None or height.unit == width.unit:
+        return None if height is None or width is None else height._replace(width=width.width)
+    down, across = (_METRIC.get(side.unit, math.nan) * side.width for side in (height, width))
+    return size_of(down, across, "um")
 
 
-def _size(height: Any, width: Any, unit: str) -> PixelSize | None:
+def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
     """Size in a unit; None for pixels, and for invalid sizes."""
     unit = "um" if unit.lower() in _MICRO else unit
     try:

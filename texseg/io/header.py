@@ -41,6 +41,8 @@ class Header:
     """Values that mean "no data" if they differ from band to band; otherwise empty."""
     mask_file: Path | None = None
     """Mask next to the image, as GDAL writes it."""
+    is_ome: bool = False
+    """Whether a TIFF file has metadata of OME."""
     measured: PixelSize | None = None
     """Size of a pixel that the file states independently of the georeference."""
 

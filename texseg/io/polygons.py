@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write
+from texseg.io.errors import UnsuitableImageError
 from texseg.io.files import path_of
-from texseg.io.geo import Georeference, check_georeference, to_longitude_latitude
+from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
 from texseg.regions import RegionRow, Tally, checked_description
 
 Ring = NDArray[np.int64]
 
 _LONGITUDE_LATITUDE = 4326  # what GeoJSON means unless it says otherwise
+_WKB_POLYGON = 3
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
 _FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
 _EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
@@ -33,12 +38,13 @@ def write_polygons(
     confidence: NDArray[np.floating] | None = None,
     geo: Georeference | None = None,
 ) -> None:
-    """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them.
+    """Write the connected regions to a GeoJSON file, as :func:`polygons` gives them, or to a GeoPackage.
 
     Parameters
     ----------
     path : str or path-like
-        Target; the file appears whole or not at all.
+        Target; the file appears whole or not at all. A GeoPackage (``.gpkg``) has one layer, regions, and
+        needs pyogrio.
     labels, names, confidence, geo
         Those of :func:`polygons`.
 
@@ -50,7 +56,9 @@ def write_polygons(
     >>> [feature["properties"]["name"] for feature in json.loads(path.read_text())["features"]]
     ['sand', 'rock']
     """
-    atomic_write(path_of(path), geojson(polygons(labels, names=names, confidence=confidence, geo=geo)))
+    target, found = path_of(path), polygons(labels, names=names, confidence=confidence, geo=geo)
+    is_package = target.suffix.lower() == ".gpkg"
+    atomic_write(target, geopackage(found, geo) if is_package else geojson(found))
 
 
 def polygons(
@@ -81,7 +89,7 @@ def polygons(
     -------
     dict
         A GeoJSON FeatureCollection, one feature per region: ``geometry`` with the outer ring first and its
-        holes after it, ``properties`` with label, name, pixels, mean_confidence and colour.
+        holes after it, ``properties`` with label, name, pixels, area, mean_confidence and colour.
 
     Raises
     ------
@@ -107,9 +115,18 @@ def geojson(found: dict[str, Any]) -> bytes:
 
 
 def collection(
-    rows: Sequence[RegionRow], outlines: Iterable[tuple[int, list[Ring]]], geo: Georeference | None = None
+    rows: Sequence[RegionRow],
+    outlines: Iterable[tuple[int, list[Ring]]],
+    geo: Georeference | None = None,
+    step: tuple[float, float] = (1.0, 1.0),
 ) -> dict[str, Any]:
-    """Return regions as GeoJSON, each with its row of the table and its rings."""
+    """Return regions as GeoJSON, each with its row of the table and its rings.
+
+    ``step`` is how many pixels down and across one pixel stands for, where there is no map.
+    """
+    affine = None if geo is None else geo.transform
+    if affine is None and step != (1.0, 1.0):
+        affine = Affine(1.0, 0.0, 0.0, 0.0, 1.0, 0.0).enlarged(*step)
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"segment {row.label}"
@@ -117,12 +134,14 @@ def collection(
             "label": row.label,
             "name": name,
             "pixels": row.pixels,
+            "area": row.area,
+            "unit": row.unit,
             "mean_confidence": row.mean_confidence,
             "fill": row.colour,
             "objectType": "annotation",
             "classification": {"name": name, "color": list(bytes.fromhex(row.colour[1:]))},
         }
-        geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, geo) for ring in rings]}
+        geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, affine) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     found = {"type": "FeatureCollection", "features": features}
     if geo is not None:
@@ -156,9 +175,44 @@ def _settle_system(found: dict[str, Any], geo: Georeference) -> None:
             ring[:] = part.tolist()
 
 
-def _closed_ring(ring: NDArray[np.int64], geo: Georeference | None) -> list[list[float]]:
+def geopackage(found: dict[str, Any], geo: Georeference | None) -> bytes:
+    """Return a GeoPackage with a layer of regions; in pixels y is minus the row, as in geographic systems."""
+    if find_spec("pyogrio") is None:
+        raise UnsuitableImageError("GeoPackages need pyogrio (pip install 'texseg[geo]')")
+    from pyogrio.raw import write
+
+    features, code = found["features"], None if geo is None or geo.transform is None else geo.epsg
+    if geo is not None and geo.has_unnamed_system:  # then they are in longitude and latitude
+        code = _LONGITUDE_LATITUDE
+    system = None if code is None else f"EPSG:{code}"
+    fields: dict[str, Any] = {"label": int, "name": object, "pixels": int, "area": float, "unit": object}
+    fields |= {"fill": object, "mean_confidence": float}
+    columns = [np.array([f["properties"][name] for f in features], kind) for name, kind in fields.items()]
+    shapes = np.empty(len(features), object)
+    for place, feature in enumerate(features):
+        rings = [
+            np.array(ring, "<f8") * (1, 1 if system else -1) for ring in feature["geometry"]["coordinates"]
+        ]
+        parts = [struct.pack("<I", len(ring)) + ring.tobytes() for ring in rings]
+        shapes[place] = struct.pack("<BII", 1, _WKB_POLYGON, len(rings)) + b"".join(parts)
+    buffer = BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a missing system
+        write(
+            buffer,
+            shapes,
+            columns,
+            list(fields),
+            layer="regions",
+            driver="GPKG",
+            geometry_type="Polygon",
+            crs=system,
+        )
+    return buffer.getvalue()
+
+
+def _closed_ring(ring: NDArray[np.int64], affine: Affine | None) -> list[list[float]]:
     """Ring as GeoJSON has it: closed, the outer one counter-clockwise in a plane whose y axis points up."""
-    affine = None if geo is None else geo.transform
     corners = np.vstack([ring, ring[:1]])
     if affine is None:
         return corners.tolist()

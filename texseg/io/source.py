@@ -165,14 +165,15 @@ class Source:
         self._values = values if options.nodata is None else (options.nodata,) * header.n_channels
         self.nodata = self._values[0] if len(set(self._values)) == 1 else None
         self.pixel_size = _upright_size(header)
-        if self.pixel_size is not None and level:
-            down, across = np.divide(self.levels[0], self.levels[level]).tolist()
+        down, across = np.divide(self.levels[0], self.levels[level]).tolist() if level else (1.0, 1.0)
+        self.step = down, across
+        """Rows and columns of level 0 that a pixel of this level stands for."""
+        if self.pixel_size is not None:
             height, width, unit = self.pixel_size
             self.pixel_size = PixelSize(height * down, width * across, unit)
         self._notes = list(header.notes)
-        if level and header.geo is not None:
-            self.geo = None
-            self._notes.append(f"level {level} of the pyramid is written without the georeference of level 0")
+        if level and header.geo is not None and (affine := header.geo.transform) is not None:
+            self.geo = header.geo.moved(affine.enlarged(down, across))
         if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
         self._beside = self._mask_beside() if header.mask_file and not level else None

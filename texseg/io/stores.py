@@ -6,6 +6,7 @@ a chunk never unpacks to more than its own pixels. A chunk that is missing holds
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.files import open_regular, side_text
+from texseg.io.geo import OME_UNITS, size_of, size_of_sides
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _METADATA_BYTES = 2**22
@@ -71,8 +74,16 @@ def open_zarr(folder: Path) -> ZarrStored:
     paths = [PurePosixPath(str(dataset["path"])) for dataset in scales[0]["datasets"]]
     if not 1 <= len(paths) <= _MOST_LEVELS or any(path.is_absolute() or ".." in path.parts for path in paths):
         raise MalformedFileError("OME-Zarr metadata name arrays outside of the image, or too many")
-    names = "".join(str(axis["name"]).lower()[:1] for axis in scales[0].get("axes", []))
-    return ZarrStored([_array(folder / path, _metadata(folder / path)) for path in paths], names)
+    axes = scales[0].get("axes", [])
+    names = "".join(str(axis["name"]).lower()[:1] for axis in axes)
+    stored = ZarrStored([_array(folder / path, _metadata(folder / path)) for path in paths], names)
+    with contextlib.suppress(KeyError, TypeError, IndexError, ValueError):  # scales that are not understood
+        scale = scales[0]["datasets"][0]["coordinateTransformations"][0]["scale"]
+        units = {long: short for short, long in OME_UNITS.items()}
+        pairs = [(scale[place], units[axes[place]["unit"]]) for place in map(names.index, "yx")]
+        sides = [size_of(side, side, unit) for side, unit in pairs]
+        stored.header = replace(stored.header, measured=size_of_sides(*sides))
+    return stored
 
 
 def _metadata(folder: Path) -> dict[str, Any]:

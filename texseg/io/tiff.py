@@ -184,6 +184,7 @@ class TiffSource(Stored):
             nodata=nodata,
             geo=Georeference(tags=tuple(tags)) if tags else None,
             notes=tuple(notes),
+            is_ome="<Pixels" in self._description,
             measured=pixel_size_of_tiff(self._keyframe, self._description),
         )
 

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,16 @@ from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.display import display_range, displayable
 from texseg.io.errors import UnsuitableImageError
 from texseg.io.files import path_of
-from texseg.io.geo import GDAL_NODATA, Georeference, check_georeference, world_file_suffix, world_file_text
+from texseg.io.geo import (
+    GDAL_NODATA,
+    OME_UNITS,
+    Georeference,
+    check_georeference,
+    world_file_suffix,
+    world_file_text,
+)
 from texseg.overlay import draw_overlay, side_by_side
-from texseg.regions import checked_labels, palette
+from texseg.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
 TILE = 512
 """Side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels."""
@@ -36,7 +44,7 @@ _REDUCED = 1  # NewSubfileType of overviews
 _STEP = 4  # each overview has a side this many times smaller
 _SMALL = 1024  # an image whose sides are no longer needs no overview
 _CLASSIC = 2**32 - 2**25  # bytes; a TIFF that may be larger needs 64-bit offsets
-_TIFF_ASCII = 2
+_TIFF_ASCII, _NO_UNIT = 2, 1
 _BLOCK_ROWS = 256
 
 Bands = Iterable[NDArray[Any]]
@@ -51,8 +59,21 @@ class Layout(NamedTuple):
     dtype: Any = np.int32  # of the values as they are, for ``.npy`` files
     geo: Georeference | None = None
     pyramid: bool = False
-    """Give a TIFF file overviews, and if it can a palette; with a georeference, and if rasterio is installed,
-    it is a cloud-optimised GeoTIFF."""
+    """Give a TIFF file overviews; with a georeference, and if rasterio is installed, it is a cloud-optimised
+    GeoTIFF."""
+    size: PixelSize | None = None  # of a pixel
+    names: Sequence[str] = ()  # of label 1, label 2 and so on
+    colours: Sequence[str] = ()  # of the same, as ``#0072b2``
+    is_ome: bool = False  # describe a TIFF file as OME does, not as ImageJ
+
+    @property
+    def all_colours(self) -> list[str]:
+        """Colours of all labels that may occur."""
+        return hex_colours(self.largest or 0, self.colours)
+
+    def name(self, label: int) -> str:
+        """Call a label by its name, or its number."""
+        return (self.names[label - 1] if label <= len(self.names) else "") or f"segment {label}"
 
     @property
     def stored(self) -> np.dtype:
@@ -74,6 +95,7 @@ class Overlay(NamedTuple):
     labellings: Mapping[str, NDArray[np.integer]]
     mask: NDArray[np.bool_] | None = None  # of the pixels whose range of grey is shown
     geo: Georeference | None = None  # for the world file
+    colours: Sequence[str] = ()  # of label 1 and so on; the usual ones after these
 
 
 Content = bytes | Rows | Overlay
@@ -102,6 +124,8 @@ def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
             pass
     for path in paths:
         _write_world_file(path, layout.geo)
+        if path.suffix.lower() in (".tif", ".tiff") and layout.largest is not None:
+            _write_categories(path, layout)
 
 
 def _check(path: Path, layout: Layout) -> None:
@@ -118,7 +142,7 @@ def _check(path: Path, layout: Layout) -> None:
     if suffix in (".tif", ".tiff") and (largest or 0) > np.iinfo(np.uint32).max:
         raise ValueError(f"label {largest} does not fit into the 32 bits of a TIFF file; use .npy")
     if suffix == ".zarr" and find_spec("zarr") is None:
-        raise UnsuitableImageError("zarr arrays need zarr (pip install 'texseg[large]')")
+        raise UnsuitableImageError("zarr images need zarr (pip install 'texseg[large]')")
     is_array = any((path / name).is_file() for name in ("zarr.json", ".zarray"))
     if suffix == ".zarr" and path.exists() and not is_array:
         raise FileExistsError(f"{path.name} exists and is not a zarr array; not overwritten")
@@ -163,21 +187,52 @@ def _npy(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
 
 
 def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
-    """Write an array in square chunks of one plane."""
+    """Write an OME-Zarr image in square chunks of one plane; label images have smaller levels, too."""
     import zarr
 
     shape = layout.shape
-    chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
-    names = ("segment", "y", "x")[-len(shape) :]
-    array: Any = zarr.create_array(
-        path, shape=shape, dtype=layout.stored, chunks=chunks, fill_value=0, dimension_names=names
-    )
-    at = 0
-    for band in bands:
+    group: Any = zarr.create_group(path)
+
+    def new(level: int, shape: tuple[int, ...]) -> Any:
+        chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
+        names = ("segment", "y", "x")[-len(shape) :]
+        options = {"dtype": layout.stored, "chunks": chunks, "fill_value": 0, "dimension_names": names}
+        return group.create_array(str(level), shape=shape, **options)
+
+    array, at = new(0, shape), 0
+    reduced: list[NDArray[Any]] = []
+    for band in _reducing(bands, reduced):
         page, top = divmod(at, shape[-2])
         array[(page,) * (len(shape) - 2) + (slice(top, top + len(band)),)] = band
         at += len(band)
         yield band
+    n_levels = 1
+    for level in _overviews(reduced if layout.largest is not None else []):
+        new(n_levels, level.shape)[:] = level
+        n_levels += 1
+    group.attrs["ome"] = _of_ome(layout, n_levels)
+
+
+def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
+    """Metadata of OME-Zarr 0.5: axes with their unit, scales of the levels, names and colours of labels."""
+    size, more = layout.size or PIXELS, len(layout.shape) - 2
+    unit = {"unit": OME_UNITS[size.unit]} if size.unit in OME_UNITS else {}
+    axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] * more
+    axes += [{"name": name, "type": "space", **unit} for name in "yx"]
+    datasets = []
+    for level in range(n_levels):
+        scale = [1.0] * more + [side * _STEP**level for side in size[:2]]
+        transformations = [{"type": "scale", "scale": scale}]
+        datasets.append({"path": str(level), "coordinateTransformations": transformations})
+    found: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    if layout.largest is not None:
+        labels = range(1, layout.largest + 1)
+        colours = [bytes.fromhex(colour[1:]) for colour in layout.all_colours]
+        found["image-label"] = {
+            "colors": [{"label-value": n, "rgba": [*colours[n - 1], 255]} for n in labels],
+            "properties": [{"label-value": n, "name": layout.name(n)} for n in labels],
+        }
+    return found
 
 
 def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
@@ -188,11 +243,9 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
     if layout.largest is not None:
         tags.append((GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
-    has_palette = layout.pyramid and dtype == np.uint8
     tile = tuple(min(TILE, -(-side // _TILE_UNIT) * _TILE_UNIT) for side in shape[-2:])
     common: dict[str, Any] = {
-        "photometric": "palette" if has_palette else "minisblack",
-        "colormap": palette(255).T.astype(np.uint16) * 257 if has_palette else None,
+        "photometric": "minisblack",
         "compression": "zlib",
         "predictor": False,
         "metadata": None,
@@ -201,23 +254,40 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     reduced: list[NDArray[Any]] = []
     is_big = math.prod(shape) * dtype.itemsize > _CLASSIC
     with path.open("x+b") as file, TiffWriter(file, bigtiff=is_big) as tiff:
-        pieces = _tiles(bands, shape[-2], tile, dtype, reduced if layout.pyramid else None)
-        tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common)
+        pieces = _tiles(_reducing(bands, reduced) if layout.pyramid else bands, shape[-2], tile, dtype)
+        tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common, **_calibration(layout))
         for _ in bands:  # tifffile stops at the last tile, other formats have something to do at the end
             pass
-        level = np.concatenate(reduced) if reduced else np.empty((0, 0))
-        while max(level.shape) * _STEP > _SMALL:
-            tiff.write(level, subfiletype=_REDUCED, **common)
-            level = level[::_STEP, ::_STEP]
+        for level in _overviews(reduced):
+            tiff.write(level.astype(dtype), subfiletype=_REDUCED, **common)
     if layout.pyramid and geo is not None and geo.tags and find_spec("rasterio") is not None:
         _optimise_for_clouds(path)
     yield from ()
 
 
-def _tiles(
-    bands: Bands, height: int, tile: Sequence[int], dtype: np.dtype, reduced: list[NDArray[Any]] | None
-) -> Iterator[NDArray[Any]]:
-    """Cut bands into tiles, beginning anew on each page, and keep every fourth row and column of them."""
+def _calibration(layout: Layout) -> dict[str, Any]:
+    """Resolution and description by which ImageJ, or a reader of OME-TIFF, knows the size of a pixel."""
+    size, (*pages, height, width) = layout.size, layout.shape
+    if size is None or not size.unit.isascii() or (layout.geo is not None and layout.geo.tags):
+        return {}
+    n_pages = math.prod(pages)
+    text = f"ImageJ=1.54f\nimages={n_pages}\nslices={n_pages}\nunit={size.unit}\n"
+    if layout.is_ome:
+        unit = size.unit.replace("um", "&#181;m")
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/'
+            '2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" '
+            f'Type="{layout.stored.name.replace("float32", "float")}" SizeX="{width}" SizeY="{height}" '
+            f'SizeZ="{n_pages}" SizeC="1" SizeT="1" PhysicalSizeX="{size.width!r}" '
+            f'PhysicalSizeXUnit="{unit}" PhysicalSizeY="{size.height!r}" PhysicalSizeYUnit="{unit}">'
+            '<Channel ID="Channel:0"/><TiffData/></Pixels></Image></OME>'
+        )
+    resolution = 1 / size.width, 1 / size.height
+    return {"description": text, "resolution": resolution, "resolutionunit": _NO_UNIT}
+
+
+def _tiles(bands: Bands, height: int, tile: Sequence[int], dtype: np.dtype) -> Iterator[NDArray[Any]]:
+    """Cut bands into tiles, beginning anew on each page."""
     waiting: list[NDArray[Any]] = []
     top = 0
     for band in bands:
@@ -229,10 +299,25 @@ def _tiles(
         waiting = [rows[whole:]]
         for start in range(0, whole, tile[0]):
             strip = rows[start : min(start + tile[0], whole)]
-            if reduced is not None:
-                reduced.append(strip[::_STEP, ::_STEP].copy())
             for left in range(0, rows.shape[1], tile[1]):
                 yield strip[:, left : left + tile[1]]
+
+
+def _reducing(bands: Bands, reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Pass bands on, and keep every fourth row and column of them."""
+    at = 0
+    for band in bands:
+        reduced.append(band[-at % _STEP :: _STEP, ::_STEP].copy())
+        at += len(band)
+        yield band
+
+
+def _overviews(reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Yield smaller levels, until one is small enough to be looked at."""
+    level = np.concatenate(reduced) if reduced else np.empty((0, 0))
+    while max(level.shape) * _STEP > _SMALL:
+        yield level
+        level = level[::_STEP, ::_STEP]
 
 
 def _optimise_for_clouds(path: Path) -> None:
@@ -265,11 +350,35 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
         atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
 
 
+def _write_categories(path: Path, layout: Layout) -> None:
+    """Write names and colours of labels next to a GeoTIFF, or one with names, for GDAL, QGIS and others."""
+    beside = path.with_name(path.name + ".aux.xml")
+    if not any(layout.names) and (layout.geo is None or not layout.geo.tags):
+        beside.unlink(missing_ok=True)  # it would be that of the file that is replaced
+        return
+    root = ElementTree.Element("PAMDataset")
+    band = ElementTree.SubElement(root, "PAMRasterBand", band="1")
+    ElementTree.SubElement(band, "ColorInterp").text = "Palette"
+    table, names = (ElementTree.SubElement(band, name) for name in ("ColorTable", "CategoryNames"))
+    ElementTree.SubElement(table, "Entry", c1="0", c2="0", c3="0", c4="0")
+    ElementTree.SubElement(names, "Category").text = "no data"
+    for label, colour in enumerate(layout.all_colours, start=1):
+        red, green, blue = map(str, bytes.fromhex(colour[1:]))
+        ElementTree.SubElement(table, "Entry", c1=red, c2=green, c3=blue, c4="255")
+        ElementTree.SubElement(names, "Category").text = layout.name(label)
+    atomic_write(beside, ElementTree.tostring(root))
+
+
 # ---- whole images ------------------------------------------------------------------------------------------
 
 
 def write_labels(
-    path: str | os.PathLike[str], labels: NDArray[np.integer], *, geo: Georeference | None = None
+    path: str | os.PathLike[str],
+    labels: NDArray[np.integer],
+    *,
+    geo: Georeference | None = None,
+    pixel_size: tuple[float, float, str] | None = None,
+    names: Sequence[str] = (),
 ) -> None:
     """Write a label image; the value of each pixel is its label.
 
@@ -280,11 +389,16 @@ def write_labels(
     Parameters
     ----------
     path : str or path-like
-        Target; its suffix decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for a zarr array.
+        Target; its suffix decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for OME-Zarr.
     labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
         Labels, 0 for no data.
     geo : Georeference, optional
         Written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other files.
+    pixel_size : (float, float, str), optional
+        Height, width and unit of a pixel, as in ``read_image(path).pixel_size``: for ImageJ and OME-Zarr.
+    names : sequence of str, optional
+        Names of label 1, label 2 and so on. Names and colours stand in OME-Zarr itself, and next to a TIFF
+        file that has names or a georeference, in ``.aux.xml``, which GDAL and QGIS read.
 
     Raises
     ------
@@ -302,7 +416,9 @@ def write_labels(
     """
     target, labels = path_of(path), checked_labels(labels)
     check_georeference(geo)
-    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo)
+    size = checked_description(labels[0] if labels.ndim == 3 else labels, None, names, pixel_size)[2]
+    known = size if pixel_size is not None else None
+    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, size=known, names=names)
     write_rows([target], labels if labels.ndim == 3 else [labels], layout)
 
 
@@ -325,5 +441,5 @@ def _overlaid(overlay: Overlay, labels: NDArray[np.integer]) -> NDArray[np.uint8
     low, high = display_range(pixels, overlay.mask)
     bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
     picture = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
-    draw_overlay(picture, labels)
+    draw_overlay(picture, labels, overlay.colours)
     return picture
