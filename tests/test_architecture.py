@@ -19,6 +19,7 @@ ROOT = Path(texseg.__file__).parent
 
 ORDER = """
     __main__ cli napari
+    app
     report plot
     estimator segmenter edits blocks modelfile
     method

@@ -23,6 +23,7 @@ from texseg.cli.options import (
     edits_of,
     fitting_options,
     memory_option,
+    painting_options,
     parameter_option,
     parameters_of,
     paths_argument,
@@ -73,6 +74,26 @@ def segment(**options: Any) -> None:
     which says how they were made. Earlier results are replaced.
     """
     _segment(options, ("labels", "overlay", "segments", "run"))
+
+
+@verb(
+    name="open",
+    epilog="""\b
+    Examples:
+      texseg open rock.png -o out/
+      texseg open slides/ -k 4 --no-browser
+    """,
+)
+@painting_options
+def paint(**options: Any) -> None:
+    """Paint on images in the browser: strokes correct the segments.
+
+    The page is served to this computer alone, until Ctrl-C. Strokes are kept in the folder for the results as
+    they are made. Saving writes what texseg segment writes, the model, and the command that makes it again.
+    """
+    from texseg.cli.paint import open_page
+
+    open_page(options)
 
 
 @verb(

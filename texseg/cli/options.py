@@ -380,15 +380,17 @@ memory_option = _value(
     "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
 )
 
+_folder_option = _value(
+    "-o --output",
+    click.Path(path_type=Path),
+    "Folder for the results; created if needed.  [default: here]",
+    default=Path("."),
+    metavar="FOLDER",
+)
+
 writing_options = section(
     "Results",
-    _value(
-        "-o --output",
-        click.Path(path_type=Path),
-        "Folder for the results; created if needed.  [default: here]",
-        default=Path("."),
-        metavar="FOLDER",
-    ),
+    _folder_option,
     _value(
         "--format formats",
         ReadBy(",".join(_FORMATS), _formats),
@@ -467,4 +469,15 @@ segmenting_options = section(
     writing_options,
     _flag("--shared", text=_SHARED),
     batch_options,
+)
+
+painting_options = section(
+    "Run",
+    paths_argument,
+    section("Number", *map(parameter_option, FITTED)),
+    reading_options,
+    section("Results", _folder_option),
+    _value("--port", click.IntRange(0, 65535), "Port of the page.  [default: any that is free]", default=0),
+    _flag("--no-browser", text="Print the address of the page, and do not open it."),
+    run_options,
 )

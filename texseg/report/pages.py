@@ -41,9 +41,22 @@ from texseg.report.pictures import (
 )
 from texseg.report.words import Look
 
-__all__ = ["ReportEntry", "filled", "script_json", "terms", "write_index", "write_report"]
+__all__ = [
+    "ReportEntry",
+    "filled",
+    "page_content",
+    "part_of",
+    "script_json",
+    "terms",
+    "write_index",
+    "write_report",
+]
 
 _THUMBNAIL_SIDE = 240
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+    "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"
+)
 _PARAMETERS = ("model", "preset", "smoothness", "min_size", "random_state")
 
 
@@ -60,10 +73,11 @@ class ReportEntry(NamedTuple):
 
 def filled(template: str, **values: str) -> str:
     """Return a template of this folder with its ``{{NAME}}`` marks replaced."""
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], _part(template))
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda mark: values[mark[1]], part_of(template))
 
 
-def _part(name: str) -> str:
+def part_of(name: str) -> str:
+    """Return a file of this folder."""
     return files("texseg.report").joinpath(name).read_text("utf-8")
 
 
@@ -166,23 +180,8 @@ def write_report(
         sampled = np.stack([reduced_labels(plane, shown) for plane in bins])
         others = steady_levels(own, hierarchy, shown)
         levels += [level_content(k, level, sampled, **settings) for k, level in others]
-    content = {
-        "shape": list(shape),
-        "shown": list(shown),
-        "chosen": levels[0]["n"],
-        "levels": sorted(levels, key=lambda level: level["n"]),
-        "channels": list(features.names),
-        "n_bins": features.n_bins,
-        "palette": palette(max(s["label"] for level in levels for s in level["segments"])).tolist(),
-        "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
-        "selection": _selection(model, hierarchy),
-        "title": title,
-        "command": list(command),
-        "members": _members(model, levels[0]["segments"]),
-        "crop": CROP_SIDE,
-        "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:],
-        "thumbnail": _thumbnail(picture, own),  # for an index that is written later
-    }
+    content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size)
+    content |= {"title": title, "command": list(command), "thumbnail": _thumbnail(picture, own)}
     heading = {
         "date": date.today().isoformat(),
         **({} if source is None else {"input": os.fspath(source)}),
@@ -195,17 +194,47 @@ def write_report(
     }
     page = filled(
         "report.html",
+        POLICY=_POLICY,
+        NONCE="",
+        TOOLS="",
+        PANEL="",
         TITLE=escape(title),
         HEADING=terms(heading),
         FACTS=terms(facts),
         IMAGE=detailed_uri(picture, shown),
-        RATIO=f"{shown[1] / shown[0]:.6g}",
-        STYLE=_part("report.css"),
-        SCRIPT=_part("report.js"),
+        STYLE=part_of("report.css"),
+        SCRIPT=part_of("report.js") + "start();\n",
         CONTENT=script_json(content),
     )
     atomic_write(path, page.encode())
     return ReportEntry(path, title, levels[0]["n"], shape, content["thumbnail"])
+
+
+def page_content(
+    model: Any,
+    levels: list[dict[str, Any]],
+    shape: tuple[int, int],
+    shown: tuple[int, int],
+    sure: NDArray[np.floating] | None,
+    hierarchy: Any | None,
+    pixel_size: tuple[float, float, str] | None,
+) -> dict[str, Any]:
+    """Put together what the script of the page reads; the first of ``levels`` is the segmentation itself."""
+    features = model.textures_.features
+    return {
+        "shape": list(shape),
+        "shown": list(shown),
+        "chosen": levels[0]["n"],
+        "levels": sorted(levels, key=lambda level: level["n"]),
+        "channels": list(features.names),
+        "n_bins": features.n_bins,
+        "palette": palette(max(s["label"] for level in levels for s in level["segments"])).tolist(),
+        "confidence": "" if sure is None else confidence_uri(reduced(sure, shown)),
+        "selection": _selection(model, hierarchy),
+        "members": _members(model, levels[0]["segments"]),
+        "crop": CROP_SIDE,
+        "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:],
+    }
 
 
 def write_index(

@@ -1,31 +1,40 @@
 "use strict";
-const content = JSON.parse(document.getElementById("content").textContent);
 const at = id => document.getElementById(id);
-const [height, width] = content.shown;
+const live = {};      // what a page that paints does in another way; empty in a report
+let content = null, height = 0, width = 0, guess = 0;      // guess: confidence of a label drawn by lot
 const viridis = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
-const state = { level: content.levels.findIndex(level => level.n === content.chosen), segment: 0, view: "segments" };
+const state = { level: 0, segment: 0, view: "segments" };
 const zoom = { factor: 1, x: 0, y: 0 };      // x, y: upper left corner of the sheet, in widths and heights of the stage
 const edits = { into: new Map(), names: new Map(), ticked: new Set() };      // of the labels of the segmentation
 const MOST_ZOOM = 32, LARGE = 3, ROOM = 9;      // pixels on the screen, between a number and the border
 const planes = new Map();      // decoded label images, one Uint8Array a level
 let confidencePlane = null;
-const layers = {};
-for (const name of ["tint", "lines", "mark"]) {
-  at(name).width = width;
-  at(name).height = height;
-  layers[name] = at(name).getContext("2d");
+const layers = {}, buffers = {};
+
+function adopt(next) {      // take content to show; of the same size or another
+  const [H, W] = next.shown, isNew = H !== height || W !== width;
+  content = next;
+  [height, width] = [H, W];
+  guess = content.chosen > 1 ? 1 / content.chosen : 0;
+  state.level = content.levels.findIndex(level => level.n === content.chosen);
+  planes.clear();
+  if (!isNew) return;
+  at("stage").style.setProperty("--ratio", W / H);
+  for (const name of ["tint", "lines", "mark"]) {
+    at(name).width = W;
+    at(name).height = H;
+    layers[name] = at(name).getContext("2d");
+    if (name === "mark") continue;
+    const data = layers[name].createImageData(W, H);
+    buffers[name] = { data, words: new Uint32Array(data.data.buffer) };
+  }
 }
-const buffers = {};
-for (const name of ["tint", "lines"]) {
-  const data = layers[name].createImageData(width, height);
-  buffers[name] = { data, words: new Uint32Array(data.data.buffer) };
-}
+
 const littleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 const word = (r, g, b, a) => (littleEndian ? (a << 24) | (b << 16) | (g << 8) | r : (r << 24) | (g << 16) | (b << 8) | a) >>> 0;
 const colour = label => `rgb(${content.palette[label].join(",")})`;
 const percent = share => (100 * share).toFixed(1) + " %";
 const nameOf = segment => segment.name || `segment ${segment.members.join(" + ")}`;
-const guess = content.chosen > 1 ? 1 / content.chosen : 0;      // confidence of a label drawn by lot
 const isOwn = () => content.levels[state.level].n === content.chosen;
 const count = n => n === 1 ? "1 segment" : `${n} segments`;
 
@@ -86,6 +95,7 @@ function segmentsNow() {
 }
 
 function mergeTicked() {
+  if (live.merge) return live.merge([...edits.ticked]);
   const labels = [...edits.ticked].sort((a, b) => a - b), keep = labels[0];
   const names = labels.map(label => segmentsNow().find(segment => segment.label === label).name).filter(name => name);
   for (const { label } of content.levels[state.level].segments) if (labels.includes(labelOf(label)) && label !== keep) edits.into.set(label, keep);
@@ -103,6 +113,7 @@ function undoEdits() {
 }
 
 function rename() {
+  if (live.merge) return;      // done when the field is left
   const segment = segmentsNow().find(segment => segment.label === state.segment), name = at("name").value.trim();
   if (!segment) return;
   const before = content.levels[state.level].segments.find(one => one.label === segment.label).name;
@@ -133,6 +144,7 @@ function commandWith(options, without = []) {
 }
 
 function showEdits() {
+  if (live.edits) return live.edits();
   const { merge, names } = editsNow(), hasEdits = edits.into.size > 0 || edits.names.size > 0;
   at("undo").hidden = !hasEdits;
   at("merge").disabled = edits.ticked.size < 2;
@@ -273,6 +285,7 @@ function draw(linesToo) {
   if (state.view !== "image") paintTint(labels);
   if (linesToo) paintLines(labels);
   markPart(null);
+  live.drawn?.(linesToo);
 }
 
 function showOpacity() {
@@ -309,6 +322,7 @@ function showZoom() {
   showBar();
   at("sheet").classList.toggle("large", zoom.factor * at("stage").clientWidth / width > LARGE);
   at("image").classList.toggle("large", zoom.factor * at("stage").clientWidth / at("image").naturalWidth > LARGE);
+  live.zoomed?.();
 }
 
 function zoomBy(ratio, x = .5, y = .5) {      // the point x, y of the stage stays where it is
@@ -496,7 +510,7 @@ function showSegment() {
     item.append(button);
     return item;
   }));
-  showHistograms(level, segment);
+  if (level.histograms) showHistograms(level, segment);
 }
 
 function showProbabilities() {
@@ -520,6 +534,8 @@ function showProbabilities() {
 
 // Where no number has half of the probability, the likely ones stand side by side, before anything else.
 async function showLikely() {
+  at("likely").hidden = true;
+  at("likely-cards").replaceChildren();
   const chart = content.selection, levels = content.levels.map(level => level.n);
   if (!chart || Math.max(...chart.probabilities) >= .5) return;
   const least = Math.max(...chart.probabilities) / 2;
@@ -616,16 +632,21 @@ function onClick(event) {
   if (label) select(label);
 }
 
-async function start() {
+function showRanges() {
   at("number").max = content.levels.length - 1;
   at("number-label").hidden = content.levels.length < 2;
+  at("bar").hidden = !content.pixel;
+  at("least").textContent = guess.toFixed(2);
+  at("middle").textContent = ((1 + guess) / 2).toFixed(2);
+}
+
+async function start() {
+  if (!content) adopt(JSON.parse(at("content").textContent));
+  showRanges();
   at("scale").querySelector("i").style.background = `linear-gradient(to right, ${viridis.map(rgb => `rgb(${rgb})`).join(",")})`;
   at("number").addEventListener("input", () => showLevel(Number(at("number").value)));
   at("opacity").addEventListener("input", showOpacity);
   for (const name of ["borders", "numbered"]) at(name).addEventListener("change", () => draw(false));
-  at("bar").hidden = !content.pixel;
-  at("least").textContent = guess.toFixed(2);
-  at("middle").textContent = ((1 + guess) / 2).toFixed(2);
   at("stage").addEventListener("click", onClick);
   at("stage").addEventListener("wheel", onWheel, { passive: false });
   at("stage").addEventListener("pointerdown", onDown);
@@ -657,4 +678,3 @@ async function start() {
   await showLikely();
   document.documentElement.dataset.ready = "complete";
 }
-start();

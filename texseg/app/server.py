@@ -1,0 +1,310 @@
+"""The server of the page: HTTP for this computer alone, by the standard library.
+
+A framework would bring two packages and an event loop, and serve a handful of requests no better: what
+matters is what is refused, which is all in this file; and the plain install has it. Nothing is served unless
+
+- the connection comes over the loopback, which is all that is listened to;
+- ``Host`` names this server, so that no other name was made to lead here (DNS rebinding);
+- ``Origin``, and what the browser says of the site of the request, are those of this page;
+- the token is right, compared in constant time: it is in the address of the page, and in a header of
+  everything else, which no other page can send. There are no cookies, which ports share.
+
+Paths hold numbers of images and tiles; no path of a file is ever made from a request.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import secrets
+import threading
+from collections.abc import Sequence
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+import texseg
+from texseg.app.session import FITTED, Session, Window
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
+from texseg.regions import palette
+from texseg.report.pages import filled, part_of, script_json, terms
+from texseg.report.pictures import reduced_labels, shown_shape
+
+__all__ = ["Server"]
+
+_TILE, _MOST_LEVELS = 512, 8  # pixels of a picture of a part of an image; halvings of its size
+_LARGEST_BODY = 2**20  # bytes
+_MOST_CONNECTIONS = 64
+_PATIENCE = 20.0  # seconds until an unchanged state is sent all the same
+_SILENCE = 60.0  # seconds until a connection that says nothing is closed
+_ONCE = ("Host", "Origin", "X-Token", "Content-Length", "Transfer-Encoding")
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; img-src data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SENT = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Refused(Exception):
+    """A request that is not served: a status and a reason."""
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the page of a session; ``kinds`` of results can be saved, and are ticked or not."""
+
+    daemon_threads = True
+    allow_reuse_address = False
+
+    def __init__(self, session: Session, kinds: Sequence[tuple[str, bool]], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.session, self.kinds, self.token = session, kinds, secrets.token_urlsafe(32)
+        self.hosts = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
+        self.address = f"http://{self.hosts[0]}/?token={self.token}"
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take a connection, unless there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a connection that broke."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version, timeout = "texseg", "", _SILENCE
+    disable_nagle_algorithm = True
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        self.close_connection = True  # what is not HTTP, or another method
+        self._send(code, b"refused\n", "text/plain")
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        try:
+            path, query = self._checked()
+            content, kind = (self._get if self.command == "GET" else self._post)(path, query)
+        except Refused as refusal:
+            status, reason = refusal.args
+        except ValueError as error:
+            status, reason = 400, " ".join(str(error).split())
+        except Exception as error:  # whatever it is, others are served on
+            status, reason = 500, type(error).__name__
+        else:
+            return self._send(200, content, kind)
+        self.close_connection = True
+        return self._send(status, f"{reason}\n".encode("utf-8", "backslashreplace"), "text/plain")
+
+    def _checked(self) -> tuple[str, dict[str, str]]:
+        """Refuse what does not come from the page; return path and query."""
+        heads = self.headers
+        if any(len(heads.get_all(name, [])) > 1 for name in _ONCE):
+            raise Refused(400, "a header is given twice")
+        host = heads.get("Host")
+        if host not in self.server.hosts:
+            raise Refused(403, "another host")
+        if heads.get("Origin") not in (None, f"http://{host}"):
+            raise Refused(403, "another origin")
+        if heads.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise Refused(403, "another site")
+        address = urlsplit(self.path)
+        query = dict(parse_qsl(address.query, max_num_fields=10))
+        is_page = self.command == "GET" and self.path.startswith("/?")
+        given = query.get("token", "") if is_page else heads.get("X-Token", "")
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.server.token.encode()):
+            raise Refused(403, "the token is missing or wrong: open the address that the command printed")
+        return address.path, query
+
+    def _send(self, status: int, content: bytes, kind: str, nonce: str = "") -> None:
+        self.send_response(status)
+        policy = _POLICY.format(self._nonce) if "html" in kind else "default-src 'none'; sandbox"
+        named = {"Content-Type": kind, "Content-Length": str(len(content)), "Content-Security-Policy": policy}
+        for name, value in {**named, **_SENT}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _get(self, path: str, query: dict[str, str]) -> tuple[bytes, str]:
+        if path == "/":
+            return self._page(), "text/html; charset=utf-8"
+        if path == "/state":
+            return json.dumps(self._state(query)).encode(), "application/json"
+        found = re.fullmatch(r"/(picture|labels)/(\d{1,6})(?:/(\d)/(\d{1,6})/(\d{1,6}))?", path, re.ASCII)
+        if found is None or int(found[2]) >= len(self.server.session.pictures):
+            raise Refused(404, "no such page")
+        tile = tuple(map(int, found.groups()[2:])) if found[3] else None
+        if found[1] == "picture":
+            return self._picture(int(found[2]), tile), "image/jpeg"
+        return self._labels(int(found[2]), tile), "image/png"
+
+    def _post(self, path: str, query: dict[str, str]) -> tuple[bytes, str]:
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get("Transfer-Encoding") or not re.fullmatch(r"\d{1,9}", length, re.ASCII):
+            raise Refused(411, "the length is missing")
+        if int(length) > _LARGEST_BODY:
+            raise Refused(413, f"more than {_LARGEST_BODY} bytes")
+        if self.headers.get_content_type() != "application/json":
+            raise Refused(415, "not JSON")
+        try:
+            given = json.loads(self.rfile.read(int(length)))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        session, by = self.server.session, self.headers.get("X-Window", "")[:40]
+        if path == "/do":
+            session.do(given, by)
+        elif path in ("/undo", "/redo"):
+            session.undo(by, again=path == "/redo")
+        elif path == "/cancel":
+            session.cancel()
+        elif path == "/save" and isinstance(given, dict):
+            session.save(session.image(given.get("image")), given)
+        else:
+            raise Refused(404, "no such page")
+        return b"{}", "application/json"
+
+    def _page(self) -> bytes:
+        self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.app"), self.server.session
+        html, style, script = (
+            mine.joinpath(f"app.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+        )
+        tools, panel = html.split("<!-- panel -->\n")
+        about = {
+            "images": [picture.name for picture in session.pictures],
+            "tile": _TILE,
+            "kinds": self.server.kinds,
+            "palette": palette(MOST_SEGMENTS).tolist(),
+            "parameters": {name: _told(PARAMETERS[name]) for name in FITTED[1:]},
+        }
+        page = filled(
+            "report.html",
+            POLICY="",
+            NONCE=f' nonce="{self._nonce}"',
+            TITLE=escape(session.pictures[0].name),
+            HEADING="",
+            FACTS=terms({"texseg": texseg.__version__}),
+            IMAGE="data:,",
+            TOOLS=tools,
+            PANEL=panel,
+            STYLE=part_of("report.css") + style,
+            SCRIPT=part_of("report.js") + script,
+            CONTENT=script_json(about),
+        )
+        return page.encode()
+
+    def _state(self, query: dict[str, str]) -> dict[str, Any]:
+        """Tell what a window was not told yet, or wait until there is something to tell."""
+        session, image = self.server.session, self.server.session.image(int(query["image"]))
+        since, painted, contents = (int(query[name]) for name in ("since", "painted", "contents"))
+        by, picture = self.headers.get("X-Window", "")[:40], session.pictures[image]
+        session.look(image)
+        with session.changed:
+            session.changed.wait_for(lambda: session.version != since, _PATIENCE)
+            live, content = session.live, session.content.get(image)
+            told: dict[str, Any] = {
+                "version": session.version,
+                "painted": session.painted,
+                "contents": session.contents,
+                "number": session.number if image in session.labels else 0,
+                "classes": session.classes(),
+                "merged": {} if session.state is None else session.state.label_of,
+                "progress": session.progress,
+                "busy": session.is_behind,
+                "said": session.said,
+                "saved": session.saved,
+                "shape": picture.shape,
+                "shown": picture.shown,
+                "large": picture.is_large,
+                "undo": any(each["by"] in (by, "earlier") for each in session.operations),
+                "redo": any(each["by"] in (by, "earlier") for each in session.undone),
+                "earlier": sum(each["by"] == "earlier" for each in live),
+            }
+            if session.painted != painted:
+                own = (each for each in live if each["kind"] == "stroke" and each["image"] == image)
+                told["strokes"] = [{"cls": each["cls"], "points": each["points"]} for each in own]
+            if session.contents != contents and content is not None:
+                told["content"] = content
+        return told
+
+    def _picture(self, image: int, tile: tuple[int, ...] | None) -> bytes:
+        picture = self.server.session.pictures[image]
+        window, shape = picture.everything, shown_shape(picture.shape, 2048)
+        if tile is not None:
+            window, shape = _part_of(picture.shape, tile)
+        elif picture.is_large:
+            return _encoded(".jpg", picture.overview)
+        return _encoded(".jpg", picture.drawn(picture.read(window).pixels, shape))
+
+    def _labels(self, image: int, tile: tuple[int, ...] | None) -> bytes:
+        session = self.server.session
+        picture, labels = session.pictures[image], session.labels.get(image)
+        if labels is None:
+            raise Refused(404, "not known yet")
+        if tile is None:
+            return _encoded(".png", reduced_labels(labels, picture.shown))
+        window, _ = _part_of(picture.shape, tile)
+        if picture.is_large and tile[0] < _MOST_LEVELS // 2:
+            session.want(image, window)
+        return _encoded(".png", labels[window][:: 2 ** tile[0], :: 2 ** tile[0]])
+
+
+def _part_of(shape: tuple[int, int], tile: tuple[int, ...]) -> tuple[Window, tuple[int, int]]:
+    """Part of an image that a tile shows, and the size of its picture; each level halves the size."""
+    step = 2 ** tile[0]
+    starts = [at * _TILE * step for at in tile[1:]]
+    if tile[0] > _MOST_LEVELS or any(start >= n for start, n in zip(starts, shape, strict=True)):
+        raise Refused(404, "no such part")
+    rows, columns = (
+        slice(start, min(start + _TILE * step, n)) for start, n in zip(starts, shape, strict=True)
+    )
+    return (rows, columns), (-(-(rows.stop - rows.start) // step), -(-(columns.stop - columns.start) // step))
+
+
+def _told(row: Parameter) -> dict[str, Any]:
+    """Tell the page about a parameter."""
+    told = {"title": row.name.replace("_", " "), "help": row.option.partition("  [")[0]}
+    if row.base is bool:
+        return {**told, "choices": [("auto", None), ("yes", True), ("no", False)]}
+    if row.choices:
+        return {**told, "choices": [(choice, choice) for choice in row.choices]}
+    usual = row.default if row.presets is None else row.presets[0]
+    return {**told, "min": row.limits[0], "usual": str(usual), "none": row.default}
+
+
+def _encoded(kind: str, picture: NDArray[Any]) -> bytes:
+    ordered = np.ascontiguousarray(picture[..., ::-1] if picture.ndim == 3 else picture, np.uint8)
+    options = [cv2.IMWRITE_JPEG_QUALITY, 90] if kind == ".jpg" else [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    return cv2.imencode(kind, ordered, options)[1].tobytes()

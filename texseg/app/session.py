@@ -1,0 +1,771 @@
+"""What is painted on images, and the model that follows.
+
+Everything a user does is an operation in one list: strokes, merges, splits, names, lassos, fits. The model
+is a function of that list, found from the longest beginning whose result is kept. So undoing is taking an
+operation out, windows that paint at the same time do not lose each other's strokes, and a list that was saved
+brings everything back. A class keeps its identity when labels move: segments of the first fit have their
+numbers, classes that come later have others.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.blocks import SIDE, Request, plan_blocks, read_block, sample_windows
+from texseg.edits import checked_edits
+from texseg.io.atomic import atomic_write
+from texseg.io.display import display_range, displayable
+from texseg.overlay import deepest_places
+from texseg.parameters import MOST_SEGMENTS, PARAMETERS
+from texseg.progress import Progress
+from texseg.regions import connected_regions
+from texseg.report.content import level_content, steady_levels
+from texseg.report.pages import page_content
+from texseg.report.pictures import reduced, reduced_labels, shown_shape
+from texseg.report.words import Look
+from texseg.segmenter import Segmenter
+
+__all__ = ["FITTED", "Operation", "Canvas", "Session", "Painted"]
+
+Window = tuple[slice, slice]
+Member = tuple[int, Window]
+Operation = dict[str, Any]
+
+FITTED = ("n_segments", "smoothness", "min_size", "cue", "log")
+"""Parameters that can be changed on the page."""
+
+_MOST_POINTS, _MOST_OPERATIONS = 5000, 20_000
+_FARTHEST, _WIDEST = 1e6, 4096.0  # pixels, of a point from the corner and of a brush
+_CROPS, _CROP = 8, 512  # number, and side in pixels, of the crops that stand for a large image
+_PIXELS_KEPT = 2**23  # of results that are kept for undoing
+_DOTS, _DOT = 12, 3  # number, and radius in pixels, of the dots that stand for a segment without strokes
+_MOST_DOUBTS = 9
+_PAUSE = 0.2  # seconds between two reports of progress
+
+
+class JobStopped(Exception):
+    """The user has stopped a computation, or it is no longer wanted."""
+
+
+class Part(NamedTuple):
+    """A segment of the last fit, and the classes that are painted into it."""
+
+    label: int  # 0 where a split has made it
+    classes: tuple[int, ...]
+
+
+class Painted(NamedTuple):
+    """A model, and what its labels mean."""
+
+    model: Segmenter
+    parts: tuple[tuple[Part, ...], ...]
+    """Of every label, from 1; several where segments were merged."""
+    members: tuple[Member, ...]
+    """Windows of images that the model was fitted to; those of large ones are crops."""
+    parameters: Mapping[str, Any]
+    strokes: tuple[Operation, ...] = ()
+    is_split: bool = False  # which no option of the command does
+    bare: Painted | None = None  # the same before any stroke that could still be erased
+
+    @property
+    def classes(self) -> list[int]:
+        """Identity of every label, from 1."""
+        return [parts[0].classes[0] for parts in self.parts]
+
+    @property
+    def label_of(self) -> dict[int, int]:
+        """Label of every class, merged ones included."""
+        return {c: k for k, parts in enumerate(self.parts, 1) for part in parts for c in part.classes}
+
+    def unmerged(self) -> Painted:
+        """Give every part of merged segments a label again, that of the fit."""
+        return self._replace(parts=tuple((part,) for part in sorted(itertools.chain(*self.parts))))
+
+    def numbered(self, *classes: tuple[int, ...]) -> Painted:
+        """Let labels 1, 2 and so on mean these classes."""
+        return self._replace(parts=tuple((Part(k, own),) for k, own in enumerate(classes, start=1)))
+
+
+@dataclass
+class Canvas:
+    """An image that is painted on; of a large one only windows are in memory."""
+
+    name: str
+    page: Any
+    """With ``shape``, ``channel_axis`` and ``read(window)``, which gives ``pixels`` and ``mask``."""
+    is_large: bool
+    pixel_size: tuple[float, float, str] | None = None
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.page.shape[0]), int(self.page.shape[1])
+
+    @cached_property
+    def shown(self) -> tuple[int, int]:
+        """Size of the overview."""
+        return shown_shape(self.shape)
+
+    @property
+    def everything(self) -> Window:
+        """The window that holds all of it."""
+        return slice(0, self.shape[0]), slice(0, self.shape[1])
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self.page.read()
+
+    def read(self, window: Window) -> Any:
+        """Pixels of a window, and where they hold data."""
+        if self.is_large:
+            return self.page.read(window)
+        return self._whole._replace(
+            pixels=self._whole.pixels[window],
+            mask=None if self._whole.mask is None else self._whole.mask[window],
+        )
+
+    @cached_property
+    def _reduced(self) -> NDArray[np.float32]:
+        """Pixels at the size of the overview, read strip by strip."""
+        edges = (
+            np.linspace(0, self.shown[0], max(2, self.shown[0] // 32 * self.is_large)).astype(int).tolist()
+        )
+        strips = []
+        for top, bottom in itertools.pairwise(edges):
+            rows = slice(*(round(edge * self.shape[0] / self.shown[0]) for edge in (top, bottom)))
+            pixels = self.read((rows, self.everything[1])).pixels
+            strips.append(reduced(pixels.astype(np.float32), (bottom - top, self.shown[1])))
+        return np.concatenate(strips)
+
+    def drawn(self, pixels: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.uint8]:
+        """Picture (h, w, 3) of pixels."""
+        return reduced(np.rint(displayable(pixels, *self._range)).astype(np.uint8), shape)
+
+    @cached_property
+    def _range(self) -> tuple[float, float]:
+        if self.is_large:
+            return display_range(self._reduced)
+        return display_range(self._whole.pixels, self._whole.mask)
+
+    @cached_property
+    def overview(self) -> NDArray[np.uint8]:
+        """Picture (h, w, 3) of all of it."""
+        return self.drawn(self._reduced, self.shown)
+
+    @cached_property
+    def look(self) -> Look:
+        """What it looks like, at the size of the overview."""
+        return Look.of(self.overview)
+
+
+class Session:
+    """Images, what is painted on them, and a thread that keeps a model up to date.
+
+    ``save(session, image, what)`` writes results and tells which; ``path`` holds the operations.
+    """
+
+    def __init__(
+        self,
+        pictures: Sequence[Canvas],
+        parameters: Mapping[str, Any],
+        save: Callable[[Session, int, Mapping[str, Any]], dict[str, Any]],
+        path: Path,
+    ) -> None:
+        self.pictures, self.parameters, self.path, self._save = list(pictures), dict(parameters), path, save
+        self.changed = threading.Condition()
+        self.version = self.painted = self.number = self.contents = 0  # of all, operations, models, content
+        self.operations: list[Operation] = []
+        self.undone: list[Operation] = []
+        self.progress: Progress | None = None
+        self.said: list[tuple[int, str]] = []
+        self.saved: dict[str, Any] = {}
+        self.state: Painted | None = None
+        self.labels: dict[int, NDArray[np.integer]] = {}  # of images, in full
+        self.confidence: dict[int, NDArray[np.float32]] = {}
+        self.content: dict[int, dict[str, Any]] = {}
+        self.left: dict[int, NDArray[np.bool_]] = {}  # what lassos have left of images
+        self._seen: dict[int, float] = {0: 0.0}  # when each image was last looked at
+        self._blocks: dict[int, set[tuple[int, int]]] = {}  # of large images, that are labelled
+        self._wanted: list[tuple[int, Any]] = []  # images and places of blocks
+        self._kept: dict[tuple[int, ...], Painted] = {}
+        self._built: tuple[int, ...] | None = None
+        self._broken: set[int] = set()  # operations that cannot be done
+        self._to_save: list[tuple[int, Mapping[str, Any]]] = []
+        self._stop, self._is_filling, self._told = threading.Event(), True, 0.0
+        self._restore()
+        threading.Thread(target=self._run, daemon=True, name="texseg-session").start()
+
+    # ---- what windows do ---------------------------------------------------------------------------------
+
+    def do(self, given: Any, by: str) -> None:
+        """Do one operation of a window; a ValueError says what is wrong with it."""
+        with self.changed:
+            if len(self.operations) >= _MOST_OPERATIONS:
+                raise ValueError(f"at most {_MOST_OPERATIONS:,} operations are kept; save, and start anew")
+            last = max((each["id"] for each in (*self.operations, *self.undone)), default=0)
+            operation = self._numbered(self.checked(given), last + 1) | {"by": by}
+            self.operations.append(operation)
+            self.undone = [each for each in self.undone if each["by"] != by]
+            if operation["kind"] in ("fit", "mask", "anew"):
+                self._stop.set()  # what is being computed is no longer wanted
+            self._keep()
+
+    def undo(self, by: str, again: bool = False) -> None:
+        """Take the last operation of a window out, or put it in again."""
+        with self.changed:
+            source, target = (self.undone, self.operations) if again else (self.operations, self.undone)
+            own = [each for each in source if each["by"] in (by, "earlier")]
+            if own:
+                source.remove(own[-1])
+                target.append(own[-1])
+                self.operations.sort(key=lambda each: each["id"])
+                self._keep()
+
+    def cancel(self) -> None:
+        """Stop what is being computed; an operation that wants a new fit is taken out."""
+        with self.changed:
+            self._stop.set()
+            self._is_filling, is_behind = False, self.is_behind
+            fits = [each for each in self.operations if each["kind"] in ("fit", "mask")]
+            if fits and is_behind:
+                self.operations.remove(fits[-1])
+                self._keep()
+            self.tell("stopped")
+
+    def save(self, image: int, what: Mapping[str, Any]) -> None:
+        """Write results, when all strokes are learned."""
+        with self.changed:
+            self._to_save.append((image, what))
+            self.tell("saving ...")
+
+    def look(self, image: int) -> None:
+        """Note that a window looks at an image, so that its labels are wanted."""
+        with self.changed:
+            if image not in self._seen:
+                self.changed.notify_all()
+            self._seen[image] = time.monotonic()
+
+    def want(self, image: int, window: Window) -> None:
+        """Label a part of a large image next."""
+        with self.changed:
+            plan = self.plan(image)
+            ranges = (range(part.start // plan.side, -(-part.stop // plan.side)) for part in window)
+            missing = [
+                (image, place) for place in itertools.product(*ranges) if place not in self._blocks[image]
+            ]
+            self._wanted = [*missing, *self._wanted][:64]
+            self.changed.notify_all()
+
+    def tell(self, text: str) -> None:
+        """Say something on the page."""
+        with self.changed:
+            self.said = [*self.said[-19:], (self.version + 1, text)]
+            self._bump()
+
+    def close(self) -> None:
+        """Stop computing."""
+        self._stop.set()
+
+    def checked(self, given: Any) -> Operation:
+        """Check what came from a window or from a file."""
+        match given:
+            case {"kind": "stroke", "image": image, "cls": cls, "points": points}:
+                own = {"image": self.image(image), "cls": _whole(cls, 0), "points": _points(points)}
+            case {"kind": "mask", "image": image, "keep": bool(keep), "points": [_, _, _, *_] as points}:
+                own = {"image": self.image(image), "keep": keep, "points": _points(points)}
+            case {"kind": "merge", "classes": [_, _, *_] as classes} if len(classes) <= MOST_SEGMENTS:
+                own = {"classes": [_whole(cls, 1) for cls in classes]}
+            case {"kind": "split", "cls": cls}:
+                own = {"cls": _whole(cls, 1)}
+            case {"kind": "name", "cls": cls, "name": name}:
+                ((_, text),) = checked_edits({"names": {"1": name}}).names
+                own = {"cls": _whole(cls, 1), "name": text.strip()[:60]}
+            case {"kind": "fit", "values": dict(values)} if set(values) <= set(FITTED):
+                own = {"values": {name: PARAMETERS[name].checked(value) for name, value in values.items()}}
+            case {"kind": "class" | "anew"}:
+                own = {}
+            case _:
+                raise ValueError("this is not an operation of the page")
+        return {"kind": given["kind"], **own}
+
+    def image(self, number: Any) -> int:
+        """Check the number of an image."""
+        if type(number) is not int or not 0 <= number < len(self.pictures):
+            raise ValueError(f"image must be a number from 0 to {len(self.pictures) - 1}")
+        return number
+
+    def _numbered(self, operation: Operation, number: int) -> Operation:
+        new = {"cls": 1000 * number} if operation["kind"] == "class" else {}
+        return {**operation, "id": number, **new}
+
+    def _about(self) -> list[Any]:
+        return [[picture.name, *picture.shape] for picture in self.pictures]
+
+    def _restore(self) -> None:
+        """Take up what an earlier session has left on the same images."""
+        try:
+            found = json.loads(self.path.read_bytes())
+            if found["images"] != self._about():
+                raise ValueError
+            for each in found["operations"]:
+                own = self._numbered(self.checked(each), _whole(each["id"], 1))
+                self.operations.append({**own, "by": "earlier"})
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            other, self.operations = self.path.name, []
+            self.path = self.path.with_name(f"{self.path.stem}_2.json")
+            self.tell(f"{other} does not belong to these images; strokes are kept in {self.path.name}")
+
+    def _keep(self) -> None:
+        """Save all operations, and wake who waits."""
+        kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(self.path, json.dumps({"images": self._about(), "operations": kept}).encode())
+        self.painted += 1
+        self._bump()
+
+    def _bump(self) -> None:
+        self.version += 1
+        self.changed.notify_all()
+
+    # ---- what the operations amount to -------------------------------------------------------------------
+
+    @property
+    def live(self) -> list[Operation]:
+        """Operations since everything was begun anew, without those that cannot be done."""
+        start = max((n for n, each in enumerate(self.operations, 1) if each["kind"] == "anew"), default=0)
+        return [each for each in self.operations[start:] if each["id"] not in self._broken]
+
+    @property
+    def _ids(self) -> tuple[int, ...]:
+        return tuple(each["id"] for each in self.live if each["kind"] not in ("name", "class"))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are operations that the model does not follow yet."""
+        return self._ids != self._built
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Classes that one can paint, in the order of the labels: those of segments, then those added."""
+        with self.changed:
+            parts = () if self.state is None else self.state.parts
+            every = [[c for part in own for c in part.classes] for own in parts]
+            used, live = {c for own in every for c in own}, self.live
+            every += [[each["cls"]] for each in live if each["kind"] == "class" and each["cls"] not in used]
+        given: dict[int, str] = {}
+        for n, each in enumerate(live):
+            if each["kind"] == "name":
+                given[each["cls"]] = each["name"]
+            elif each["kind"] in ("fit", "mask") and not any(one["kind"] == "stroke" for one in live[:n]):
+                given = {}  # these are other segments
+        names = [next((given[c] for c in own if given.get(c)), "") for own in every]
+        names = [name if name not in names[:k] else "" for k, name in enumerate(names)]
+        return [{"cls": own[0], "name": name} for own, name in zip(every, names, strict=True)]
+
+    def seeds_of(
+        self, state: Painted, strokes: Sequence[Operation], with_dots: bool
+    ) -> list[NDArray[np.int32] | None]:
+        """Seeds of the members; with dots deep inside of segments that have no strokes."""
+        pairs = [(image, window, self.pictures[image].shape) for image, window in state.members]
+        found = [rasterised(strokes, state.label_of, image, window) for image, window, _ in pairs]
+        painted = set(np.unique(np.concatenate([np.unique(own) for own in found])).tolist())
+        for own, labels in zip(found, state.model._part_images() if with_dots else (), strict=False):
+            for label in set(np.unique(labels).tolist()) - painted - {0}:
+                box = slice(0, labels.shape[0]), slice(0, labels.shape[1])
+                for y, x, depth in deepest_places(labels, label, box, _DOTS, apart=8 * _DOT):
+                    if not own[y, x]:
+                        cv2.circle(own, (x, y), max(0, min(_DOT, int(depth) - 1)), label, cv2.FILLED)
+        return [own if own.any() else None for own in found]
+
+    def fitted(self, state: Painted, seeds: Sequence[Any] | None, n_segments: int | None) -> Segmenter:
+        """Fit a model to the members of a state."""
+        given = {**state.parameters, "n_segments": n_segments}
+        images, masks = [], []
+        for image, window in state.members:
+            read, left = self.pictures[image].read(window), self.left.get(image)
+            given["flat_ground"] = given.get("flat_ground") if not self.pictures[image].is_large else False
+            images.append(read.pixels)
+            masks.append(
+                read.mask if left is None else left[window] & (True if read.mask is None else read.mask)
+            )
+        model = Segmenter(**given, channel_axis=self.pictures[0].page.channel_axis, callback=self.follow)
+        if len(images) == 1:
+            model.fit(images[0], mask=masks[0], seeds=seeds and seeds[0])
+        else:
+            pairs = zip(images, masks, strict=True)
+            model.fit(
+                images, mask=[np.ones(i.shape[:2], bool) if m is None else m for i, m in pairs], seeds=seeds
+            )
+        model.callback = None
+        return model
+
+    def _first(self, parameters: Mapping[str, Any]) -> Painted:
+        """Fit the first image, or crops of it if it is large."""
+        picture = self.pictures[0]
+        windows: list[Any] = [picture.everything]
+        if picture.is_large:
+            sampled: list[Any] = sample_windows(picture.shape, n_crops=_CROPS, side=_CROP)
+            windows = [window for window in sampled if picture.read(window).hold_data] or sampled
+        state = Painted(None, (), tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
+        model = self.fitted(state, None, parameters.get("n_segments"))
+        return state._replace(model=model).numbered(*((k,) for k in range(1, model.n_segments_ + 1)))
+
+    def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
+        """Learn all strokes."""
+        bare, label_of = state.bare or state, state.label_of
+        members = self._members(state.members, strokes)
+        new = sorted({each["cls"] for each in strokes} - label_of.keys() - {0})
+        grown = state.numbered(*map(_classes, state.parts), *((c,) for c in new))._replace(members=members)
+        seeds = self.seeds_of(grown, strokes, with_dots=False)
+        painted = set(
+            np.unique(np.concatenate([[0], *(own.ravel() for own in seeds if own is not None)])).tolist()
+        )
+        gone = {c for c in new if grown.label_of[c] not in painted}  # new classes that were erased again
+        if gone:
+            return self._with_strokes(state, [each for each in strokes if each["cls"] not in gone])
+        if painted == {0}:
+            return bare
+        if members != state.members or state.model.ground_ is not None:
+            model = self.fitted(
+                grown, self.seeds_of(grown, strokes, with_dots=True), max(2, len(grown.parts))
+            )
+        else:
+            model = copy.copy(state.model)
+            model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
+        return grown._replace(model=model, strokes=tuple(strokes), is_split=False, bare=bare)
+
+    def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
+        """Add images, or windows of large ones, that were painted on."""
+        for stroke in strokes:
+            picture = self.pictures[stroke["image"]]
+            for x, y, _ in stroke["points"] if stroke["cls"] else []:
+                own = [window for image, window in members if image == stroke["image"]]
+                if any(w[0].start <= y < w[0].stop and w[1].start <= x < w[1].stop for w in own):
+                    continue
+                if not (0 <= y < picture.shape[0] and 0 <= x < picture.shape[1]):
+                    continue
+                window = picture.everything
+                if picture.is_large:
+                    starts = (
+                        min(max(0, int(at) - _CROP // 2), n - _CROP)
+                        for at, n in zip((y, x), picture.shape, strict=True)
+                    )
+                    window = tuple(slice(max(0, at), max(0, at) + _CROP) for at in starts)  # type: ignore[assignment]
+                members = (*members, (stroke["image"], window))
+        return members
+
+    def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:
+        """Do an operation other than a stroke."""
+        if operation["kind"] in ("fit", "mask"):
+            return self._anew(state, operation.get("values", {}), strokes)
+        label_of, model = state.label_of, copy.copy(state.model)
+        parts = list(state.parts)
+        if operation["kind"] == "merge":
+            labels = sorted({label_of[c] for c in operation["classes"] if c in label_of})
+            if len(labels) > 1:
+                model.merge([labels])
+                parts[labels[0] - 1] = tuple(sorted(part for k in labels for part in parts[k - 1]))
+                parts = [own for k, own in enumerate(parts, 1) if k not in labels[1:]]
+            return state._replace(model=model, parts=tuple(parts))
+        if operation["cls"] not in label_of:
+            return state
+        label = label_of[operation["cls"]]
+        model.split(label)
+        first, *others = parts[label - 1]
+        parts[label - 1] = (first,)
+        parts += [(part,) for part in others or [Part(0, (1000 * operation["id"],))]]
+        return state._replace(model=model, parts=tuple(parts), is_split=state.is_split or not others)
+
+    def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
+        """Fit with other parameters, or to what a lasso has left; painted classes stay.
+
+        All others stay as well, unless the number changes.
+        """
+        parameters, label_of = {**state.parameters, **values}, state.label_of
+        painted = {each["cls"] for each in strokes} - {0}
+        if not painted:
+            return self._first(parameters)
+        is_free = "n_segments" in values
+        own = {classes[0]: classes for classes in map(_classes, state.parts)}
+        first = {state.classes[label_of[c] - 1] if c in label_of else c for c in painted}
+        every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
+        wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
+        chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
+        fresh = state.numbered(*(own.get(c, (c,)) for c in every if c in chosen))
+        fresh = fresh._replace(parameters=parameters, members=self._members(state.members, strokes))
+        model = self.fitted(fresh, self.seeds_of(fresh, strokes, with_dots=not is_free), wanted)
+        return fresh._replace(model=model, strokes=tuple(strokes), is_split=False, bare=None)
+
+    # ---- the thread that computes ------------------------------------------------------------------------
+
+    def follow(self, progress: Progress) -> None:
+        """Show progress, and stop where that is wanted."""
+        if self._stop.is_set():
+            raise JobStopped
+        if time.monotonic() - self._told > _PAUSE:
+            self._told = time.monotonic()
+            with self.changed:
+                self.progress = progress
+                self._bump()
+
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                while (job := next(self._jobs(), None)) is None:
+                    self.changed.wait()
+                self._stop.clear()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    job()
+                except JobStopped:
+                    pass
+                except Exception as error:  # whatever happens to one job, the page stays alive
+                    self.tell(" ".join(str(error).split()) or type(error).__name__)
+            for text in dict.fromkeys(str(each.message) for each in caught):
+                self.tell(f"note: {text}")
+            with self.changed:
+                if self.progress is not None:
+                    self.progress = None
+                    self._bump()
+
+    def _jobs(self) -> Iterator[Callable[[], None]]:
+        """Yield what there is to do: the model, labels that are looked at, results, what is said of them."""
+        if self.is_behind:
+            yield self._build
+        if self.state is None:
+            return
+        looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
+        yield from (partial(self._label, image) for image in looked if image not in self.labels)
+        if self._to_save:
+            yield self._write
+        for with_others in (False, True):
+            for image in looked:
+                if image not in self.content or (with_others and self.content[image]["rest"]):
+                    yield partial(self._describe, image, with_others)
+        if self._wanted:
+            yield partial(self._fill, *self._wanted.pop(0))
+        for image in looked if self._is_filling else ():
+            if self.pictures[image].is_large:
+                places = (place for place in self.plan(image) if place not in self._blocks[image])
+                yield from (partial(self._fill, image, place) for place in places)
+
+    def _build(self) -> None:
+        """Do the operations that are not done yet."""
+        with self.changed:
+            live = [each for each in self.live if each["kind"] not in ("name", "class")]
+            self._is_filling = True
+        ids = tuple(each["id"] for each in live)
+        self.left = {}
+        for each in live:
+            if each["kind"] == "mask":
+                drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
+                cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
+                left = (drawn > 0) == each["keep"]
+                self.left[each["image"]] = left & self.left.get(each["image"], left)
+        if () not in self._kept:
+            self._kept[()] = self._first(self.parameters)
+        start = max(n for n in range(len(ids) + 1) if ids[:n] in self._kept)
+        state, strokes = self._kept[ids[:start]], [each for each in live[:start] if each["kind"] == "stroke"]
+        for n, operation in enumerate(live[start:], start + 1):
+            is_stroke, is_last = operation["kind"] == "stroke", n == len(live)
+            strokes += [operation] * is_stroke
+            is_needed = is_last if is_stroke else operation["kind"] in ("merge", "split")
+            try:
+                if is_needed and (len(strokes) > len(state.strokes) or is_stroke):
+                    state = self._with_strokes(state, strokes)
+                if not is_stroke:
+                    state = self._after(state, operation, strokes)
+                    state = state._replace(bare=None if state.strokes else state)
+            except (ValueError, TypeError) as error:
+                self._broken.add(operation["id"])
+                self.tell(str(error))
+                return
+            if is_last or not is_stroke:
+                self._kept[ids[:n]] = state
+        pixels = sum(math.prod(labels.shape) for labels in state.model._images())
+        for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
+            del self._kept[old]
+        self.publish(state, ids)
+
+    def publish(self, state: Painted, ids: tuple[int, ...] | None = None) -> None:
+        """Show a state; without ``ids``, in place of the present one."""
+        with self.changed:
+            self._built = self._built if ids is None else ids
+            self.state = self._kept[self._built or ()] = state
+            self.number += 1
+            self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
+            for (image, window), labels in zip(state.members, state.model._images(), strict=True):
+                picture = self.pictures[image]
+                if picture.is_large:
+                    self._blocks.setdefault(image, set())
+                    self.labels.setdefault(image, np.zeros(picture.shape, np.uint8))[window] = labels
+                else:
+                    self.labels[image] = labels
+            self._bump()
+
+    def _label(self, image: int) -> None:
+        """Find the textures again in an image that they were not learned from."""
+        state, picture = self.state, self.pictures[image]
+        labels: Any
+        assert state is not None  # else there is nothing to label
+        if picture.is_large:
+            self._blocks[image], labels = set(), np.zeros(picture.shape, np.uint8)
+        else:
+            read, left = picture.read(picture.everything), self.left.get(image)
+            mask = read.mask if left is None else left & (True if read.mask is None else read.mask)
+            labels, self.confidence[image] = state.model.predict_with_confidence(read.pixels, mask=mask)
+        with self.changed:
+            self.labels[image] = labels
+            self._bump()
+
+    def sure(self, image: int) -> list[tuple[Window, NDArray[np.float32]]]:
+        """Confidence in the labels of windows of an image."""
+        assert self.state is not None
+        if image in self.confidence:
+            return [(self.pictures[image].everything, self.confidence[image])]
+        maps: Any = self.state.model.confidence_
+        pairs = zip(self.state.members, maps if isinstance(maps, list) else [maps], strict=True)
+        return [(window, own) for (member, window), own in pairs if member == image]
+
+    def plan(self, image: int) -> Any:
+        """Cut a large image into blocks."""
+        assert self.state is not None
+        return plan_blocks(self.pictures[image].shape, self.state.model.textures_, SIDE)
+
+    def _fill(self, image: int, place: tuple[int, int]) -> None:
+        """Label one block of a large image, as the command does."""
+        picture, state, plan = self.pictures[image], self.state, self.plan(image)
+        assert state is not None
+        request = Request(state.model._smoothness, state.model.min_size)
+        labels, core = (
+            read_block(picture.page, place, plan, state.model.textures_, request).labels,
+            plan.core(place),
+        )
+        with self.changed:
+            self.labels[image][core] = labels * (self.left[image][core] if image in self.left else 1)
+            self._blocks[image].add(place)
+            done = len(self._blocks[image])
+            self.progress = Progress("blocks", done, len(plan), done / len(plan))
+            self.contents += 1
+            if done == len(plan):
+                del self.content[image]
+            self._bump()
+
+    def _describe(self, image: int, with_others: bool) -> None:
+        """Tell about the segments of an image and, later, about other numbers of segments."""
+        state, picture, sure, small = self.state, self.pictures[image], self.sure(image), None
+        assert state is not None
+        labels, model = reduced_labels(self.labels[image], picture.shown), state.model
+        if not picture.is_large:
+            small = reduced(sure[0][1], picture.shown)
+        same: dict[str, Any] = {"shape": picture.shape, "shown": picture.shown, "look": picture.look}
+        same["features"] = model.textures_.features
+        profiles, hierarchy = model.profiles_, None
+        levels = [level_content(len(state.parts), labels, profiles, confidence=small, **same)]
+        if with_others and state.members == ((image, picture.everything),):
+            hierarchy = model.hierarchy_
+            for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
+                level = level_content(k, other, np.repeat(profiles[:1], other.max(initial=1), axis=0), **same)
+                levels.append({**level, "histograms": ""})
+        about = (picture.shape, picture.shown, small, hierarchy, picture.pixel_size)
+        content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
+        content |= {"classes": state.classes, "rest": not with_others}
+        doubts = [
+            each for window, own in sure for each in _doubts(self.labels[image], own, window, picture.shown)
+        ]
+        content["doubts"] = [each[1:] for each in sorted(doubts, reverse=True)[:_MOST_DOUBTS]]
+        content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
+        with self.changed:
+            if state is self.state:
+                self.content[image] = content
+                self.contents += 1
+                self._bump()
+
+    def _write(self) -> None:
+        with self.changed:
+            image, what = self._to_save.pop(0)
+        saved = self._save(self, image, what)
+        with self.changed:
+            self.saved = {**saved, "number": self.version + 1}
+            self._bump()
+
+
+def rasterised(
+    strokes: Sequence[Operation], label_of: Mapping[int, int], image: int, window: Window
+) -> NDArray[np.int32]:
+    """Paint strokes on a window of an image, in their order: the label of each class, 0 where erased."""
+    (rows, columns), offset = window, np.array([window[1].start, window[0].start])
+    drawn = np.zeros((rows.stop - rows.start, columns.stop - columns.start), np.uint8)
+    for stroke in strokes:
+        if stroke["image"] != image or (stroke["cls"] and stroke["cls"] not in label_of):
+            continue
+        points = np.array(stroke["points"], float)
+        places = (np.floor(points[:, :2]) - offset).astype(int).tolist()
+        widths = np.maximum(1, np.rint(points[:, 2])).astype(int).tolist()
+        for start, end, width in zip([places[0], *places], places, widths, strict=False):
+            cv2.line(drawn, start, end, label_of.get(stroke["cls"], 0), width)
+    return drawn.astype(np.int32)
+
+
+def _classes(parts: Sequence[Part]) -> tuple[int, ...]:
+    return tuple(c for part in parts for c in part.classes)
+
+
+def _doubts(
+    labels: NDArray[np.integer], sure: NDArray[np.floating], window: Window, shown: tuple[int, int]
+) -> list[Any]:
+    """Regions of a window: doubt in all its pixels, then place (y, x), box, confidence and label."""
+    own, step = labels[window], max(1, max(sure.shape) // max(shown))
+    own, sure = own[::step, ::step], sure[::step, ::step]
+    regions = connected_regions(own)
+    areas, doubt = np.bincount(regions.ravel()), np.bincount(regions.ravel(), (1 - sure).ravel())
+    doubt[0], found = 0, []
+    for region in np.argsort(-doubt, kind="stable")[:_MOST_DOUBTS].tolist():
+        if doubt[region] <= 0:
+            break
+        rows, columns = (np.flatnonzero((regions == region).any(axis=axis)) for axis in (1, 0))
+        box = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+        unsure = cv2.blur(np.where(regions[box] == region, sure[box], 1).astype(np.float32), (15, 15))
+        unsure[regions[box] != region] = 1
+        y, x = np.unravel_index(int(unsure.argmin()), unsure.shape)
+        edges = (rows[0] + y, columns[0] + x, rows[0], columns[0], rows[-1] + 1, columns[-1] + 1)
+        where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
+        mean = float(1 - doubt[region] / areas[region])
+        found.append((float(doubt[region]), *where, mean, int(own[regions == region][0])))
+    return found
+
+
+def _whole(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value < 2**40:
+        raise ValueError(f"a whole number of at least {least} is needed, got {value!r:.60}")
+    return value
+
+
+def _points(points: Any) -> list[list[float]]:
+    """Check points: column, row and width of the brush, in pixels of the image."""
+    if not isinstance(points, list) or not 1 <= len(points) <= _MOST_POINTS:
+        raise ValueError(f"points must be a list of 1 to {_MOST_POINTS}")
+    for point in points:
+        match point:
+            case [int() | float() as x, int() | float() as y, int() | float() as width]:
+                if abs(x) < _FARTHEST and abs(y) < _FARTHEST and 0 < width <= _WIDEST:
+                    continue
+        raise ValueError(f"a point must be [column, row, width], three numbers, got {point!r:.60}")
+    return points
