@@ -2,12 +2,14 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 
+import texseg
 from texseg.io.read import read_labels
 
 matplotlib.use("Agg")
@@ -143,3 +145,28 @@ def test_strings_that_people_see_avoid_words_that_read_badly(capsys, monkeypatch
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     importlib.import_module("strings").main(["--doubtful", str(ROOT / "texseg")])
     assert not capsys.readouterr().out
+
+
+def test_the_conda_recipe_asks_for_what_pyproject_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    recipe = (ROOT / "recipe" / "meta.yaml").read_text("utf-8")
+    other_names = {"opencv-python-headless": "py-opencv", "matplotlib": "matplotlib-base"}
+    asked = dict(re.match(r"([\w-]+)>=([\d.]+)$", line).groups() for line in project["dependencies"])
+    expected = {other_names.get(name, name): version for name, version in asked.items()}
+    expected["py-opencv"] = expected["py-opencv"].rpartition(".")[0]  # the fourth number is that of the wheel
+    run = recipe[recipe.index("  run:") : recipe.index("test:")]
+    assert dict(re.findall(r"- ([\w-]+) >=([\d.]+)", run)) == {"python": "3.11", **expected}
+    assert f'version = "{texseg.__version__}"' in recipe
+    assert project["requires-python"] == ">=3.11"
+
+
+def test_the_dockerfile_copies_what_the_package_is_made_from_and_nothing_else():
+    lines = (ROOT / "Dockerfile").read_text("utf-8").splitlines()
+    assert len(lines) == 10 and lines[-1] == 'ENTRYPOINT ["texseg"]'
+    assert all(
+        re.match(r"(# |FROM python:3\.\d+|COPY |RUN |USER texseg|WORKDIR |ENTRYPOINT )", line)
+        for line in lines
+    )
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[0] == "!"]
+    assert all((ROOT / name).exists() for name in kept)
+    assert {"texseg", "pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"} <= set(kept)
