@@ -21,7 +21,7 @@ BETTER = {
     r"\btold apart\b": "distinguished",
     r"\bknows? no\b": "has no",
     r"\bbeside\b": "next to, or together with",
-    r"(?<!there )\b(is|are) no (?!data)[a-z]": "is not a",
+    r"(?<!there )\b(is|are) no (?!data|longer)[a-z]": "is not a",
     r"\b(is|are) there\b": "exists",
     r"\bflat ground\b": "flat background",
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 from scipy import ndimage
 from scipy.spatial import KDTree
 from skimage import data
@@ -127,6 +127,21 @@ def photographs() -> dict[str, NDArray[np.uint8]]:
     }
 
 
+def tissue_strokes() -> NDArray[np.uint8]:
+    """Strokes on the tissue: 1 on the stroma, 2 on the glands."""
+    picture = Image.new("L", (512, 512))
+    draw = ImageDraw.Draw(picture)
+    for label, line in (
+        (1, (190, 320, 230, 450)),
+        (1, (470, 60, 450, 330)),
+        (2, (60, 60, 210, 190)),
+        (2, (330, 60, 420, 230)),
+        (2, (70, 300, 110, 480)),
+    ):
+        draw.line(line, fill=label, width=5)
+    return np.asarray(picture)
+
+
 def main() -> None:
     """Write all files into the folder given, or beside this script."""
     parser = argparse.ArgumentParser(description="Make the sample images again.")
@@ -138,6 +153,7 @@ def main() -> None:
         write_labels(folder / f"{name}_truth.png", truth)
     for name, image in photographs().items():
         Image.fromarray(image).save(folder / f"{name}.png", optimize=True)
+    write_labels(folder / "tissue_strokes.png", tissue_strokes())
 
 
 if __name__ == "__main__":

@@ -242,11 +242,11 @@ def checked_description(
 def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     """Find how far the area of each segment may be off, as half the width of its 95 % interval.
 
-    The pixels of a window of 40 x 40 are taken to be wrong together, and those of different windows
-    independently (which is what a block bootstrap of the errors converges to): the standard deviation of a
-    fraction is the root of the sum over windows of ``(sum sqrt(p (1 - p)))**2``, with the calibrated
-    probability ``p`` of the segment at each pixel, over the number of pixels. That textures were joined or
-    split which a person would not is an error that it does not see.
+    Pixels of a window of 40 x 40 count as wrong together, those of different windows as wrong independently
+    (a block bootstrap of the errors converges to this): the standard deviation of a fraction is the root of
+    the sum over windows of ``(sum sqrt(p (1 - p)))**2``, with the calibrated probability ``p`` of the segment
+    at each pixel, over the number of pixels. Whole textures that were joined or divided wrongly are an error
+    that it does not see.
 
     Parameters
     ----------
