@@ -660,7 +660,7 @@ class TestOptionsInFiles:
         run("segment", scene_file, *given, "-o", tmp_path / "a", "--save-config", config)
         assert config.read_text().splitlines() == [
             "segments = 2", "log = false", 'merge = ["1+2=rock"]', "channels = 0",
-            f'output = "{tmp_path}/a"', 'pixel-size = "0.5um"',
+            'pixel-size = "0.5um"', f'output = "{tmp_path}/a"',
         ]  # fmt: skip
         again = run("segment", scene_file, "--config", config, "-o", tmp_path / "b", "--skip-existing")
         assert "rock" in again.stdout

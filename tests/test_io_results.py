@@ -2,6 +2,8 @@
 
 import json
 
+import cv2
+import io_scenes
 import numpy as np
 import pytest
 import tifffile
@@ -12,7 +14,8 @@ import texseg
 from texseg.cli import main
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.read import read_image
-from texseg.regions import hex_colours
+from texseg.metrics import pixel_accuracy
+from texseg.regions import PixelSize, hex_colours
 
 LABELS = np.repeat(np.repeat([[0, 1, 2], [3, 3, 2]], 40, axis=0), 40, axis=1)
 NAMES = ["water", "", "forest"]
@@ -124,3 +127,89 @@ def test_the_command_gives_every_file_names_and_colours(tmp_path):
     assert outlines.exists() == (len(formats) > 1) == (tmp_path / "i_polygons.gpkg").exists()
     if outlines.exists():
         assert json.loads(outlines.read_text())["features"][0]["properties"]["unit"] == "px"
+
+
+# ---- scale -------------------------------------------------------------------------------------------------
+
+
+def calibrated(path, pixels, side):
+    tifffile.imwrite(path, pixels, imagej=True, resolution=(1 / side, 1 / side), metadata={"unit": "um"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory):
+    """An image with pixels of .25 um, the same at .5 um, and a model of the first."""
+    folder = tmp_path_factory.mktemp("scale")
+    rng, (rows, columns) = np.random.default_rng(0), np.indices((160, 192))
+    wavelength = np.choose(columns // 64, (4.0, 8.0, 16.0))  # at half the size each looks like its neighbour
+    waves = np.sin(2 * np.pi * (rows + 0.3 * columns) / wavelength) + 0.2 * rng.standard_normal(rows.shape)
+    pixels = np.clip(128 + 45 * waves, 0, 255).astype(np.uint8)
+    calibrated(folder / "fine.tif", pixels, 0.25)
+    small = np.clip(cv2.resize(pixels, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), 0, 255)
+    calibrated(folder / "coarse.tif", small, 0.5)
+    run("fit", folder / "fine.tif", "-k", 3, "-o", folder / "m.texseg")
+    return folder
+
+
+def test_a_model_finds_its_textures_at_another_magnification(fine, tmp_path):
+    apply = (
+        "apply",
+        fine / "m.texseg",
+        fine / "coarse.tif",
+        "--confidence",
+        "--probabilities",
+        "-o",
+        tmp_path,
+    )
+    said = "a pixel of this image is 0.5 x 0.5 um, but the model learned from pixels of 0.25 x 0.25 um"
+    assert said in run(*apply).stderr and "try --resample" in run(*apply).stderr
+    assert said not in run("apply", fine / "m.texseg", fine / "fine.tif", "-o", tmp_path).stderr
+    truth = texseg.read_labels(tmp_path / "fine_labels.tif")[::2, ::2]
+    assert pixel_accuracy(truth, np.indices(truth.shape)[1] // 32) > 0.95
+    assert np.mean(texseg.read_labels(tmp_path / "coarse_labels.tif") == truth) < 0.5
+    mask = np.ones(truth.shape, np.uint8)
+    mask[:9] = 0
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    run(*apply, "--resample", "--mask", tmp_path / "mask.png")
+    labels = texseg.read_labels(tmp_path / "coarse_labels.tif")
+    assert labels.shape == truth.shape and np.array_equal(labels == 0, mask == 0)
+    assert np.mean(labels[9:] == truth[9:]) > 0.95
+    sure = texseg.read_image(tmp_path / "coarse_probabilities.tif", channel_axis=0).pixels
+    assert sure.shape == (*truth.shape, 3)
+    assert np.mean(sure.argmax(axis=-1)[9:] + 1 == labels[9:]) > 0.97
+    assert np.array_equal(texseg.TextureSegmenter.load(fine / "m.texseg").pixel_size_, (0.25, 0.25, "um"))
+
+
+def test_what_resampling_needs_is_said(fine, tmp_path):
+    Image.fromarray(io_scenes.scene()[0]).save(tmp_path / "plain.png")
+    apply = ["apply", fine / "m.texseg", tmp_path / "plain.png", "--resample", "-o", tmp_path]
+    failed = CliRunner().invoke(main, [str(word) for word in apply])
+    assert failed.exit_code == 1 and "--resample needs the size of a pixel of both" in failed.output
+    run(*apply, "--pixel-size", "250nm")
+    failed = CliRunner().invoke(main, [*map(str, apply), "--pixel-size", "10um", "--memory", "1M"])
+    assert "by blocks" not in failed.output and "resampled to 49.2 Mpx it needs about" in failed.output
+    coarse = ["segment", str(tmp_path / "plain.png"), "-k", "2", "-o", str(tmp_path), "--min-size", "50um2"]
+    failed = CliRunner().invoke(main, coarse)
+    assert "--min-size in um needs the size of a pixel in such a unit" in failed.output
+
+
+def test_lengths_and_areas_in_units_are_those_in_pixels(fine, tmp_path):
+    for place, options in (
+        ("units", ["--wavelengths", "1um,1.5um", "--min-size", "20um²"]),
+        ("pixels", ["--wavelengths", "4,6", "--min-size", 320]),
+    ):
+        run("segment", fine / "fine.tif", "-k", 3, *options, "-o", tmp_path / place)
+    one, other = (texseg.read_labels(tmp_path / place / "fine_labels.tif") for place in ("units", "pixels"))
+    assert np.array_equal(one, other)
+    for wrong in ("50um", "um2", "5um2,6um2"):
+        words = ["segment", str(fine / "fine.tif"), "--min-size", wrong]
+        assert "nor an area such as 50um2" in " ".join(CliRunner().invoke(main, words).output.split())
+    words = ["segment", str(fine / "fine.tif"), "--wavelengths", "1um,2nm"]
+    assert "or lengths such as 1um,2um" in " ".join(CliRunner().invoke(main, words).output.split())
+    with pytest.warns(UserWarning, match="pixels of different sizes; the model keeps none"):
+        from texseg.cli.process import Pixels, fit_model
+
+        grey = io_scenes.scene()[0]
+        both = [Pixels(grey, None, PixelSize(side, side, "um")) for side in (0.5, 1.0)]
+        assert fit_model(both, {"n_segments": 2, "preset": "plain"}).pixel_size_ is None

@@ -187,7 +187,7 @@ def _read(
     source: Any, around: Window, place: Place, blocks: BlockPlan, textures: Textures, request: Request
 ) -> BlockReading:
     """Label a block, of which a source holds the window ``around`` it."""
-    pixels, mask = source.read(around)
+    pixels, mask = source.read(around)[:2]
     inside, (top, left) = blocks.inside(place), (part.start for part in blocks.core(place))
     preview = _reduced(pixels, inside, request.preview, source.channel_axis) if request.preview else None
     with one_blas_thread():

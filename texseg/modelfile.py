@@ -31,6 +31,7 @@ from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
+from texseg.regions import PixelSize, checked_description
 
 __all__ = ["ModelFileError", "class_names_in", "load_model", "read_textures", "save_model", "save_textures"]
 
@@ -49,6 +50,7 @@ VERSION = 3
 _LARGEST_MODEL = 2**26  # bytes; 255 textures with 256 bins a channel are a third of it
 _LARGEST_HEADER = 2**20  # bytes; 255 names and their colours are a fiftieth of it
 _NO_DIGEST = "0" * 64
+_COLOUR = re.compile(r"#[0-9a-f]{6}")
 _DIGEST = re.compile(rb"[0-9a-f]{64}")  # the first in a file: of all its bytes, with zeros in this place
 
 
@@ -338,15 +340,26 @@ def save_textures(
     parameters: Mapping[str, Any],
     names: Sequence[str],
     ground: NDArray[np.floating] | None,
+    colours: Mapping[str, str],
+    pixel_size: tuple[float, float, str] | None,
 ) -> None:
     """Write what a segmenter has learned to a model file."""
-    named = {"class_names": list(names)} if any(names) else {}
+    named: dict[str, Any] = {"class_names": list(names)} if any(names) else {}
+    named |= {"colours": dict(colours)} if colours else {}
+    named |= {"pixel_size": list(_pixel_size(pixel_size))} if pixel_size is not None else {}
     flat = {} if ground is None else {"ground": ground}
     save_model(path, {"parameters": parameters, **_to_plain_data(textures), **flat, **named})
 
 
-def read_textures(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], tuple[str, ...], Any]:
-    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat background or None."""
+def _pixel_size(value: Any) -> PixelSize:
+    return checked_description(np.ones((1, 1), int), None, (), value)[2]
+
+
+def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
+    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat background or None.
+
+    After these, colours of segments by their names, and the size of a pixel or None.
+    """
     values = load_model(path)
     try:
         textures, ground, parameters = _from_plain_data(values), None, values["parameters"]
@@ -356,6 +369,10 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], tu
             raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
         parameters = {**parameters, "n_segments": len(textures.profiles)}
         checked(parameters)
+        size = _pixel_size(values["pixel_size"]) if "pixel_size" in values else None
+        colours = values.get("colours", {})
+        if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):
+            raise ValueError(f"colours must be of the form #0072b2, by names, got {colours!r:.80}")
         if "ground" in values:
             sizes = {"C": len(textures.features.names), "B": textures.features.n_bins}
             ground = _check("ground", values["ground"], _Numbers("CB", 0, 1, _F), sizes)
@@ -364,7 +381,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], tu
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
     given = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
-    return textures, given, tuple(class_names_in(values)), ground
+    return textures, given, tuple(class_names_in(values)), ground, colours, size
 
 
 def _checked(

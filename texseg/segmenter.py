@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -25,6 +26,7 @@ from texseg.method.textures import Scene
 from texseg.modelfile import read_textures, save_textures
 from texseg.parameters import PARAMETERS, Parameters, Settings, check_flags, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar, costs_of
+from texseg.regions import PixelSize
 from texseg.threads import computing, crew_of, one_blas_thread
 
 __all__ = ["Record", "Segmenter", "segment"]
@@ -50,6 +52,8 @@ class Segmenter(Editable):
     """
 
     ground_: NDArray[np.floating] | None = None
+    pixel_size_: PixelSize | None = None
+    colours_: Mapping[str, str] = {}
     selection_ = _OfChosenNumber()
 
     if TYPE_CHECKING:
@@ -323,12 +327,17 @@ class Segmenter(Editable):
         texseg.report.write_report(self, image, path, mask=mask, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learned to a model file: plain data, no pickle; see :meth:`load`."""
+        """Write what was learned to a model file: plain data, no pickle; see :meth:`load`.
+
+        The file keeps ``pixel_size_`` (height, width, unit) if you set it, as ``texseg fit`` does.
+        """
         self._check_is_fitted()
         names = ["channel_axis", "spatial_dims", "spacing", "planes", "plane_coupling", "nodata", "log"]
         names += ["crop_bar", "min_size", "preset"]
         parameters = {name: getattr(self, name) for name in names} | {"smoothness": self._smoothness}
-        save_textures(path, self.textures_, parameters, self.names_, self.ground_)
+        save_textures(
+            path, self.textures_, parameters, self.names_, self.ground_, self.colours_, self.pixel_size_
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -339,8 +348,9 @@ class Segmenter(Editable):
         texseg.modelfile.ModelFileError
             The file is missing, broken, foreign, or written by a newer version.
         """
-        textures, parameters, names, ground = read_textures(path)
+        textures, parameters, names, ground, colours, size = read_textures(path)
         model = cls(**parameters)
+        model.colours_, model.pixel_size_ = colours, size
         model.textures_, model.names_, model.ground_ = textures, names, ground
         model._describe()
         return model

@@ -213,6 +213,9 @@ def fit(**options: Any) -> None:
     click.option(
         "--rescale", is_flag=True, help="Bring images in another encoding to the range of the model."
     ),
+    click.option(
+        "--resample", is_flag=True, help="Bring images to the size of pixel that the model learned from."
+    ),
     parameter_option("crop_bar"),
 )
 @reading_options
@@ -248,6 +251,7 @@ def apply(**options: Any) -> None:
         names=(*model.names_, "unknown") if options["unknown"] else model.names_,
         unknown=options["unknown"],
         rescale=options["rescale"],
+        resample=options["resample"],
     )
     run_and_show(items, work, options)
 

@@ -26,6 +26,7 @@ from texseg.io.read import MAX_PIXELS, read_header
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.source import Source, open_pages, open_source
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
+from texseg.regions import PixelSize
 from texseg.threads import n_threads
 
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth
@@ -211,6 +212,7 @@ class ReadOptions:
     ignore_alpha: bool = False
     max_pixels: int | None = MAX_PIXELS
     level: int | None = None  # level of a pyramid; such images are read by windows
+    pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     memory: int | None = None
     """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
 
@@ -240,6 +242,7 @@ class Pixels(NamedTuple):
 
     pixels: NDArray[Any]
     mask: NDArray[np.bool_] | None
+    size: PixelSize | None = None  # of a pixel, if it is known
 
     @property
     def channel_axis(self) -> int | None:
@@ -257,9 +260,14 @@ class Pixels(NamedTuple):
 class OpenPage:
     """A page of an input that is open, in grey if requested; the windows that blocks are read by."""
 
-    def __init__(self, source: Source, grey: bool, too_large: ImageTooLargeError | None = None) -> None:
-        self.source, self.shape = source, source.shape
-        self._grey = grey and source.channel_axis is not None
+    def __init__(
+        self, source: Source, reading: ReadOptions, too_large: ImageTooLargeError | None = None
+    ) -> None:
+        self.source, self.shape, self.pixel_size = source, source.shape, source.pixel_size
+        if reading.pixel_size is not None:  # of level 0
+            (height, width, unit), (down, across) = reading.pixel_size, source.step
+            self.pixel_size = PixelSize(height * down, width * across, unit)
+        self._grey = reading.grey and source.channel_axis is not None
         self.channel_axis = None if self._grey else source.channel_axis
         self.n_channels = 1 if self._grey else source.n_channels
         self.too_large = too_large
@@ -273,7 +281,8 @@ class OpenPage:
                 f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels"
             )
         grey = LUMA.astype(np.float32)
-        return Pixels(np.tensordot(pixels.astype(np.float32), grey, 1) if self._grey else pixels, mask)
+        pixels = np.tensordot(pixels.astype(np.float32), grey, 1) if self._grey else pixels
+        return Pixels(pixels, mask, self.pixel_size)
 
 
 @contextmanager
@@ -289,7 +298,7 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
     with ExitStack() as files:
         if reading.page == "all":
             pages = files.enter_context(open_pages(path, **options, max_pixels=reading.max_pixels))
-            yield [OpenPage(page, reading.grey) for page in pages]
+            yield [OpenPage(page, reading) for page in pages]
             return
         options |= {"page": reading.page, "level": reading.level or 0}
         too_large = None
@@ -297,7 +306,7 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
             source = open_source(path, **options, max_pixels=reading.max_pixels)
         except ImageTooLargeError as error:
             source, too_large = open_source(path, **options), error
-        yield [OpenPage(files.enter_context(source), reading.grey, too_large)]
+        yield [OpenPage(files.enter_context(source), reading, too_large)]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:

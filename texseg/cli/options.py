@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -46,8 +47,48 @@ class ReadBy(click.ParamType):
             return self.fail(f"{value!r} is {error}", param, ctx)
 
 
+class Measured(NamedTuple):
+    """Lengths, or an area, in a unit: the power of that unit is 1 or 2."""
+
+    values: tuple[float, ...]
+    unit: str
+    power: int
+
+    def in_pixels(self, name: str, size: PixelSize | None) -> Any:
+        """Convert to pixels of some size; a whole number of an area."""
+        from texseg.io.geo import relative_size
+        from texseg.regions import PixelSize
+
+        by = relative_size(PixelSize(1.0, 1.0, self.unit), size)
+        if by is None:
+            raise ValueError(
+                f"--{name.replace('_', '-')} in {self.unit} needs the size of a pixel in such a unit, which "
+                "the file does not state; pass --pixel-size"
+            )
+        if self.power == 2:
+            return PARAMETERS[name].checked(round(self.values[0] * by[0] * by[1]))
+        return PARAMETERS[name].checked(tuple(each * math.sqrt(by[0] * by[1]) for each in self.values))
+
+
+def _measured(text: str, power: int) -> Measured | None:
+    """Read lengths, or an area, of one unit; None if they have none."""
+    from texseg.io.geo import size_of
+
+    end = {1: "", 2: r"(?:2|\^2|²)"}[power]
+    parts = [re.fullmatch(rf"\s*([\d.]+)\s*([^\W\d_]+){end}\s*", part) for part in text.split(",")]
+    try:
+        found = [size_of(part[1], 1, part[2]) for part in parts if part is not None]
+    except ValueError:
+        return None
+    units = {each.unit for each in found if each is not None}
+    if len(found) < len(parts) or None in found or len(units) > 1 or (power == 2 and len(found) > 1):
+        return None
+    return Measured(tuple(each.height for each in found if each is not None), units.pop(), power)
+
+
 def _of_parameter(row: Parameter) -> Callable[[str], Any]:
     """Return what reads the value of a parameter: within the limits of the table."""
+    power = {"wavelengths": 1, "min_size": 2}.get(row.name, 0)
     kinds: dict[Any, Callable[[str], Any]] = {
         int: int,
         float: float,
@@ -58,10 +99,13 @@ def _of_parameter(row: Parameter) -> Callable[[str], Any]:
         may_be_auto = row.name == "n_segments"
         if may_be_auto and text == "auto":
             return None
+        if power and (found := _measured(text, power)) is not None:
+            return found
         try:
             return row.checked(kinds[row.base](text))
         except ValueError:
             allowed = row.allowed + (", such as 3,6,12" if row.base is tuple else "")
+            allowed += {1: ", or lengths such as 1um,2um", 2: ", nor an area such as 50um2"}.get(power, "")
             raise ValueError(f"neither {allowed} nor 'auto'" if may_be_auto else f"not {allowed}") from None
 
     return read
@@ -364,6 +408,11 @@ reading_options = section(
     _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
     _flag("--ignore-alpha", text="Treat transparent pixels as data."),
+    _value(
+        "--pixel-size",
+        ReadBy("LENGTH", _pixel_size),
+        "Side of a pixel with its unit, such as 0.25um.  [default: what the file says]",
+    ),
     _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
     _value(
         "--max-pixels",
@@ -402,11 +451,6 @@ writing_options = section(
         "--probabilities",
         "with_probabilities",
         text="Write the probability of every segment: pages of a TIFF, or with --format zarr an array.",
-    ),
-    _value(
-        "--pixel-size",
-        ReadBy("LENGTH", _pixel_size),
-        "Side of a pixel with its unit, such as 0.25um, for tables.  [default: what the file says]",
     ),
     _flag(
         "--intervals",

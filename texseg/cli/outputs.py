@@ -68,7 +68,6 @@ class Writing:
     page: Path | None = None  # the one report, where it is given a name of its own; there is no record then
     command: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Words of the command by the names of its options, for reports; without its inputs."""
-    pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     inputs: tuple[str, ...] = ()
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
@@ -86,6 +85,7 @@ class Page:
     mask: NDArray[np.bool_] | None
     """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
     geo: Georeference | None  # where the picture lies on the earth; not known of a reduced one
+    size: PixelSize | None  # of a pixel of the labels
     by_blocks: bool = False
 
 
@@ -217,8 +217,8 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset
         refuse_input(options["summary"], items)
         check_folder(options["summary"].parent)
     inputs = options["paths"] if options.get("shared") else ()
-    formats, size = options.get("formats", ()), options.get("pixel_size")
-    return Writing(folder, formats, kinds, page, words_given(click.get_current_context()), size, inputs)
+    formats = options.get("formats", ())
+    return Writing(folder, formats, kinds, page, words_given(click.get_current_context()), inputs)
 
 
 def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], folder: Path) -> None:
@@ -345,12 +345,8 @@ class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
     def __init__(self, page: Page, writing: Writing, legend: Legend) -> None:
-        self.page, self.legend, self.size = page, legend, page.source.pixel_size
-        down, across = page.source.step
-        if writing.pixel_size is not None:  # of level 0
-            height, width, unit = writing.pixel_size
-            self.size = PixelSize(height * down, width * across, unit)
-        self.shown_size = self.size or PixelSize(down, across)
+        self.page, self.legend, self.size = page, legend, page.size
+        self.shown_size = page.size or PixelSize(*page.source.step)
         self.tally = Tally(not page.by_blocks or bool({"regions", "polygons"} & writing.kinds))
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
@@ -467,7 +463,7 @@ def _write_reports(
             source=shown(item.path),
             command=command_for(item, writing),
             overview_of=page.source.shape if page.by_blocks else None,
-            pixel_size=writing.pixel_size or page.source.pixel_size,
+            pixel_size=page.size,
         )
         entries.append(entry)
     return entries[0] if entries else None

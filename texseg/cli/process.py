@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,7 @@ from texseg.blocks import (
     plan_blocks,
     sample_windows,
 )
+from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
     OpenPage,
@@ -34,6 +37,7 @@ from texseg.cli.inputs import (
     reading_of,
     refuse_photograph,
 )
+from texseg.cli.options import Measured
 from texseg.cli.outputs import (
     Labelled,
     Legend,
@@ -51,6 +55,7 @@ from texseg.cli.record import PartsFolder, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
+from texseg.io.geo import relative_size
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
@@ -59,6 +64,7 @@ from texseg.threads import crew_size
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
+_OF_ONE_SIZE = 0.05  # logarithm of the ratio of two sizes of pixels
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
@@ -80,6 +86,7 @@ class Work:
     names: tuple[str, ...] = ()  # names of the labels that `model` gives
     unknown: bool = False
     """Give what no texture of `model` explains a label of its own, behind those of the textures."""
+    resample: bool = False  # bring pixels to the size of those that `model` learned from
     rescale: bool = False  # bring the values of each image to the range that `model` learned
     allow_empty: bool = False  # write labels 0 for an image without valid pixels, instead of failing
     skip_existing: bool = False
@@ -120,15 +127,15 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     check_names(item, work.writing, several_pages=work.reading.page == "all")
     with open_scenes(item.path, work.reading) as scenes:
-        by_blocks = needs_blocks(scenes, work.reading, *work.size)
+        times = _times_the_size(scenes[0], work)
+        by_blocks = needs_blocks(scenes, work.reading, *work.size, times)
         what: dict[str, Any] = {
             "allow_empty": work.allow_empty,
-            "pixel_size": work.writing.pixel_size,
             **work.parameters,
         }
         if work.model is not None:
             what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
-            what["rescale"] = work.rescale
+            what |= {"rescale": work.rescale, "resample": work.resample}
         if "intervals" in work.writing.kinds:
             what["intervals"] = True
         if by_blocks:
@@ -145,7 +152,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         if by_blocks:
             found = label_by_blocks(item, scenes[0], work, made, callback)
         else:
-            found = _label_whole(item, scenes, work, callback)
+            found = _label_whole(item, scenes, work, callback, times)
         names = work.names or (() if found.model is None else found.model.names_)
         legend = Legend.of(names, getattr(found.model, "colours_", {}))
         outcome = write_outputs(item, found, planned, work.writing, legend, made)
@@ -153,6 +160,50 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found.parts.remove()
         advice = _advice(work, found.model, outcome.result["n_segments"], by_blocks)
         return outcome._replace(messages=(*outcome.messages, *advice))
+
+
+def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
+    """How many times longer and wider pixels are than those the model learned from; 1 unless they matter."""
+    learned = None if work.model is None else work.model.pixel_size_
+    times = relative_size(scene.pixel_size, learned)
+    if work.resample and times is None:
+        raise ValueError(
+            "--resample needs the size of a pixel of both the model and the image, in units of length: pass "
+            "--pixel-size, for the model when it is fitted"
+        )
+    if times is None or max(abs(math.log(by)) for by in times) <= _OF_ONE_SIZE:
+        return 1.0, 1.0
+    if not work.resample:
+        here, there = (f"{s.width:g} x {s.height:g} {s.unit}" for s in (scene.pixel_size, learned) if s)
+        warnings.warn(
+            f"a pixel of this image is {here}, but the model learned from pixels of {there}: its textures "
+            "look different; try --resample",
+            stacklevel=2,
+        )
+        return 1.0, 1.0
+    return times
+
+
+def _resampled(image: Pixels, times: tuple[float, float]) -> Pixels:
+    """Bring an image to so many times as many rows and columns; holes are filled from their edge."""
+    planes = split_planes(image.pixels, channel_axis=image.channel_axis, mask=image.mask)
+    bands = [_resized(band.astype(np.float32), times) for band in planes.bands]
+    bands *= image.pixels.shape[2] // len(bands) if image.pixels.ndim == 3 else 1
+    mask = None if planes.mask is None else _resized(planes.mask.astype(np.uint8), times) > 0
+    return Pixels(np.stack(bands, axis=-1) if image.pixels.ndim == 3 else bands[0], mask)
+
+
+def _resized(
+    plane: NDArray[Any], times: tuple[float, float], shape: tuple[int, int] = (0, 0)
+) -> NDArray[Any]:
+    """Resize a plane (H, W) by factors, or to a shape; whole numbers are those of the nearest pixel."""
+    height, width = (
+        shape if any(shape) else (max(1, round(n * by)) for n, by in zip(plane.shape, times, strict=True))
+    )
+    way = cv2.INTER_AREA if height * width < plane.size else cv2.INTER_CUBIC
+    return cv2.resize(
+        plane, (width, height), interpolation=way if plane.dtype.kind == "f" else cv2.INTER_NEAREST_EXACT
+    )
 
 
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
@@ -176,7 +227,9 @@ def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: boo
 # ---- one block ---------------------------------------------------------------------------------------------
 
 
-def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labelled:
+def _label_whole(
+    item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any, times: tuple[float, float]
+) -> Labelled:
     """Label the pages of an input: by the model, or by one model fitted to all of them."""
     images = [scene.read() for scene in scenes]
     seeds = read_seeds(item.path, work.reading, scenes[0])
@@ -188,11 +241,27 @@ def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: 
     model = None
     if any(usable):
         chosen = [image for image, is_usable in zip(images, usable, strict=True) if is_usable]
-        model, found = _label_images(chosen, work, callback, seeds)
+        seen = chosen if times == (1.0, 1.0) else [_resampled(image, times) for image in chosen]
+        model, found = _label_images(seen, work, callback, seeds)
         for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
+            if times != (1.0, 1.0):
+                shape = scenes[place].shape
+                own = _resized(page[0].astype(np.uint16), times, shape).astype(np.int32)
+                page = own, np.clip(_resized(page[1], times, shape), 0, 1)
+                if (mask := images[place].mask) is not None:
+                    page[0][~mask], page[1][~mask] = 0, 0
             labels[place], confidence[place] = page
     pages = [
-        Page(scene.source, [(of_page, sure)], image.pixels, of_page, sure, image.mask, scene.source.geo)
+        Page(
+            scene.source,
+            [(of_page, sure)],
+            image.pixels,
+            of_page,
+            sure,
+            image.mask,
+            scene.source.geo,
+            scene.pixel_size,
+        )
         for scene, image, of_page, sure in zip(scenes, images, labels, confidence, strict=True)
     ]
 
@@ -200,8 +269,15 @@ def _label_whole(item: Input, scenes: Sequence[OpenPage], work: Work, callback: 
         image = images[number]
         if model is None:
             return np.zeros((1, *image.pixels.shape[:2]), np.float32)
+        shape = image.pixels.shape[:2]
+        image = image if times == (1.0, 1.0) else _resampled(image, times)
         found = model.predict_proba(image.pixels, mask=image.mask, rescale=work.rescale)
-        return np.moveaxis(found, -1, 0)
+        planes = np.moveaxis(found, -1, 0)
+        if times == (1.0, 1.0):
+            return planes
+        return np.stack(
+            [np.clip(_resized(np.ascontiguousarray(plane), times, shape), 0, 1) for plane in planes]
+        )
 
     choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
     largest = max(int(of_page.max()) for of_page in labels)
@@ -234,12 +310,21 @@ def fit_model(
     from texseg.segmenter import Segmenter
 
     edits = parameters.get("edits") or Edits()
-    given = {name: value for name, value in parameters.items() if name != "edits"}
+    given = {
+        name: value.in_pixels(name, images[0].size) if isinstance(value, Measured) else value
+        for name, value in parameters.items()
+        if name != "edits"
+    }
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
         model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)
     else:
         model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+    sizes = {image.size for image in images}
+    if len(sizes) == 1:
+        (model.pixel_size_,) = sizes
+    elif None not in sizes:
+        warnings.warn("the images have pixels of different sizes; the model keeps none", stacklevel=2)
     if seeds is not None:
         model.rename(dict(enumerate(seeds.names[: model.n_segments_], start=1)))
         model.colours_ = dict(seeds.colours)
@@ -260,9 +345,16 @@ def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> Seeds | Non
 
 
 def needs_blocks(
-    scenes: Sequence[OpenPage], reading: ReadOptions, n_segments: int | None = None, preset: str = "default"
+    scenes: Sequence[OpenPage],
+    reading: ReadOptions,
+    n_segments: int | None = None,
+    preset: str = "default",
+    times: tuple[float, float] = (1.0, 1.0),
 ) -> bool:
-    """Tell whether an image needs more memory than it may take, or is larger than what is read whole."""
+    """Tell whether an image needs more memory than it may take, or is larger than what is read whole.
+
+    What must be enlarged so many times is never done by blocks.
+    """
     if reading.page == "all":
         return False
     scene = scenes[0]
@@ -271,7 +363,13 @@ def needs_blocks(
             return True
         raise scene.too_large
     budget = reading.memory or free_memory() // 2
-    needed = expected_memory(scene.shape[0] * scene.shape[1], scene.n_channels, n_segments, preset)
+    n_pixels = round(scene.shape[0] * scene.shape[1] * times[0] * times[1])
+    needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset)
+    if needed > budget and times != (1.0, 1.0):
+        raise ImageTooLargeError(
+            f"resampled to {n_pixels / 1e6:.1f} Mpx it needs about {_amount(needed)}, but only "
+            f"{_amount(budget)} is allowed (--memory); save it at the size of the model"
+        )
     if needed > budget and scene.source.only_whole:
         raise ImageTooLargeError(
             f"{scene.shape[1]} x {scene.shape[0]} pixels need about {_amount(needed)}, but only "
@@ -331,7 +429,7 @@ def label_by_blocks(
     sure = np.zeros(small, np.float32) if wants_confidence else None
     geo = scene.source.geo if reduction == 1 else None
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
-    page = Page(scene.source, (), *picture, mask=None, geo=geo, by_blocks=True)
+    page = Page(scene.source, (), *picture, None, geo, scene.pixel_size, by_blocks=True)
     page.rows = _rows_of_blocks(found, blocks, page, reduction)
     messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
     return Labelled([page], model, model.n_segments_ + work.unknown, choice, tuple(messages), parts=parts)

@@ -273,6 +273,17 @@ def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
     return size if sound and unit.isalpha() and unit not in ("pixel", "pixels", "px") else None
 
 
+def relative_size(size: PixelSize | None, reference: PixelSize | None) -> tuple[float, float] | None:
+    """How many times longer and wider a pixel is than another; None where that is not known."""
+    if size is None or reference is None:
+        return None
+    units = [1.0, 1.0] if size.unit == reference.unit else [_METRIC.get(s.unit) for s in (size, reference)]
+    if units[0] is None or units[1] is None:
+        return None
+    by = units[0] / units[1]
+    return by * size.height / reference.height, by * size.width / reference.width
+
+
 def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
     """Reproject map coordinates (n, 2) from the system that a file describes by its GeoTIFF keys or in words.
 
