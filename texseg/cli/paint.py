@@ -19,7 +19,15 @@ import numpy as np
 from texseg.app import FITTED, Canvas, Painted, Server, Session
 from texseg.cli.inputs import OUTPUT_KINDS, Input, OpenPage, ReadOptions, collect, open_scenes, reading_of
 from texseg.cli.options import parameters_of, words_given
-from texseg.cli.outputs import Labelled, Page, Writing, check_folder, planned_outputs, write_outputs
+from texseg.cli.outputs import (
+    Labelled,
+    Legend,
+    Page,
+    Writing,
+    check_folder,
+    planned_outputs,
+    write_outputs,
+)
 from texseg.cli.process import Work, label_by_blocks, needs_blocks
 from texseg.cli.record import made_from
 from texseg.cli.terminal import say, shown
@@ -48,7 +56,7 @@ def open_page(options: dict[str, Any]) -> None:
     with ExitStack() as files:
         pages = [files.enter_context(open_scenes(item.path, reading))[0] for item in items]
         pictures = [
-            Canvas(shown(item.name), page, _is_large(page, reading), page.source.pixel_size)
+            Canvas(shown(item.name), page, _is_large(page, reading), page.pixel_size)
             for item, page in zip(items, pages, strict=True)
         ]
         others = f"_and_{len(items) - 1}" if items[1:] else ""
@@ -167,13 +175,16 @@ class _Results:
                 found = label_by_blocks(item, scene, work, made, session.follow)
             else:
                 read, ((_, sure),), labels = scene.read(), session.sure(image), session.labels[image]
-                page = Page(source, [(labels, sure)], read.pixels, labels, sure, read.mask, source.geo)
+                shown_at = source.geo, scene.pixel_size
+                page = Page(source, [(labels, sure)], read.pixels, labels, sure, read.mask, *shown_at)
 
                 def probabilities(_: int) -> Any:
                     return np.moveaxis(model.predict_proba(read.pixels, mask=read.mask), -1, 0)
 
                 found = Labelled([page], model, int(labels.max()), probabilities=probabilities)
-            outcome = write_outputs(item, found, planned, writing, model.names_, made)
+            outcome = write_outputs(
+                item, found, planned, writing, Legend.of(model.names_, model.colours_), made
+            )
             if found.parts is not None:
                 found.parts.remove()
         return list(outcome.outputs)
