@@ -23,10 +23,9 @@ from benchmarks.m3_printed import (
     pair_objective,
     penalised_objective,
 )
-from texseg.m3.dirichlet import divergence
 from texseg.m3.gibbs import next_weights, sweep
 from texseg.m3.seating import Sharing
-from texseg.m3.switch import Switch, Topics, shares_of
+from texseg.m3.switch import Switch, Topics, divergence, shares_of
 
 
 def numbered(z):

@@ -23,8 +23,14 @@ Params = tuple[Array, ...]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Components(Protocol):
-    """What a sweep over memberships needs from a family."""
+class Family(Protocol):
+    """A component family of two sides; parameters of each side are independent under the prior."""
+
+    def prepare(self, X: Array) -> Self:
+        """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
+
+    def invariant(self, X: Array) -> Array:
+        """Return what the second side cannot change in the data, (N, any); the first side starts from it."""
 
     def draw_first(self, rng: np.random.Generator, size: int) -> Params:
         """Draw `size` components of the first side from the prior."""
@@ -34,16 +40,6 @@ class Components(Protocol):
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """Log-density of each point under each pair of components."""
-
-
-class Family(Components, Protocol):
-    """A component family of two sides; parameters of each side are independent under the prior."""
-
-    def prepare(self, X: Array) -> Self:
-        """Return a copy with every prior setting resolved for the data (N, D), or raise ValueError."""
-
-    def invariant(self, X: Array) -> Array:
-        """Return what the second side cannot change in the data, (N, any); the first side starts from it."""
 
     def resample_first(
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
@@ -73,6 +69,9 @@ def concatenate(*groups: Params) -> Params:
 class SharedGaussians:
     """Means on the first side, covariances on the second: ``x ~ N(mu_z1, Sigma_z2)`` (Section 5.1).
 
+    The parameters of a second component are its whitener, the upper triangular W with ``W.T @ W =
+    inv(Sigma)``, which is what densities need and what draws yield without an inversion (Bartlett).
+
     Parameters
     ----------
     mean, mean_covariance : array-like of shape (D,) and (D, D), optional
@@ -89,11 +88,6 @@ class SharedGaussians:
     >>> means, whiteners = np.array([[[0.0], [1.0]]]), np.ones((1, 1, 1, 1))
     >>> family.log_density(np.array([[0.0]]), (means,), (whiteners,)).round(3).tolist()
     [[[-0.919], [-1.419]]]
-
-    Notes
-    -----
-    A covariance is stored as the upper triangular W with ``W.T @ W = inv(Sigma)``, which is what densities
-    need and what draws yield without an inversion (Bartlett).
     """
 
     mean: ArrayLike | None = None
@@ -122,6 +116,7 @@ class SharedGaussians:
 
     def draw_second(self, rng: np.random.Generator, size: int) -> Params:
         """Whiteners, (size, D, D)."""
+        assert self.degrees is not None
         return (draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),)
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
@@ -132,20 +127,35 @@ class SharedGaussians:
         self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
     ) -> Params:
         """See `Family`."""
-        shifts = self._shifts(second)
+        shifts, precisions = self._shifts(second), precisions_of(second[-1])
         remaining = X if shifts is None else X - shifts[z2]
-        return (draw_places(rng, remaining, z1, z2, size, second[-1], self.mean, self.mean_covariance),)
+        counts, sums = pair_sums(remaining, z1, z2, size, len(precisions))
+        prior = inverse(self.mean_covariance)
+        posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
+        pull = prior @ np.asarray(self.mean) + np.einsum("dxy,cdy->cx", precisions, sums)
+        return (draw_by_precision(rng, posterior, pull),)
 
     def resample_second(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: np.random.Generator | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
-        """See `Family`."""
-        residuals = X - first[0][z1]
-        return (draw_posterior_whiteners(rng, residuals, z2, len(second[0]), self.degrees, self.scale),)
+        """See `Family`; without ``rng``, take the modes."""
+        return (self._whiteners(rng, X - first[0][z1], z2, len(second[0])),)
 
     def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Take the modes of the covariances given the residuals; see `Family`."""
-        return (fit_whiteners(X - first[0][z1], z2, len(second[0]), self.degrees, self.scale),)
+        """See `Family`; no part of it lowers the posterior."""
+        return self.resample_second(None, X, z1, z2, first, second)
+
+    def _whiteners(self, rng: np.random.Generator | None, residuals: Array, z2: Labels, K2: int) -> Array:
+        """Draw each covariance given its residuals and the prior, or take its mode: whiteners (K2, D, D)."""
+        assert self.degrees is not None
+        out = []
+        for group in (residuals[z2 == d] for d in range(K2)):
+            scale, freedom = np.asarray(self.scale) + group.T @ group, self.degrees + len(group)
+            if rng is None:
+                out.append(inverse_root(scale / (freedom + len(scale) + 1)).T)
+            else:
+                out.append(draw_whiteners(rng, freedom, inverse_root(scale), 1)[0])
+        return np.stack(out)
 
     def _shifts(self, second: Params) -> Array | None:
         """Return how far the second side moves the centres, (..., K2, D)."""
@@ -208,31 +218,16 @@ class OffsetGaussians(SharedGaussians):
         return np.asarray(second[0] @ np.asarray(self.directions).T)
 
     def resample_second(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: np.random.Generator | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
-        """Draw offsets given covariances, then covariances given offsets; see `Family`."""
-        B, K2 = np.asarray(self.directions), len(second[1])
+        """Draw offsets given covariances, then covariances given offsets; see `SharedGaussians`."""
+        B, precisions = np.asarray(self.directions), precisions_of(second[1])
         remaining = X - first[0][z1]
-        offsets = draw_by_precision(rng, *self._offset_normal(remaining, z2, precisions_of(second[1])))
-        residuals = remaining - (offsets @ B.T)[z2]
-        return offsets, draw_posterior_whiteners(rng, residuals, z2, K2, self.degrees, self.scale)
-
-    def mode_second(self, X: Array, z1: Labels, z2: Labels, first: Params, second: Params) -> Params:
-        """Take the modes of offsets, then of covariances; neither step lowers the posterior; see `Family`."""
-        B, K2 = np.asarray(self.directions), len(second[1])
-        remaining = X - first[0][z1]
-        posterior, pull = self._offset_normal(remaining, z2, precisions_of(second[1]))
-        offsets = np.asarray(np.linalg.solve(posterior, pull[..., None])[..., 0], dtype=float)
-        residuals = remaining - (offsets @ B.T)[z2]
-        return offsets, fit_whiteners(residuals, z2, K2, self.degrees, self.scale)
-
-    def _offset_normal(self, remaining: Array, z2: Labels, precisions: Array) -> tuple[Array, Array]:
-        """Precision and precision-weighted mean of each offset's normal posterior."""
-        B = np.asarray(self.directions)
         counts, sums = pair_sums(remaining, np.zeros_like(z2), z2, 1, len(precisions))
         seen = B.T @ precisions
         posterior = inverse(self.offset_covariance) + counts[0][:, None, None] * (seen @ B)
-        return posterior, (seen @ sums[0][:, :, None])[..., 0]
+        offsets = draw_by_precision(rng, posterior, (seen @ sums[0][:, :, None])[..., 0])
+        return offsets, self._whiteners(rng, remaining - (offsets @ B.T)[z2], z2, len(precisions))
 
 
 def _moments(X: Array) -> tuple[Array, Array]:
@@ -310,54 +305,6 @@ def pair_sums(X: Array, z1: Labels, z2: Labels, K1: int, K2: int) -> tuple[Array
     return counts.reshape(K1, K2), sums.reshape(K1, K2, -1)
 
 
-def _scatters(residuals: Array, z2: Labels, K2: int) -> tuple[Array, Array]:
-    """Compute number (K2,) and scatter matrix (K2, D, D) of the residuals of each component."""
-    groups = [residuals[z2 == d] for d in range(K2)]
-    return np.array([len(g) for g in groups], float), np.stack([g.T @ g for g in groups])
-
-
-def draw_places(
-    rng: np.random.Generator,
-    X: Array,
-    z1: Labels,
-    z2: Labels,
-    K1: int,
-    whiteners: Array,
-    mean: ArrayLike | None,
-    covariance: ArrayLike | None,
-) -> Array:
-    """Draw the Gaussian means of the first side, given the covariances of the second side, (K1, D)."""
-    precisions = precisions_of(whiteners)
-    counts, sums = pair_sums(X, z1, z2, K1, len(whiteners))
-    prior = inverse(covariance)
-    posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
-    pull = prior @ np.asarray(mean) + np.einsum("dxy,cdy->cx", precisions, sums)
-    return draw_by_precision(rng, posterior, pull)
-
-
-def draw_posterior_whiteners(
-    rng: np.random.Generator, residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike
-) -> Array:
-    """Draw each covariance given its residuals and the inverse Wishart prior, as a whitener (K2, D, D)."""
-    counts, scatters = _scatters(residuals, z2, K2)
-    assert degrees is not None
-    return np.concatenate(
-        [
-            draw_whiteners(rng, degrees + count, inverse_root(np.asarray(scale) + scatter), 1)
-            for count, scatter in zip(counts, scatters, strict=True)
-        ]
-    )
-
-
-def fit_whiteners(residuals: Array, z2: Labels, K2: int, degrees: float | None, scale: ArrayLike) -> Array:
-    """Mode of each covariance under the inverse Wishart prior, as a whitener."""
-    counts, scatters = _scatters(residuals, z2, K2)
-    assert degrees is not None
-    D = residuals.shape[1]
-    modes = (np.asarray(scale) + scatters) / (degrees + D + 1 + counts)[:, None, None]
-    return np.swapaxes(np.stack([inverse_root(mode) for mode in modes]), -1, -2)
-
-
 def inverse_root(matrix: ArrayLike | None) -> Array:
     """Lower triangular C with ``C @ C.T = inv(matrix)``."""
     return np.asarray(np.linalg.cholesky(inverse(matrix)), dtype=float)
@@ -368,10 +315,9 @@ def inverse(matrix: ArrayLike | None) -> Array:
     return np.asarray(np.linalg.inv(np.asarray(matrix, dtype=float)), dtype=float)
 
 
-def draw_whiteners(rng: np.random.Generator, degrees: float | None, root: Array, size: int) -> Array:
+def draw_whiteners(rng: np.random.Generator, degrees: float, root: Array, size: int) -> Array:
     """Draw W with ``W.T @ W`` Wishart of scale ``root @ root.T`` (Bartlett), (size, D, D)."""
     D = len(root)
-    assert degrees is not None
     A = np.tril(rng.standard_normal((size, D, D)), -1)
     A[:, np.arange(D), np.arange(D)] = np.sqrt(rng.chisquare(degrees - np.arange(D), (size, D)))
     return np.swapaxes(root @ A, -1, -2)
@@ -385,9 +331,10 @@ def draw_normal(
     return np.asarray(mean) + rng.standard_normal((size, len(root))) @ root.T
 
 
-def draw_by_precision(rng: np.random.Generator, precision: Array, pull: Array) -> Array:
-    """Draw from N(inv(precision) pull, inv(precision)), batched over the first axis."""
-    root = np.linalg.cholesky(precision)
-    noise = rng.standard_normal(pull.shape)[..., None]
-    centre = np.linalg.solve(precision, pull[..., None])
-    return (centre + np.linalg.solve(np.swapaxes(root, -1, -2), noise))[..., 0]
+def draw_by_precision(rng: np.random.Generator | None, precision: Array, pull: Array) -> Array:
+    """Draw from N(inv(precision) pull, inv(precision)), batched over the first axis; or return its mean."""
+    centre = np.asarray(np.linalg.solve(precision, pull[..., None]), dtype=float)
+    if rng is not None:
+        root, noise = np.linalg.cholesky(precision), rng.standard_normal(pull.shape)[..., None]
+        centre = centre + np.linalg.solve(np.swapaxes(root, -1, -2), noise)
+    return centre[..., 0]

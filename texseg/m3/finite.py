@@ -13,8 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
 from texseg.counts.random import random_state_of
-from texseg.m3.dirichlet import fit_concentration, fit_concentrations
-from texseg.m3.switch import Array, Expectation, Switch, Topics, shares_of, split
+from texseg.m3.switch import (
+    Array,
+    Expectation,
+    Switch,
+    Topics,
+    fit_concentration,
+    fit_concentrations,
+    shares_of,
+    split,
+)
 from texseg.models.estimator import CountEstimator, store
 
 _FIRST_OMEGA = 0.5

@@ -8,11 +8,11 @@ an update is a handful of operations on one K1 x K2 array.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Array, Components, Family, Labels, Params, concatenate, take
+from texseg.m3.families import Array, Family, Labels, Params, concatenate, take
 from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
 
 _BLOCK = 2**17  # densities held at once
@@ -55,7 +55,7 @@ def step(
     return state._replace(first=first, second=second, sharing=sharing, sticks=sticks)
 
 
-def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Components, n_new: int) -> Chain:
+def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Any, n_new: int) -> Chain:
     """Draw the pair of memberships of every point once, in order."""
     seats = state.seats(n_new, len(X) - 1)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
@@ -79,7 +79,7 @@ class _Block:
         X: Array,
         first: Params,
         second: Params,
-        family: Components,
+        family: Any,
         n_new: int,
     ) -> None:
         self.X, self.family, self.n_new = X, family, n_new
