@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
@@ -23,7 +23,7 @@ from texseg.m3.switch import (
     shares_of,
     split,
 )
-from texseg.models.estimator import CountEstimator, store
+from texseg.models.estimator import CountEstimator, DensityMixin, settings
 
 _FIRST_OMEGA = 0.5
 
@@ -31,6 +31,7 @@ _ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
 """How the concentrations of one space are estimated from the memberships (D, K) and where they stood."""
 
 
+@settings
 class FiniteM3(DensityMixin, CountEstimator):
     """Documents whose words have a topic in each of several topic spaces.
 
@@ -43,31 +44,24 @@ class FiniteM3(DensityMixin, CountEstimator):
     Parameters
     ----------
     n_components : sequence of two or more ints, or int, default=(10, 2)
-        K1, K2 and so on; a single number is K1, with a second space of one topic common to all documents. The
-        paper found a small second space of common topics best.
+        K1, K2 and so on; a single number is K1, with a second space of one topic common to all documents.
     omega : float in 0 ... 1, or sequence of L floats, optional
         For two spaces, how far the first outweighs the second; or the shares of all spaces, summing to one.
         Estimated by default.
     alpha : {"asymmetric", "symmetric"}, float or sequence of L floats, default="asymmetric"
-        Concentration of the memberships. Estimated by Newton's method, from 1 / K1 in the first space and
-        1 in the others: one per topic ("asymmetric"), or one per space as in the paper (Eq. 10). Numbers
-        are used as given, one for all spaces or one for each. Topics that all documents use a little and
-        topics that few documents use a lot need different ones: with "symmetric" the bound is lower, and the
-        perplexity of new documents was higher on all data sets tried.
+        Concentration of the memberships, estimated by Newton's method: one per topic, or one per space as in
+        the paper (Eq. 10), which predicted worse on all data tried. Numbers are used as given, one for all
+        spaces or one for each.
     topic_prior : float, default=0.3
-        Symmetric Dirichlet prior of the topics. 0 is maximum likelihood, the paper's choice, under which
-        words that the training documents lack have probability zero. Above 0 the
-        topics are integrated out.
+        Symmetric Dirichlet prior of the topics, which are then integrated out. 0 is maximum likelihood, the
+        paper's choice, under which new words have probability zero.
     warm_up : int, default=10
-        Number of first iterations in which only the topics are estimated; omega and alpha keep their initial
-        values.
-    max_iter : int, default=200
-        Maximum number of iterations, warm-up included.
-    tol : float, default=1e-5
-        After the warm-up, stop when the bound rises by less than this fraction of itself.
+        Number of first iterations in which only the topics are estimated.
+    max_iter, tol : int, float, default=200, 1e-5
+        Most iterations, warm-up included, which end when the bound rises by less than this fraction of it.
     max_doc_iter : int, default=15
-        Maximum number of steps of an E-step. Each starts from flat memberships, as for new documents; a
-        document keeps the memberships of the previous iteration if these give a higher bound.
+        Most steps of an E-step. Each starts from flat memberships, as for new documents; a document keeps
+        the memberships of the previous iteration if these give a higher bound.
     random_state : int, RandomState, Generator or None
         Draws the first topics.
 
@@ -95,30 +89,16 @@ class FiniteM3(DensityMixin, CountEstimator):
     ((3, 6), True)
     """
 
-    n_components: int | Sequence[int]
-    omega: float | Sequence[float] | None
-    alpha: str | float | Sequence[float]
-    topic_prior: float
-    warm_up: int
-    max_iter: int
-    tol: float
-    max_doc_iter: int
-    random_state: Any
-
-    def __init__(
-        self,
-        n_components: int | Sequence[int] = (10, 2),
-        *,
-        omega: float | Sequence[float] | None = None,
-        alpha: str | float | Sequence[float] = "asymmetric",
-        topic_prior: float = 0.3,
-        warm_up: int = 10,
-        max_iter: int = 200,
-        tol: float = 1e-5,
-        max_doc_iter: int = 15,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    n_components: int | Sequence[int] = (10, 2)
+    _: KW_ONLY
+    omega: float | Sequence[float] | None = None
+    alpha: str | float | Sequence[float] = "asymmetric"
+    topic_prior: float = 0.3
+    warm_up: int = 10
+    max_iter: int = 200
+    tol: float = 1e-5
+    max_doc_iter: int = 15
+    random_state: Any = None
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from the documents.

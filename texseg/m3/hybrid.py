@@ -7,6 +7,7 @@ maximum-likelihood estimate given the sampled first ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from texseg.m3.families import Array, Family, Labels, Params, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing
-from texseg.models.estimator import store
+from texseg.models.estimator import settings
 
 
+@settings
 class HybridM3(SampledM3):
     """Mixture with one membership of a Dirichlet process and one of a finite mixture.
 
@@ -33,23 +35,21 @@ class HybridM3(SampledM3):
         What the components are; `SharedGaussians()` by default.
     alpha : float, default=1.0
         Concentration of the Dirichlet process of the first side.
-    n_sweeps, burn_in, thin, n_auxiliary, n_start, random_state
-        As for `InfiniteM3`, of the first side.
     n_draws : int, default=5
         The second side is fitted after this many sweeps, to the mean log-likelihood under all of them.
     n_init : int, default=1
-        Number of runs; the one with the highest mean of `history_` over the kept sweeps is kept. They start
-        with `n_start` clusters and fewer, evenly down to one. The alternation rarely moves a whole component
-        and its offsets at once, so several runs are worth their time.
+        Runs, from `n_start` clusters down to one; that with the highest mean of `history_` over the kept
+        sweeps is kept. The alternation rarely moves a whole component, so several are worth their time.
+    n_sweeps, burn_in, thin, n_auxiliary, n_start, random_state
+        As for `InfiniteM3`, of the first side.
 
     Attributes
     ----------
+    history_, n_first_ : float and int ndarrays of shape (n_sweeps,)
+        Log-density of data and memberships given the parameters after each sweep, in nats, and number of
+        components of the first side.
     labels_, memberships_, n_components_, components_, weights_, samples_, family_, n_iter_, n_features_in_
         As for `InfiniteM3`.
-    history_ : ndarray of shape (n_sweeps,)
-        Log-density of data and memberships given the parameters after each sweep, in nats.
-    n_first_ : int ndarray of shape (n_sweeps,)
-        Number of components of the first side after each sweep.
 
     Examples
     --------
@@ -62,25 +62,10 @@ class HybridM3(SampledM3):
     ((80, 2), 2)
     """
 
-    n_components: int
-    n_draws: int
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        family: Family | None = None,
-        alpha: float = 1.0,
-        n_sweeps: int = 200,
-        burn_in: int = 100,
-        thin: int = 5,
-        n_draws: int = 5,
-        n_auxiliary: int = 2,
-        n_start: int = 10,
-        n_init: int = 1,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    n_components: int = 2
+    _: KW_ONLY
+    family: Family | None = None
+    n_draws: int = 5
 
     def fit(self, X: Any, y: Any = None) -> HybridM3:
         """Alternately sample the first side and fit the second to the data (N, D)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from texseg.m3.families import Array, Family, Labels, Params, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
-from texseg.models.estimator import store
+from texseg.models.estimator import settings
 
 _FIRST_OMEGA = 0.5
 
@@ -18,18 +19,14 @@ _FIRST_OMEGA = 0.5
 class Trace(NamedTuple):
     """One number per sweep, burn-in included."""
 
-    log_likelihood: Array
-    """Log-density of the data given memberships and parameters, in nats, (n_sweeps,)."""
-    n_first: Labels
-    """Components of the first side, (n_sweeps,)."""
+    log_likelihood: Array  # of the data given memberships and parameters, in nats
+    n_first: Labels  # components of the first side
     n_second: Labels
-    """Components of the second side, (n_sweeps,)."""
-    n_pairs: Labels
-    """Pairs of components in use, (n_sweeps,)."""
-    omega: Array
-    """Sharing parameter, (n_sweeps,)."""
+    n_pairs: Labels  # pairs of components in use
+    omega: Array  # sharing parameter
 
 
+@settings
 class InfiniteM3(SampledM3):
     """Mixture with two memberships per point, each from a Dirichlet process.
 
@@ -44,26 +41,20 @@ class InfiniteM3(SampledM3):
     alpha : float, default=1.0
         Concentration.
     omega : float in 0 ... 1, optional
-        Sharing parameter: how far a pair of components counts as one. By default it is sampled with the
-        rest, starting at 0.5.
+        Sharing parameter: how far a pair of components counts as one. By default it is sampled, from 0.5 on.
     omega1, omega2 : float, optional
         Shares of the concentration that open a component of the first or second side alone;
         ``omega + omega1 + omega2 = 1``. By default each gets half of what remains.
-    n_sweeps : int, default=200
-        Number of sweeps over all points, burn-in included.
-    burn_in : int, default=100
-        Number of first sweeps that are not kept.
-    thin : int, default=5
-        After burn-in, keep one sweep out of this many.
+    n_sweeps, burn_in, thin : int, default=200, 100, 5
+        Sweeps over all points, how many of them are dropped first, and after these every which is kept.
     n_auxiliary : int, default=2
         Number of new, empty components of each side that every point is offered.
     n_start : int, default=10
         Number of k-means clusters to start with, as components of the first side.
     n_init : int, default=2
         Number of runs; the one with the best estimated density of new points (Watanabe's criterion) is kept.
-        On the second side, the first run starts with one component, the second with the clusters of the
-        first side, and so on in turn (with ``omega = 1``, all with these clusters): a chain rarely gets from
-        many means with one covariance to fewer means with several, or back.
+        On the second side they start in turn with one component and with the clusters of the first side
+        (with ``omega = 1``, always): a chain rarely gets from the one kind of solution to the other.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -77,17 +68,14 @@ class InfiniteM3(SampledM3):
         Probability of every pair for a further point.
     samples_, history_ : list of Sample, Trace
         All kept samples, and the trace of the run that was kept, burn-in included.
-    family_ : Family
-        The family with all prior settings resolved.
-    n_iter_, n_features_in_ : int
-        Number of sweeps of a run, and of columns.
+    family_, n_iter_, n_features_in_ : Family, int, int
+        The family with all prior settings resolved, sweeps of a run, and columns.
 
     Notes
     -----
-    Eq. 6 sums to one but is exchangeable only for ``omega = 1``; for other values its Gibbs sampler has a
-    stationary distribution that is not the posterior of any prior. In its place stands
-    ``P ~ DP(alpha / omega, P1 x P2)``, ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one Dirichlet process
-    at ``omega = 1``, two independent ones at 0, and a posterior that the sampler targets exactly.
+    Eq. 6 is exchangeable only for ``omega = 1``; else its Gibbs sampler has no prior's posterior. In its
+    place stands ``P ~ DP(alpha / omega, P1 x P2)``, ``Pl ~ DP(alpha omega_l / (1 - omega)^2, Gl)``: one
+    Dirichlet process at ``omega = 1``, two independent ones at 0.
 
     Examples
     --------
@@ -98,27 +86,12 @@ class InfiniteM3(SampledM3):
     (False, (100, 100))
     """
 
-    omega: float | None
-    omega1: float | None
-    omega2: float | None
-
-    def __init__(
-        self,
-        family: Family | None = None,
-        *,
-        alpha: float = 1.0,
-        omega: float | None = None,
-        omega1: float | None = None,
-        omega2: float | None = None,
-        n_sweeps: int = 200,
-        burn_in: int = 100,
-        thin: int = 5,
-        n_auxiliary: int = 2,
-        n_start: int = 10,
-        n_init: int = 2,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    family: Family | None = None
+    _: KW_ONLY
+    omega: float | None = None
+    omega1: float | None = None
+    omega2: float | None = None
+    n_init: int = 2
 
     def fit(self, X: Any, y: Any = None) -> InfiniteM3:
         """Sample memberships and parameters given the data (N, D)."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.cluster import KMeans
+from sklearn.metrics import pair_confusion_matrix
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.random import random_state_of
 from texseg.m3.families import Array, Family, Labels, Params, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
+from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, settings
 
 _BLOCK = 2**20  # densities held at once
 
@@ -22,18 +24,12 @@ _BLOCK = 2**20  # densities held at once
 class Sample(NamedTuple):
     """One kept state, with the weights of all pairs for one more point."""
 
-    z1: Labels
-    """(N,)."""
-    z2: Labels
-    """(N,)."""
-    first: Params
-    """Parameters of the components of the first side, and of unborn ones drawn from the prior, if any."""
+    z1: Labels  # (N,)
+    z2: Labels  # (N,)
+    first: Params  # of the first side, and of unborn components drawn from the prior, if any
     second: Params
-    """Likewise for the second side."""
-    weights: Array
-    """(components of `first`, components of `second`), sum one."""
-    sizes: tuple[int, int]
-    """Number of components of each side that are not unborn; these come first."""
+    weights: Array  # (components of `first`, components of `second`), sum one
+    sizes: tuple[int, int]  # components of each side that are not unborn; these come first
 
     @property
     def pairs(self) -> Labels:
@@ -42,19 +38,10 @@ class Sample(NamedTuple):
 
 
 def representative(partitions: Sequence[Labels]) -> int:
-    """Index of the partition with the smallest expected Binder loss (Dahl 2006), by contingency tables."""
-    tables = [
-        sp.csr_array((np.ones(len(z)), (np.arange(len(z)), np.unique(z, return_inverse=True)[1])))
-        for z in partitions
-    ]
-    together = [float((table.sum(axis=0) ** 2).sum()) for table in tables]
-    losses = np.zeros(len(tables))
-    for s, one in enumerate(tables):
-        for t in range(s):
-            shared = float(((one.T @ tables[t]).data ** 2).sum())
-            loss = together[s] + together[t] - 2.0 * shared
-            losses[s] += loss
-            losses[t] += loss
+    """Index of the partition with the smallest expected Binder loss (Dahl 2006)."""
+    losses = np.zeros(len(partitions), np.int64)
+    for s, t in combinations(range(len(partitions)), 2):
+        losses[[s, t]] += int(pair_confusion_matrix(partitions[s], partitions[t])[[0, 1], [1, 0]].sum())
     return int(losses.argmin())
 
 
@@ -84,19 +71,10 @@ def _log_densities(X: Array, samples: Sequence[Sample], family: Family) -> Array
     return logs
 
 
-class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
-    """Base of estimators that keep samples of pairs of memberships."""
+class Sampled(ClusterMixin, DensityMixin, BaseEstimator):
+    """What fits leave behind."""
 
     family: Family | None
-    alpha: float
-    n_sweeps: int
-    burn_in: int
-    thin: int
-    n_auxiliary: int
-    n_start: int
-    n_init: int
-    random_state: Any
-
     samples_: list[Sample]
     family_: Family
     memberships_: Labels
@@ -104,6 +82,21 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     n_components_: tuple[int, int]
     components_: tuple[Params, Params]
     weights_: Array
+
+
+@settings
+class SampledM3(Sampled):
+    """Base of estimators that keep samples of pairs of memberships."""
+
+    _: KW_ONLY
+    alpha: float = 1.0
+    n_sweeps: int = 200
+    burn_in: int = 100
+    thin: int = 5
+    n_auxiliary: int = 2
+    n_start: int = 10
+    n_init: int = 1
+    random_state: Any = None
 
     def predict(self, X: Any) -> Labels:
         """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""

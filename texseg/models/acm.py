@@ -13,20 +13,27 @@ Also known as one-sided clustering, distributional clustering and histogram clus
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.base import FLOOR, group_sums, normalise, normalise_profiles, working_dtype
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, best_of, store, with_short_rows
+from texseg.models.estimator import (
+    ClusterMixin,
+    CooccurrenceEstimator,
+    Data,
+    Run,
+    best_of,
+    settings,
+    with_short_rows,
+)
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
@@ -63,14 +70,15 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
         return left_out_scores(n, params.profiles, added, row_weights=row_weights)
 
 
+@settings
 class OneSided(ClusterMixin, CooccurrenceEstimator):
     """What the ACM and the HACM share: how flat clusters of rows are found."""
 
     _first_beta = 0.5
     _beta_factor = 0.5
 
-    n_clusters: int
-    predictive: bool | None
+    n_clusters: int = 8
+    predictive: bool | None = field(default=None, kw_only=True)
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
@@ -131,6 +139,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         return [(model, self._descend(model, data, start, data.beta, rng))]
 
 
+@settings
 class ACM(OneSided):
     """Asymmetric clustering model of co-occurrence counts; distributional clustering.
 
@@ -149,28 +158,26 @@ class ACM(OneSided):
         Posterior probabilities with mixing proportions, or only the most probable cluster, without a
         temperature.
     beta : "auto" or float, default="auto"
-        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences; 1 is plain
-        maximum likelihood, which may predict sparse rows worse than one profile for all. Hard assignments
-        have none.
+        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences; where 1,
+        plain maximum likelihood, predicts these best, the result is that of ``beta=1``.
     predictive : bool, optional
-        Leave every row out of the profiles by which it is judged (section 5.2); the default with
-        ``beta="auto"``, where clusters and long rows are then also trusted less (`texseg.models.left_out`).
-        Only for soft assignments.
-    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `SMM`; clusters that are grown by splits and merges hardly depend on random numbers, so that one
-        start is the default. The clusters of several, merged down to K, compete with the best of them.
+        Leave every row out of the profiles by which it is judged (section 5.2), and trust clusters and long
+        rows less (`texseg.models.left_out`). By default tried with ``beta="auto"``; only with soft
+        assignments.
+    n_init : int, default=1
+        Starts; clusters that are grown hardly depend on random numbers. The clusters of several, merged down
+        to K, compete with the best of them.
+    validation_fraction, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
 
     Attributes
     ----------
     components_ : ndarray of shape (K, M)
         Profiles ``p(j | k)``, including their share of the background; rows sum to one (for images: in each
         channel).
-    background_share_ : float
-        Share of the background in a cluster of mean size, chosen on held-out occurrences; 0 without
-        ``beta="auto"``.
-    row_correlation_ : float
-        Correlation between the occurrences of a row beyond what its cluster explains, chosen likewise; 0 if
-        there is none.
+    background_share_, row_correlation_ : float
+        Share of the background in a cluster of mean size, and correlation between the occurrences of a row
+        beyond what its cluster explains, chosen on held-out occurrences; else 0.
     weights_, mixing_ : ndarrays of shape (K,) and (N, K)
         Mixing proportions, and posterior probabilities of the rows.
     labels_ : int ndarray of shape (N,)
@@ -189,23 +196,7 @@ class ACM(OneSided):
     True
     """
 
-    assignment: str
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        assignment: str = "soft",
-        *,
-        beta: float | str = "auto",
-        predictive: bool | None = None,
-        validation_fraction: float = 0.1,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        over_relaxation: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    assignment: str = "soft"
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)

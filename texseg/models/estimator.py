@@ -10,14 +10,16 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import binom
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn import base
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -139,16 +141,42 @@ def _log_predictions(
         yield rows, block, np.log((1 - floor) * p + floor / n.shape[1])
 
 
-def store(estimator: Any, settings: dict[str, Any]) -> None:
-    """Keep what a constructor was called with, each setting under its name, as scikit-learn expects."""
-    vars(estimator).update((name, value) for name, value in settings.items() if name != "self")
+if TYPE_CHECKING:  # scikit-learn has no types, so that constructors of its heirs would take anything
+
+    class Scikit:
+        """Any attribute may exist."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    class ClusterMixin:
+        """Tags of clusterings."""
+
+    class DensityMixin:
+        """Tags of densities."""
+
+    BaseEstimator = Scikit
+else:
+    ClusterMixin, DensityMixin, BaseEstimator = base.ClusterMixin, base.DensityMixin, base.BaseEstimator
+
+    class Scikit(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, BaseEstimator):
+        """What scikit-learn gives to transformers."""
 
 
-class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+Estimator = TypeVar("Estimator")
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def settings(estimator: type[Estimator]) -> type[Estimator]:
+    """Let fields be what the constructor takes and stores; all else is scikit-learn's."""
+    return dataclass(eq=False, repr=False)(estimator)
+
+
+class CountEstimator(Scikit):
     """Base of whatever is fitted to counts: the checks of tables, and the names of columns."""
 
     components_: Floats
     labels_: NDArray[np.intp]
+    mixing_: Floats
 
     def fit_predict(self, X: Any, y: None = None, **options: Any) -> NDArray[np.intp]:
         """Fit the model, with the options of `fit`, and return ``labels_``, int (N,)."""
@@ -237,7 +265,7 @@ class CountEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return len(self.components_)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
@@ -248,6 +276,7 @@ def distinction(profiles: Floats) -> Floats:
     return profiles * (log_floored(profiles) - log_floored(profiles.mean(axis=0)))
 
 
+@settings
 class CooccurrenceEstimator(CountEstimator, ABC):
     """Base of the estimators; subclasses define the model, its starts and its attributes."""
 
@@ -256,15 +285,13 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     _beta_factor: ClassVar[float] = 0.7
     _warm: ClassVar[bool] = False
 
-    beta: float | str
-    validation_fraction: float
-    n_init: int
-    max_iter: int
-    tol: float
-    over_relaxation: bool
-    random_state: Any
-
-    mixing_: Floats
+    beta: float | str = field(default="auto", kw_only=True)
+    validation_fraction: float = field(default=0.1, kw_only=True)
+    n_init: int = field(default=1, kw_only=True)
+    max_iter: int = field(default=100, kw_only=True)
+    tol: float = field(default=1e-5, kw_only=True)
+    over_relaxation: bool = field(default=True, kw_only=True)
+    random_state: Any = field(default=None, kw_only=True)
 
     # ---- what subclasses define
 

@@ -19,7 +19,7 @@ cluster, and one ``tau`` per row in each cluster. Only the last needs the single
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ from texseg.models.base import (
     sum_runs,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, store
+from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, settings
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
@@ -56,8 +56,8 @@ STAGES = ("constant", "cluster", "object")
 """The vertical mixing, in the order in which its degrees of freedom are added."""
 
 LEAF_SHARE = 0.25
-"""Share of the leaf where predictive fits begin. With .5 perplexities are 1 % lower on word bigrams, but of
-the words of inner nodes of planted trees only .3 stay at their level (here .98, with .1 all of them)."""
+"""Share of the leaf where predictive fits begin; with .5, of the words of inner nodes of planted trees .3
+stay at their level (here .98)."""
 
 _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every row has its own mixing
 
@@ -65,24 +65,10 @@ _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every ro
 class Tree:
     """A rooted tree whose leaves are clusters 0 ... K - 1; a parent has a smaller number than its children.
 
-    Parameters
-    ----------
-    parents : sequence of V ints
-        Parent of every node; -1 for node 0, the root.
-    leaves : sequence of K ints, optional
-        The node of every cluster; by default the nodes without children, in order.
-
-    Attributes
-    ----------
-    paths : int array of shape (K, D)
-        Nodes from the root to each leaf, padded with -1.
-    levels : int array of shape (V,)
-        Distance of every node from the root.
-
-    Raises
-    ------
-    ValueError
-        The parents do not form a tree, or the leaves are not its nodes without children.
+    ``parents`` are V ints, the parent of every node, -1 for node 0, the root; ``leaves``, K ints, are the
+    nodes of the clusters, by default the nodes without children, in order; anything else is a ValueError.
+    ``paths`` (K, D) are the nodes from the root to each leaf, padded with -1; ``levels`` (V,) distances from
+    the root.
 
     Examples
     --------
@@ -399,6 +385,7 @@ def _information(counts: Floats) -> float:
     return float((counts * log_floored(counts / total)).sum())
 
 
+@settings
 class HACM(OneSided):
     """Hierarchical asymmetric clustering model, also known as the cluster-abstraction model.
 
@@ -411,23 +398,21 @@ class HACM(OneSided):
     n_clusters : int, default=8
         Number of leaves, K; at most the number of rows.
     mixing : {"constant", "cluster", "object"}, default="cluster"
-        Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster.
-        Each stage starts from the one before (section 4.2); predictive fits skip the constant stage.
-        "object" needs memory for (N, K, depth) numbers.
+        Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster,
+        which needs memory for (N, K, depth) numbers. Each stage starts from the one before (section 4.2).
     tree : {"merging", "annealing"} or Tree, default="merging"
         Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
-        transitions of a cooling run (section 5.1), or given. Annealed trees predict less well and are
-        wrong more often where rows are few or short, because their first splits are made at temperatures at
-        which little can be distinguished.
+        transitions of a cooling run (section 5.1; wrong more often where rows are few or short), or given.
     beta : "auto" or float, default="auto"
-        Inverse temperature of the horizontal posteriors; "auto" chooses it on held-out occurrences.
+        Inverse temperature of the horizontal posteriors; see `ACM`.
     predictive : bool, optional
-        Leave every row out of the nodes by which it is judged, see `ACM`; only with ``beta="auto"``, where it
-        is the default. It does not apply to the mixing of single rows, nor to annealed trees.
-    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `SMM`; ``n_init`` is the number of flat clusterings, grown by splits and merges (or of cooling
-        runs), of which the best is kept. On planted trees with 16 leaves one gives the right tree in nine of
-        ten sets, three in all.
+        Leave every row out of the nodes by which it is judged, see `ACM`; only with ``beta="auto"``, and not
+        for the mixing of single rows, nor with annealed trees.
+    n_init : int, default=3
+        Flat clusterings (or cooling runs), of which the best is kept: of planted trees with 16 leaves one
+        finds nine of ten, three find all.
+    validation_fraction, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
 
     Attributes
     ----------
@@ -435,10 +420,8 @@ class HACM(OneSided):
         The tree, and ``q``, the profile of every node; rows sum to one.
     vertical_ : ndarray of shape (K, D), or (N, K, D) with mixing="object"
         Shares of the nodes along the paths ``tree_.paths``.
-    row_posteriors_, weights_ : ndarrays of shape (N, K) and (K,)
-        Cluster probabilities of the rows, and mixing proportions.
-    labels_ : int ndarray of shape (N,)
-        Cluster of every row, from 0.
+    row_posteriors_, weights_, labels_ : ndarrays of shape (N, K), (K,) and (N,)
+        Cluster probabilities of the rows, mixing proportions, and most probable clusters, from 0.
     mixing_, components_ : ndarrays of shape (N, R) and (R, M)
         ``p(j | i)`` is their product; R is K, or V with mixing="object".
     beta_, free_energy_, n_iter_, converged_, history_
@@ -456,25 +439,9 @@ class HACM(OneSided):
       cluster 0 (2 rows): left 1.00
     """
 
-    mixing: str
-    tree: str | Tree
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        mixing: str = "cluster",
-        *,
-        tree: str | Tree = "merging",
-        beta: float | str = "auto",
-        predictive: bool | None = None,
-        validation_fraction: float = 0.1,
-        n_init: int = 3,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        over_relaxation: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    mixing: str = "cluster"
+    tree: str | Tree = field(default="merging", kw_only=True)
+    n_init: int = field(default=3, kw_only=True)
 
     def _check_settings(self, owner: str) -> None:
         super()._check_settings(owner)
@@ -609,10 +576,9 @@ class HACM(OneSided):
         return "\n".join(lines)
 
     def tree_graph(self, names: Sequence[str] | None = None, n_words: int = 5) -> Any:
-        """Export the tree as a `networkx.DiGraph`, edges from parents to children.
+        """Export the tree as a `networkx.DiGraph` from parents to children.
 
-        Nodes 0 ... V - 1 have the attributes ``words`` (as in `top_words`), ``level`` and ``cluster`` (None
-        at inner nodes).
+        Nodes have ``words`` (as in `top_words`), ``level`` and ``cluster`` (None at inner nodes).
         """
         import networkx
 

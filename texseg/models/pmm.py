@@ -19,7 +19,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import DensityMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
@@ -36,7 +35,7 @@ from texseg.models.base import (
     soften,
     tempered,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, store
+from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
 from texseg.models.smm import folded_in, shares_of_rows
 
 
@@ -126,6 +125,7 @@ class ProductAspectModel:
         return folded_in(n, params.mixing.sum(axis=1), B_pi, beta)
 
 
+@settings
 class PMM(DensityMixin, CooccurrenceEstimator):
     """Product-space mixture model of co-occurrence counts.
 
@@ -166,23 +166,8 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     _warm = True
     score = CooccurrenceEstimator.score
 
-    n_row_components: int
-    n_column_components: int
-
-    def __init__(
-        self,
-        n_row_components: int = 8,
-        n_column_components: int = 8,
-        *,
-        beta: float | str = "auto",
-        validation_fraction: float = 0.1,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        over_relaxation: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    n_row_components: int = 8
+    n_column_components: int = 8
 
     def _model(self, data: Data) -> ProductAspectModel:
         return ProductAspectModel()

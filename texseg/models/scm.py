@@ -24,7 +24,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
@@ -41,7 +40,7 @@ from texseg.models.base import (
     soften,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, store
+from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, settings
 
 
 class Blocks(NamedTuple):
@@ -162,6 +161,7 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | No
     )
 
 
+@settings
 class SCM(ClusterMixin, CooccurrenceEstimator):
     """Symmetric clustering model of co-occurrence counts; two-sided clustering or co-clustering.
 
@@ -175,27 +175,23 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
         Numbers K and L of clusters; K at most the number of rows. With more column clusters than columns some
         stay empty.
     assignment : {"soft", "hard"}, default="soft"
-        Mean-field posteriors of both sides, or only the most probable clusters.
-    beta : "auto" or float, default="auto"
-        Inverse temperature; "auto" chooses it, and the stopping point, on held-out occurrences. Hard
-        assignments have none.
-    validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
-        See `ACM`.
+        Mean-field posteriors of both sides, or only the most probable clusters, without a temperature.
+    beta, validation_fraction, n_init, max_iter, tol, over_relaxation, random_state
+        See `SMM`.
 
     Attributes
     ----------
     row_labels_, labels_, column_labels_ : int ndarrays of shape (N,), (N,) and (M,)
         Clusters of the rows and of the columns, from 0.
-    association_ : ndarray of shape (K, L)
-        ``c_kl``: how many times more often clusters occur together than if they were independent.
-    joint_ : ndarray of shape (K, L)
+    association_, joint_ : ndarrays of shape (K, L)
+        ``c_kl``, how many times more often clusters occur together than if they were independent, and
         ``pi_kl``, the share of every pair of clusters in all occurrences; sums to one.
     mutual_information_ : float
         Mutual information between row and column clusters, in nats.
-    mixing_, column_mixing_ : ndarrays of shape (N, K) and (M, L)
-        Posterior probabilities.
-    components_, weights_ : ndarrays of shape (K, M) and (K,)
-        ``p(j | k)``, rows sum to one, and mixing proportions of the rows.
+    mixing_, column_mixing_, weights_ : ndarrays of shape (N, K), (M, L) and (K,)
+        Posterior probabilities, and mixing proportions of the rows.
+    components_ : ndarray of shape (K, M)
+        ``p(j | k)``, rows sum to one.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
 
@@ -210,25 +206,9 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
 
     _size_parameters = ("n_row_clusters", "n_column_clusters")
 
-    n_row_clusters: int
-    n_column_clusters: int
-    assignment: str
-
-    def __init__(
-        self,
-        n_row_clusters: int = 8,
-        n_column_clusters: int = 8,
-        assignment: str = "soft",
-        *,
-        beta: float | str = "auto",
-        validation_fraction: float = 0.1,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        over_relaxation: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    n_row_clusters: int = 8
+    n_column_clusters: int = 8
+    assignment: str = "soft"
 
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())

@@ -20,9 +20,7 @@ Predictive EM (section 5.2) leaves the occurrence at hand out of the sums from w
 computed, and therefore keeps R: (non-zero entries x K) numbers in single precision.
 
 Dirichlet priors add unobserved occurrences to the M-step: to each row ``a`` of them, shared out as the
-aspects are in all rows, to each aspect ``b``, spread evenly over the columns: rows want the first, uneven
-kind of prior, columns the even one (Wallach, Mimno and McCallum, 2009), and where the sizes of the priors are
-chosen well, so simple an algorithm predicts as well as others that fit LDA (Asuncion et al., 2009):
+aspects are in all rows, to each aspect ``b``, spread evenly (Wallach, Mimno and McCallum, 2009):
 
     p(k | i) ~ sum_j n_ij R_ijk + a pi_k,    q_kj ~ sum_i n_ij R_ijk + b / M
 """
@@ -30,13 +28,12 @@ chosen well, so simple an algorithm predicts as well as others that fit LDA (Asu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import DensityMixin
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import ArgMax, Floats
@@ -55,7 +52,15 @@ from texseg.models.base import (
     tempered,
     working_dtype,
 )
-from texseg.models.estimator import CooccurrenceEstimator, Data, Run, best_of, store, with_short_rows
+from texseg.models.estimator import (
+    CooccurrenceEstimator,
+    Data,
+    DensityMixin,
+    Run,
+    best_of,
+    settings,
+    with_short_rows,
+)
 from texseg.models.histograms import HistogramClustering
 
 
@@ -78,7 +83,7 @@ TILT = 0.92
 """Factor between the tilts that held-out occurrences decide on."""
 
 FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
-"""Sizes with which which held-out occurrences decide whether a prior helps; then twice and half as much."""
+"""Sizes with which held-out occurrences decide whether a prior helps; then twice and half as much."""
 
 
 @dataclass(frozen=True)
@@ -320,6 +325,7 @@ def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
     return Aspects(weights[left], rows, columns)
 
 
+@settings
 class SMM(DensityMixin, CooccurrenceEstimator):
     """Separable mixture model of co-occurrence counts; the aspect model, PLSA.
 
@@ -330,7 +336,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     Parameters
     ----------
     n_components : int, default=8
-        Number of aspects, K; at most the number of rows.
+        Number of aspects, K; at most the number of rows; see `choose_number`.
     beta : "auto" or float, default="auto"
         Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, separately for
         rows and columns, the stopping point and the sizes of Dirichlet priors on held-out occurrences; two
@@ -339,17 +345,13 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     predictive : bool, default=False
         Leave every occurrence out of the sums that predict its own aspect (section 5.2).
     validation_fraction : float, default=0.1
-        Share of the occurrences held out for ``beta="auto"``; the fractional part of a count is held out
-        as a whole or not at all.
+        Share of the occurrences held out for ``beta="auto"``.
     n_init : int, default=2
-        Starts; the best is kept. The first begins with clusters of rows, grown by splits and merges, which
-        have no doubles; the others are random, for rows that mix aspects. With ``beta="auto"`` they take over
-        the settings that the first has found, and the aspects of all, merged down to K, compete with them: a
+        Starts; the best is kept. The first begins with clusters of rows, grown by splits and merges, the
+        others at random. With ``beta="auto"`` the aspects of all, merged down to K, compete with them: a
         second start lowers the perplexity by up to 1 %, a third by hardly more.
-    max_iter : int, default=100
-        Maximum number of EM steps at each temperature.
-    tol : float, default=1e-5
-        A run ends when three steps in a row lower the free energy by less than this fraction.
+    max_iter, tol : int, float, default=100, 1e-5
+        Most EM steps at each temperature, which end when three in a row lower F by less than this fraction.
     over_relaxation : bool, default=True
         Lengthen M-steps while that lowers the free energy (section 5.3); not in predictive EM.
     random_state : int, RandomState, Generator or None
@@ -363,15 +365,12 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         ``pi``, ``p(k | i)`` and ``p(i | k)``; rows sum to one.
     labels_ : int ndarray of shape (N,)
         Most probable aspect of every row, from 0.
-    beta_, side_betas_ : float, tuple of two floats
-        Inverse temperature of the fitted model: the geometric mean of those of its rows and of its columns.
-    priors_ : tuple of two floats
-        Unobserved occurrences of every row and of every aspect; 0 unless ``beta="auto"`` finds them to help.
-    free_energy_ : float
-        F of the fitted model, in nats.
-    n_iter_, converged_, history_
-        Number of steps of the run that was kept, whether it converged, and a `FitRecord` for every step of
-        the search.
+    beta_, side_betas_, priors_ : float, tuple of two floats, tuple of two floats
+        Inverse temperature; those of rows and columns, of which it is the geometric mean; and the unobserved
+        occurrences of every row and every aspect.
+    free_energy_, n_iter_, converged_, history_
+        F of the fitted model, in nats, steps of the run that was kept, whether it converged, and a
+        `FitRecord` for every step of the search, those of the kept run last.
 
     Examples
     --------
@@ -382,8 +381,6 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     array([0.25, 0.25, 0.25, 0.25, 0.  , 0.  , 0.  , 0.  ])
     >>> round(model.perplexity(X), 1)
     4.0
-
-    How many aspects there are is for `choose_number` to say.
     """
 
     _size_parameters = ("n_components",)
@@ -391,23 +388,9 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     _warm = True
     score = CooccurrenceEstimator.score
 
-    n_components: int
-    predictive: bool
-
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        beta: float | str = "auto",
-        predictive: bool = False,
-        validation_fraction: float = 0.1,
-        n_init: int = 2,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        over_relaxation: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        store(self, locals())
+    n_components: int = 8
+    predictive: bool = field(default=False, kw_only=True)
+    n_init: int = field(default=2, kw_only=True)
 
     def _model(self, data: Data) -> AspectModel:
         return PredictiveAspectModel() if self.predictive else AspectModel()
