@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
-from texseg.counts.matrix import CountMatrix
+from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 FLOOR = 1e-12
@@ -157,13 +157,36 @@ def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
     return number
 
 
+class Model:
+    """What the models have in common, as the driver sees them."""
+
+    monotone: ClassVar[bool] = True  # Whether the theory says that F never rises
+    profiles_of: ClassVar[str] = "profiles"  # The parameter that sums to one in each group of columns
+    joint: ClassVar[str] = ""  # A parameter (K, L) that sums to one as a whole
+
+    def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
+        """Return normalised parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
+        line = {}
+        for name, before, after in zip(new._fields, old, new, strict=True):
+            value = extrapolate(before, after, eta)
+            if name == self.profiles_of:
+                line[name] = normalise_profiles(value, groups)
+            else:
+                line[name] = value / value.sum() if name == self.joint else normalise(value)
+        return new._replace(**line)
+
+    def by_weight(self, params: Any, posteriors: Any) -> tuple[Any, ...]:
+        """Return parameters and posteriors (N, K) with the heaviest cluster or aspect first."""
+        order = heaviest_first(params.weights)
+        moved = None if posteriors is None else posteriors[:, order]
+        return params._make(part[order] for part in params), moved
+
+
 @dataclass(frozen=True)
-class ClusteringModel(ABC):
+class ClusteringModel(Model, ABC):
     """Whole rows are assigned to clusters: scores, expected counts, M-step, and a posterior policy."""
 
     posterior: Posterior = field(default_factory=SoftMax)
-
-    monotone: ClassVar[bool] = True  # Whether the theory says that F never rises
 
     @abstractmethod
     def scores(self, n: CountMatrix, params: Any) -> Floats:
@@ -176,17 +199,9 @@ class ClusteringModel(ABC):
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
         return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
 
-    @abstractmethod
-    def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
-        """Return the over-relaxed parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
-
     def prolong(self, posteriors: Floats, parent: NDArray[np.intp]) -> Floats:
         """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
         return posteriors[parent]
-
-    @abstractmethod
-    def by_weight(self, params: Any, posteriors: Floats) -> tuple[Any, Floats]:
-        """Return parameters and posteriors (N, K) with the heaviest cluster first."""
 
     def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
         """Scores per site: those of the row divided by the number of sites that it stands for."""
@@ -205,7 +220,6 @@ class ClusteringModel(ABC):
             self.site_scores(n, params, row_weights), n, params, beta, posteriors, row_weights
         )
 
-    @abstractmethod
     def _step_by(
         self,
         scores: Floats,
@@ -216,6 +230,13 @@ class ClusteringModel(ABC):
         row_weights: Floats | None,
     ) -> Step:
         """E-step and M-step from the site scores (N, K)."""
+        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
+        stats = self.stats(n, Q, row_weights)
+        return Step(self.updated(params, stats, groups_of(n)), free_energy, Q, stats)
+
+    @abstractmethod
+    def updated(self, params: Any, stats: Stats, groups: NDArray[np.intp]) -> Any:
+        """M-step from expected counts and the parameters with which these were found."""
 
     def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""

@@ -51,12 +51,10 @@ HOTTER = 0.8
 one profile."""
 
 COOLING = 0.6
-"""Factor from one temperature to the next while clusters grow; with .8 and .9 the same planted clusters are
-found (K to 20, all sets exact), in more time."""
+"""Factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters."""
 
 LONG_ROW = 20.0
-"""A row is long that holds so many times the median of the rows; of lengths drawn from any usual law, such as
-a log-normal one of standard deviation 1, fewer than 2 rows in 1000 do."""
+"""A row is long that holds so many times the median of the rows."""
 
 USUAL_ROW = 4.0
 """Where there are long rows, starts see every row as holding so many times the median, at most."""
@@ -71,8 +69,8 @@ LAST_STEPS = 2
 """EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit."""
 
 MAX_WORSE, MAX_WORSE_WARM = 2, 4
-"""Temperatures without a better held-out likelihood after which the search ends; more where the solution is
-carried along and temperatures are closer: on sparse counts the first ones can all be too cold."""
+"""Temperatures without a better held-out likelihood after which the search ends; where the solution is
+carried along, temperatures are closer."""
 
 
 class FitRecord(NamedTuple):
@@ -117,8 +115,8 @@ def heldout_log_likelihood(
 ) -> float:
     """Mean log-probability of the occurrences in ``n`` given their rows, in nats; NaN if ``n`` is empty.
 
-    ``mixing`` (N, R) is ``p(r | i)``, ``profiles`` (R, M) is ``p(j | r)``, ``n`` a count matrix (N, M), and
-    ``floor`` the share of the uniform distribution mixed into every prediction.
+    ``mixing`` (N, R) is ``p(r | i)``, ``profiles`` (R, M) ``p(j | r)``, ``n`` (N, M) counts, and ``floor``
+    the share of the uniform distribution in predictions.
 
     >>> value = heldout_log_likelihood(np.ones((1, 1)), np.array([[0.5, 0.5]]), np.array([[3.0, 1.0]]))
     >>> bool(np.isclose(value, np.log(0.5)))
@@ -187,20 +185,10 @@ class CountEstimator(Scikit):
     ) -> list[list[tuple[str, float]]]:
         """List the most probable words (columns) of every component, with their probabilities.
 
-        Parameters
-        ----------
-        names : sequence of M strings, optional
-            Names of the columns; by default those of the data frame that was fitted, or their numbers. Any
-            other number of names is a ValueError.
-        n : int, default=10
-            Words a component.
-        distinct : bool, default=False
-            List what distinguishes a component from the others (by its part of the divergence between the
-            component and the mean of all) rather than what is frequent.
-
-        Returns
-        -------
-        list of (name, probability) for every row of ``components_``; for the `HACM`, of ``nodes_``
+        ``names`` are those of the M columns, by default of the data frame that was fitted, or numbers;
+        another number of names is a ValueError. Returns ``n`` pairs (name, probability) for every row of
+        ``components_`` (of a `HACM`, of ``nodes_``); with ``distinct``, what distinguishes a component from
+        the others, by its part of the divergence from the mean of all, rather than what is frequent.
         """
         check_is_fitted(self)
         profiles, labels = getattr(self, "nodes_", self.components_), self._column_names(names)
@@ -324,21 +312,19 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         Parameters
         ----------
         X : count matrix of shape (N, M)
-            Non-negative; fractional counts, empty rows and empty columns are allowed. The column names of a
-            data frame are kept; a table larger than memory can be given as `BlockCounts`. Tables of more than
-            4 million stored entries are fitted in single precision, as are those given so.
+            Non-negative; fractional counts, empty rows and columns are allowed. Names of a data frame are
+            kept; a table larger than memory can be given as `BlockCounts`. More than 4 million stored
+            entries are fitted in single precision.
         validation : count matrix of shape (N, M), optional
-            Held-out occurrences of the same rows, on which to stop early and, with ``beta="auto"``, to choose
-            the inverse temperature; instead of a random ``validation_fraction`` of ``X``.
+            Held-out occurrences of the same rows, in place of a random ``validation_fraction`` of ``X``.
         sample_weight : array of shape (N,), optional
             How often each row counts: 2 counts it twice, 0 leaves it out of the fit.
 
         Raises
         ------
         ValueError
-            ``X`` or ``validation`` are not counts of the same shape, a setting is out of range, more clusters
-            (aspects) than rows are requested, no row with occurrences has weight, or single occurrences
-            cannot be held out, as in windows of images.
+            Not counts of the same shape, a setting out of range, more clusters (aspects) than rows, no row
+            with occurrences has weight, or windows of images, of which no occurrences can be held out.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
@@ -588,8 +574,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (N, K) of the clusters (aspects) of new rows (N, M), folded in at ``beta_``.
 
-        Folding in means that the profiles stay fixed and only the row's own probabilities are estimated: by
-        one E-step if a row belongs to one cluster, by EM steps if it has shares in several aspects.
+        The profiles stay fixed and only the row's own probabilities are estimated.
         """
         n = self._check_new(X)
         return self._fitted_model.fold_in(n, self._params, self.beta_)
@@ -597,15 +582,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def perplexity(self, X: Any, fold_in: Any = None, floor: float = PREDICTION_FLOOR) -> float:
         """Compute ``exp(-mean log p(j | i))`` over the occurrences in ``X``.
 
-        Parameters
-        ----------
-        X : count matrix of shape (N, M)
-            New occurrences; without ``fold_in``, of the rows that were fitted, in the same order.
-        fold_in : count matrix of shape (N, M), optional
-            Other occurrences of the rows of ``X``, from which their mixing is found first. Another
-            number of rows is a ValueError.
-        floor : float, default=0.01
-            Share of the uniform distribution mixed into every prediction.
+        ``X`` (N, M) are new occurrences of the rows that were fitted, in the same order; or of other rows, if
+        ``fold_in`` (N, M) holds further occurrences of these, from which their mixing is found first. Another
+        number of rows is a ValueError. ``floor`` is the share of the uniform distribution in predictions.
         """
         n = self._check_new(X)
         mixing = self.mixing_
@@ -623,9 +602,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     ) -> list[list[tuple[str, float]]]:
         """List the columns that rows do not have and would most probably have next: items for users.
 
-        ``rows`` (R, M) are counts, which need not have been fitted, ``n`` the most columns a row, and
-        ``names`` those of the columns, see `top_words`. Returns for every row a list of (name, probability),
-        the most probable first.
+        ``rows`` (R, M) need not have been fitted; ``names`` as in `top_words`. Returns for every row at most
+        ``n`` pairs (name, probability), the most probable first.
         """
         labels, out = self._column_names(names), []
         for _, block in row_blocks(self._check_new(rows, "rows"), 1024):
@@ -644,15 +622,14 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def transform(self, X: Any) -> Floats:
         """Shares (N, R) of new rows in ``components_``: ``transform(X) @ components_`` is ``p(j | i)``.
 
-        For the SMM these are the probabilities of its aspects in each row, for clusterings those of the
-        clusters. Rows are folded in, see `predict_proba`.
+        Rows are folded in, see `predict_proba`.
         """
         return self._predictive_mixing(self._check_new(X))
 
     def inverse_transform(self, X: Any) -> Floats:
         """Turn shares (N, R) in the components into expected shares (N, M) of the columns, ``p(j | i)``.
 
-        Rows sum to one (for images: in each channel); a ValueError tells if ``X`` does not have R columns.
+        A ValueError tells if ``X`` does not have R columns.
         """
         check_is_fitted(self)
         shares = np.asarray(X, dtype=float)
@@ -666,9 +643,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def score_samples(self, X: Any) -> Floats:
         """Log-likelihood (N,) of every row, in nats, each half of a row predicted from its other half.
 
-        A row's occurrences are assigned to the two halves by coin flips that depend only on the row itself;
-        no occurrence influences the shares by which it is judged. Sums over the occurrences; 0 for a row
-        without any.
+        The halves depend only on the row itself. Sums over the occurrences; 0 for a row without any.
         """
         total = []
         for _, block in row_blocks(self._check_new(X)):
@@ -775,8 +750,7 @@ def cross_validate(
 ) -> Floats:
     """Test perplexities (n_folds,) of folds of the occurrences (A.I. Memo 1625, section 6.1).
 
-    Every fold is predicted by a clone of the estimator fitted to the others; with ``beta="auto"`` it takes
-    its validation occurrences from these others. ``X`` (N, M) must hold whole numbers.
+    Every fold is predicted by a clone of the estimator fitted to the others. ``X`` (N, M) are whole numbers.
 
     >>> from texseg.models import SMM
     >>> X = np.kron(np.eye(2, dtype=int), np.full((5, 4), 6))
@@ -793,11 +767,10 @@ def choose_number(
 ) -> int:
     """Choose the number of clusters (aspects): the smallest that predicts new rows as well as any.
 
-    With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. The rows
-    are divided into folds, each is judged by a model of the others (`score`), and of all numbers whose score
-    is below the best by less than one standard error of the difference, the smallest is used. Clones of the
-    estimator are fitted to ``X`` (N, M); of two-sided models the number of rows' groups is varied. A
-    ValueError tells if ``numbers`` is empty.
+    With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. Folds of
+    the rows of ``X`` (N, M) are judged by a model of the others (`score`); of all numbers that are below the
+    best by less than one standard error of the difference, the smallest is used. Of two-sided models the
+    number of rows' groups is varied. A ValueError tells if ``numbers`` is empty.
 
     >>> from texseg.models import ACM
     >>> rng = np.random.RandomState(0)

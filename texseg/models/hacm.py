@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,10 @@ from texseg.models.acm import HistogramClustering, OneSided, Profiles, with_new
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
+    Stats,
     Step,
     count_distinct,
     entry_rows,
-    extrapolate,
     group_sums,
     heaviest_first,
     log_floored,
@@ -156,6 +156,8 @@ class TreeProfiles(NamedTuple):
 class HierarchicalClustering(ClusteringModel):
     """The HACM as the driver sees it, with vertical mixing that is constant or specific to each cluster."""
 
+    profiles_of: ClassVar[str] = "nodes"
+
     tree: Tree = Tree([-1])
     learn_vertical: bool = True
 
@@ -181,25 +183,14 @@ class HierarchicalClustering(ClusteringModel):
         dtype = working_dtype(n)
         return np.asarray(n @ log_floored(self.profiles(params), dtype).T, dtype=dtype)
 
-    def _step_by(
-        self,
-        scores: Floats,
-        n: CountMatrix,
-        params: TreeProfiles,
-        beta: float,
-        posteriors: Floats | None,
-        row_weights: Floats | None,
-    ) -> Step:
-        """Both E-steps and the M-step; the vertical posteriors need only the expected counts (K, M)."""
-        Q, free_energy = self.posterior(scores, beta, params.weights, None, row_weights)
-        stats = self.stats(n, Q, row_weights)
-        tau = self.tree.spread(params.vertical)
+    def updated(self, params: TreeProfiles, stats: Stats, groups: NDArray[np.intp]) -> TreeProfiles:
+        """M-step; the vertical posteriors need only the expected counts (K, M)."""
+        tau, vertical = self.tree.spread(params.vertical), params.vertical
         ratio = stats.counts / np.maximum(tau @ params.nodes, FLOOR)
-        nodes = self.normalised(params.nodes * (tau.T @ ratio), groups_of(n))
-        vertical = params.vertical
+        nodes = self.normalised(params.nodes * (tau.T @ ratio), groups)
         if self.learn_vertical:
             vertical = self._along_paths(params, ratio @ params.nodes.T)
-        return Step(TreeProfiles(normalise(stats.sizes), vertical, nodes), free_energy, Q, stats)
+        return TreeProfiles(normalise(stats.sizes), vertical, nodes)
 
     def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
         """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
@@ -212,16 +203,6 @@ class HierarchicalClustering(ClusteringModel):
         vertical = np.zeros_like(params.vertical)
         vertical[k, d] = (self.tree.spread(params.vertical) * explained)[k, self.tree.paths[k, d]]
         return normalise(vertical + FLOOR * self.tree.on_path)
-
-    def relax(
-        self, old: TreeProfiles, new: TreeProfiles, eta: float, groups: NDArray[np.intp]
-    ) -> TreeProfiles:
-        """Over-relaxed parameters, normalised."""
-        return TreeProfiles(
-            normalise(extrapolate(old.weights, new.weights, eta)),
-            normalise(extrapolate(old.vertical, new.vertical, eta)),
-            normalise_profiles(extrapolate(old.nodes, new.nodes, eta), groups),
-        )
 
     def by_weight(self, params: TreeProfiles, posteriors: Floats) -> Any:
         """Return model, parameters and posteriors (N, K) with the heaviest leaf first; the nodes stay."""

@@ -18,11 +18,8 @@ from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Stats,
-    Step,
     count_distinct,
-    extrapolate,
     group_sums,
-    heaviest_first,
     log_floored,
     normalise,
     normalise_profiles,
@@ -73,30 +70,13 @@ class HistogramClustering(ClusteringModel):
         dtype = working_dtype(n)
         return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
 
-    def _step_by(
-        self,
-        scores: Floats,
-        n: CountMatrix,
-        params: Profiles,
-        beta: float,
-        posteriors: Floats | None,
-        row_weights: Floats | None,
-    ) -> Step:
-        """E-step and M-step from the site scores (N, K)."""
-        Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
-        stats = self.stats(n, Q, row_weights)
-        return Step(self.m_step(stats, groups_of(n)), free_energy, Q, stats)
+    def updated(self, params: Profiles, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
+        """See `m_step`, which does not need the old parameters."""
+        return self.m_step(stats, groups)
 
     def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
         """Eq. 24 and 31 of the memo."""
         return Profiles(self.normalised(stats.counts, groups), normalise(stats.sizes))
-
-    def relax(self, old: Profiles, new: Profiles, eta: float, groups: NDArray[np.intp]) -> Profiles:
-        """Over-relaxed profiles and proportions, normalised."""
-        return Profiles(
-            normalise_profiles(extrapolate(old.profiles, new.profiles, eta), groups),
-            normalise(extrapolate(old.weights, new.weights, eta)),
-        )
 
     def initial(
         self,
@@ -127,11 +107,6 @@ class HistogramClustering(ClusteringModel):
     def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
         return posteriors, self._mixed(params.profiles)
-
-    def by_weight(self, params: Profiles, posteriors: Floats) -> tuple[Profiles, Floats]:
-        """Return parameters and posteriors (N, K) with the heaviest cluster first."""
-        order = heaviest_first(params.weights)
-        return Profiles(params.profiles[order], params.weights[order]), posteriors[:, order]
 
     def with_empty(
         self, params: Profiles, posteriors: Floats, n_clusters: int, groups: NDArray[np.intp]

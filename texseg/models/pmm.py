@@ -18,17 +18,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
+    Model,
     Step,
     count_distinct,
     entry_rows,
-    extrapolate,
     heaviest_first,
     normalise,
     products_at,
@@ -48,10 +47,10 @@ class ProductAspects(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProductAspectModel:
+class ProductAspectModel(Model):
     """The PMM as the driver sees it; see the top of this file for the equations."""
 
-    monotone: ClassVar[bool] = True
+    joint: ClassVar[str] = "mixing"
 
     def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> ProductAspects:
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
@@ -87,13 +86,6 @@ class ProductAspectModel:
         return Step(
             ProductAspects(joint / joint.sum(), normalise(by_row.T), normalise(by_column.T)), energy, None
         )
-
-    def relax(
-        self, old: ProductAspects, new: ProductAspects, eta: float, groups: NDArray[np.intp]
-    ) -> ProductAspects:
-        """Over-relaxed parameters, normalised."""
-        mixing, rows, columns = (extrapolate(o, n, eta) for o, n in zip(old, new, strict=True))
-        return ProductAspects(mixing / mixing.sum(), normalise(rows), normalise(columns))
 
     def n_distinct(self, params: ProductAspects) -> int:
         """Count the column groups of non-zero weight that differ (by more than 1 % total variation)."""

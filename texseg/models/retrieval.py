@@ -33,27 +33,20 @@ OWN_SHARE = 0.3
 class Match(NamedTuple):
     """A row that was found."""
 
-    row: int
-    """From 0."""
+    row: int  # From 0
     title: str
-    score: float
-    """A probability or a share, between 0 and 1; the method says of what."""
+    score: float  # A probability or a share, between 0 and 1; the method says of what
 
 
 class View(NamedTuple):
     """A node of the tree, as shown while walking through it."""
 
     node: int
-    level: int
-    """Distance from the root."""
-    parent: int
-    """-1 at the root."""
-    children: list[int]
-    """Empty at a leaf."""
-    n_rows: int
-    """Rows whose cluster lies below."""
-    words: list[tuple[str, float]]
-    """Words that distinguish the node, with their probabilities."""
+    level: int  # Distance from the root
+    parent: int  # -1 at the root
+    children: list[int]  # Empty at a leaf
+    n_rows: int  # Rows whose cluster lies below
+    words: list[tuple[str, float]]  # Words that distinguish the node, with their probabilities
 
 
 class Retrieval:
@@ -64,30 +57,21 @@ class Retrieval:
     model : ACM, HACM, PMM, SCM or SMM
         Fitted to ``X``. Its nodes are the tree nodes of a `HACM`, otherwise its clusters or aspects.
     X : count matrix of shape (N, M)
-        The counts it was fitted to.
-    words : sequence of M strings, optional
-        Names of the columns, all different; their numbers by default.
-    titles : sequence of N strings, optional
-        Names of the rows; their numbers by default.
+        The counts it was fitted to; a ValueError tells if these, or names, do not belong to the model.
+    words, titles : sequences of M and N strings, optional
+        Names of the columns, all different, and of the rows; their numbers by default.
     own_share : float in 0 ... 1, default=0.3
         Weight of a row's own words against those that its nodes predict. With 0 all rows of a cluster may
         score the same; with 1 no row is found by words that it does not contain.
 
     Attributes
     ----------
-    node_shares, nodes : ndarrays of shape (N, V) and (V, M)
-        ``p(v | i)`` and ``q``; rows sum to one.
-    node_weights : ndarray of shape (V,)
-        ``p(v)``, averaged over all occurrences; sums to one.
+    node_shares, nodes, node_weights : ndarrays of shape (N, V), (V, M) and (V,)
+        ``p(v | i)``, ``q`` and ``p(v)``, averaged over all occurrences; rows sum to one.
     own_words : csr_array of shape (N, M)
         ``n_ij / n_i``.
     tree : Tree or None
         None if the model has none.
-
-    Raises
-    ------
-    ValueError
-        The counts or names do not belong to the model.
 
     Examples
     --------
@@ -136,18 +120,9 @@ class Retrieval:
     def search(self, query: str | Sequence[str] | ArrayLike, n: int = 10) -> list[Match]:
         """Find the ``n`` most probable rows for a query, the best first.
 
-        Parameters
-        ----------
-        query : string, sequence of strings, or array of shape (M,)
-            Words (a string is split at white space; words that are not a column are ignored), or how often
-            each column is requested. A ValueError tells if no word is known.
-        n : int, default=10
-            Maximum number of rows.
-
-        Returns
-        -------
-        list of Match
-            Scores are ``p(i | query)``, all rows equally probable a priori; they sum to one over all rows.
+        ``query`` is a string, which is split at white space, a sequence of strings, of which unknown ones are
+        ignored, or an array (M,) of how often each column is requested; a ValueError tells if no word is
+        known. Scores are ``p(i | query)``, all rows equally probable a priori; over all rows they sum to one.
         """
         return self._matches(self.row_probabilities(query), n)
 
@@ -211,8 +186,8 @@ class Retrieval:
     def unseen_words(self, row: int, n: int = 10) -> list[list[tuple[str, float]]]:
         """Words missing from a row that it would most probably use, by level, the root first (ghost writer).
 
-        For every level at most ``n`` pairs of word and probability; a word is listed at the level that makes
-        it most probable. A ValueError tells if there is no row of this number, counted from 0.
+        At most ``n`` pairs of word and probability a level, a word at the level that makes it most probable.
+        A ValueError tells if there is no row of this number, counted from 0.
         """
         if not 0 <= row < len(self.titles):
             raise ValueError(f"row must lie in 0 ... {len(self.titles) - 1}, got {row!r}")

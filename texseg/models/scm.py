@@ -30,9 +30,9 @@ from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
+    Model,
     Step,
     count_distinct,
-    extrapolate,
     heaviest_first,
     log_floored,
     normalise,
@@ -75,11 +75,11 @@ def mutual_information(joint: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class TwoSidedClustering:
+class TwoSidedClustering(Model):
     """The SCM as the driver sees it; see the top of this file for the equations."""
 
     posterior: Posterior = field(default_factory=SoftMax)
-    monotone: ClassVar[bool] = True
+    joint: ClassVar[str] = "joint"
 
     def start_from(
         self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Floats | None = None
@@ -113,16 +113,7 @@ class TwoSidedClustering:
 
     def relax(self, old: Blocks, new: Blocks, eta: float, groups: NDArray[np.intp]) -> Blocks:
         """Over-relaxed parameters; hard ones stay, for the association would belong to other assignments."""
-        if isinstance(self.posterior, ArgMax):
-            return new
-        joint = extrapolate(old.joint, new.joint, eta)
-        return Blocks(
-            joint / joint.sum(),
-            normalise(extrapolate(old.row_weights, new.row_weights, eta)),
-            normalise(extrapolate(old.column_weights, new.column_weights, eta)),
-            normalise(extrapolate(old.columns, new.columns, eta)),
-            new.margins,
-        )
+        return new if isinstance(self.posterior, ArgMax) else super().relax(old, new, eta, groups)
 
     def n_distinct(self, params: Blocks) -> int:
         """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""

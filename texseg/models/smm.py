@@ -33,18 +33,16 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.acm import grown
 from texseg.models.base import (
     FLOOR,
+    Model,
     Step,
     count_distinct,
     entry_rows,
-    extrapolate,
-    heaviest_first,
     noisy_marginals,
     normalise,
     products_at,
@@ -87,7 +85,7 @@ FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
 
 
 @dataclass(frozen=True)
-class AspectModel:
+class AspectModel(Model):
     """The SMM as the driver sees it; see the top of this file for the equations."""
 
     tilt: float = 1.0
@@ -95,7 +93,7 @@ class AspectModel:
     column_prior: float = 0.0
 
     @property
-    def monotone(self) -> bool:
+    def monotone(self) -> bool:  # type: ignore[override]
         """Whether F, which has no part for the priors, never rises."""
         return self.row_prior == self.column_prior == 0
 
@@ -160,18 +158,9 @@ class AspectModel:
         rows = normalise((by_row + self.row_prior * weights).T)
         return Aspects(weights, rows, normalise((by_column + self.column_prior / len(by_column)).T))
 
-    def relax(self, old: Aspects, new: Aspects, eta: float, groups: NDArray[np.intp]) -> Aspects:
-        """Over-relaxed parameters, normalised."""
-        return Aspects(*(normalise(extrapolate(o, n, eta)) for o, n in zip(old, new, strict=True)))
-
     def n_distinct(self, params: Aspects) -> int:
         """Count the aspects of non-zero weight whose profiles differ (by more than 1 % total variation)."""
         return count_distinct(params.columns[params.weights > FLOOR])
-
-    def by_weight(self, params: Aspects, posteriors: Any) -> tuple[Aspects, Any]:
-        """Return the parameters with the heaviest aspect first."""
-        order = heaviest_first(params.weights)
-        return Aspects(*(part[order] for part in params)), None
 
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
