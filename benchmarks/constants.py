@@ -121,6 +121,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.gabor": "_BLOCK_OF_SPACE _FOLDS _WIDTH",
         "channels.textons": "_SIDE_IN_SPACE",
         "method.pairs": "_MOST_WINDOWS_IN_SPACE",
+        "method.textures": "_WIDER",
         "pixels.label": "_OF_VOLUMES _PLANES",
     },
     "from A.I. Memo 1625, section 6.3": {"parameters": "wavelengths n_orientations n_bins"},

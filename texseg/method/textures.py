@@ -40,6 +40,7 @@ _PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
 _BAND = 3  # cells on either side of a border that its place depends on
 _PART = 5  # cells, side of a square: smaller parts cannot be distinguished from a flaw
 _SMALL_WINDOWS = 1.0  # near borders that were not learned: sides in wavelengths
+_WIDER = 1.5  # times as wide in space, where windows of one wavelength hold few independent observations
 _PLAIN_WINDOWS = 6.0  # without a prior on the map: sides in wavelengths
 _FINEST = 2 * 2**0.5  # pixels; values without a wavelength count as if they had this one
 _STRIP = 2**18  # pixels processed at once
@@ -252,7 +253,8 @@ class Textures:
         known = learned[cells.grid.cells_of(band)]
         local = np.empty((len(of_cells), len(band)), np.float32)
         if not known.all():
-            n = self._windowed(scene, _SMALL_WINDOWS, votes_of_scales(self.features.wavelengths))
+            wide = _SMALL_WINDOWS * (_WIDER if len(self.features.bank.spacing) == 3 else 1)
+            n = self._windowed(scene, wide, votes_of_scales(self.features.wavelengths))
             for k in range(len(local)):  # the scores of all at once would take as much again
                 local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
