@@ -301,7 +301,7 @@ class TestBatches:
         invoke("segment", first, "-k", 3, "-o", out)
         assert "another image" not in invoke("segment", first, "-k", 2, "-o", out).stderr
         said = invoke("segment", second, "-k", 2, "-o", out).stderr
-        assert f"results of another image, {first}, had these names and are replaced" in said
+        assert f"results of another image, {first}, had these names and were replaced" in said
 
     def test_results_made_from_the_same_stay_and_are_recorded_together(self, tmp_path):
         folder, out = folder_of(tmp_path / "in", ["a.png"]), tmp_path / "out"
@@ -326,7 +326,7 @@ class TestBatches:
             record["outputs"][name] = sha256((out / name).read_bytes()).hexdigest()
         (out / "a_run.json").write_text(json.dumps(record))
         said = invoke("segment", folder, "-k", 2, "-o", out, "-q").stderr
-        assert "a_regions.csv is of an earlier run but was changed since" in said
+        assert "a_regions.csv was changed since an earlier run" in said
         assert (out / "a_regions.csv").read_text() == "my own corrections"
         assert (folder / "a.png").exists() and not (out / "a_polygons.geojson").exists()
         for name in ("a_confidence.png", "a_notes.txt", "b_polygons.geojson"):
@@ -358,7 +358,7 @@ class TestBatches:
             disk.setattr(outputs, "csv_text", full)
             invoke("segment", folder, "-k", 2, "-o", out, "-q", "--polygons", exit_code=1)
         said = invoke("segment", folder, "-k", 3, "-o", out, "-q").stderr
-        assert "a_polygons.geojson is of an earlier run but was changed since" in said
+        assert "a_polygons.geojson was changed since an earlier run" in said
         assert "a_polygons.geojson" not in json.loads((out / "a_run.json").read_text())["outputs"]
 
     def test_tables_in_another_unit_contradict(self, tmp_path):
@@ -558,7 +558,7 @@ class TestProcesses:
             "done",
             "done",
         ]
-        assert "ended from outside, perhaps for lack of memory" in outcomes["deadly"].reason
+        assert "its process was killed, perhaps for lack of memory" in outcomes["deadly"].reason
 
     def test_what_was_finished_when_a_process_died_is_kept(self, tmp_path, monkeypatch):
         items = [Input(tmp_path / f"{i}.png", PurePath(str(i))) for i in range(4)]

@@ -211,7 +211,7 @@ def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
         return result.stderr.splitlines()[-1]
 
     assert interrupted_at(0) == "texseg: interrupted"
-    assert interrupted_at(1) == "texseg: interrupted; the same command with --resume goes on from here"
+    assert interrupted_at(1) == "texseg: interrupted; run the same command with --resume to continue"
 
 
 def test_a_mask_is_read_by_windows_too(place, tmp_path):

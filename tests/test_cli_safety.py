@@ -119,7 +119,7 @@ def test_no_option_waits_for_a_pipe_or_a_device(tmp_path):
     assert len(results) == len(commands)
     for command, exit_code, said, _ in results:
         assert exit_code in (1, 2), command
-        assert re.search("is a device or a pipe, not a file|is not a file, and is not replaced", said), said
+        assert re.search("is a device or a pipe, not a file|is not a file and was not replaced", said), said
     of_others = [said for words, _, said, _ in results if "--mask" in words or "--seeds" in words]
     assert all("the mask " in said or "the strokes " in said for said in of_others)
     assert not (tmp_path / "pipe").is_file() and not (tmp_path / "pipe.csv").is_file()
@@ -258,7 +258,7 @@ def test_without_shared_memory_a_batch_works_in_one_process(tmp_path, monkeypatc
     for name in ("a.png", "b.png"):
         io_scenes.write(tmp_path / name, SMALL)
     result = invoke("segment", tmp_path, "-k", 2, "--jobs", 2, "-o", tmp_path / "out")
-    assert "images are done one after the other, in one process (Permission denied)" in result.stderr
+    assert "processing images one after the other, in one process (Permission denied)" in result.stderr
     assert result.stdout.splitlines()[-1] == "2 done, 0 failed"
 
 

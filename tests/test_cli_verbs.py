@@ -189,7 +189,7 @@ class TestSegment:
     def test_one_texture_is_no_dead_end(self, tmp_path):
         noise = np.random.default_rng(0).integers(0, 256, (96, 96)).astype(np.uint8)
         Image.fromarray(noise).save(tmp_path / "noise.png")
-        said = "one texture was found; a given number, such as -k 2, divides it all the same"
+        said = "found one texture; pass a number, such as -k 2, to divide it anyway"
         plain = run("segment", tmp_path / "noise.png", "--k-min", 1, "-o", tmp_path / "chosen")
         assert said in plain.stderr and "number chosen: 1 segment (" in plain.stdout
         divided = run("segment", tmp_path / "noise.png", "-o", tmp_path / "divided")
@@ -200,7 +200,7 @@ class TestSegment:
     def test_no_number_is_advised_that_would_divide_nothing(self, tmp_path):
         Image.fromarray(np.full((96, 96), 7, np.uint8)).save(tmp_path / "flat.png")
         chosen = run("segment", tmp_path / "flat.png", "-o", tmp_path / "chosen").stderr
-        assert "one texture was found; no further textures could be distinguished" in chosen
+        assert "found one texture; no further textures could be distinguished" in chosen
         assert "-k" not in chosen
 
     def test_number_is_chosen(self, scene_file, tmp_path):

@@ -294,7 +294,7 @@ def entry(array, value):
 )
 def test_values_that_make_no_sense_are_refused(sound, tmp_path, name, change, sentence):
     save_model(tmp_path / "bad.texseg", sound | {name: change(sound[name])})
-    with pytest.raises(ModelFileError, match=f"holds no texture model that makes sense: {sentence}"):
+    with pytest.raises(ModelFileError, match=f"holds an invalid texture model: {sentence}"):
         TextureSegmenter.load(tmp_path / "bad.texseg")
 
 

@@ -179,7 +179,7 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     with pytest.raises(OSError, match=r"a\.geojson: no GeoJSON"):
         read_seed_file(broken, SHAPE)
     broken.write_text("[" * 100_000)
-    with pytest.raises(OSError, match=r"^a\.geojson: no GeoJSON: brackets are nested too deeply$"):
+    with pytest.raises(OSError, match=r"^a\.geojson: not GeoJSON: brackets are nested too deeply$"):
         read_seed_file(broken, SHAPE)
     broken.write_text('{"features": [{"properties": {"class": 1}, "geometry": 5}]}')
     with pytest.raises(ValueError, match=r"a\.geojson: feature 0 must be one of Point.*, got None"):
@@ -348,8 +348,8 @@ def test_a_model_of_strokes_is_applied_to_other_images(files, tmp_path):
 def test_what_strokes_are_not_for_is_said(files, tmp_path):
     image, seeds, _ = files
     both = ("--seeds", seeds, "-o", tmp_path / "m.texseg")
-    assert "from one image at a time, got 2" in run("fit", image, seeds, *both, exit_code=1).output
-    assert "--seeds are strokes on one page" in run("fit", image, "--page", "all", *both, exit_code=2).output
+    assert "work on one image at a time, got 2" in run("fit", image, seeds, *both, exit_code=1).output
+    assert "--seeds are for a single page" in run("fit", image, "--page", "all", *both, exit_code=2).output
     photo = ("segment", image, "--seeds", image, "-o", tmp_path)
     assert "as in a photograph" in run(*photo, exit_code=1).output
     assert "does not exist" in run("segment", image, "--seeds", tmp_path / "none.png", exit_code=2).output

@@ -379,7 +379,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     except KeyError as missing:
         raise ModelFileError(f"{path} holds no texture model: {missing} is missing") from None
     except (TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} holds no texture model that makes sense: {error}") from None
+        raise ModelFileError(f"{path} holds an invalid texture model: {error}") from None
     given = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
     return textures, given, tuple(class_names_in(values)), ground, colours, size
 

@@ -44,8 +44,8 @@ _SHELLS = ("bash", "zsh", "fish")
 def main() -> None:
     """Divide images by their textures.
 
-    Exit codes: 0 all is well, 1 an input failed, 2 the command was not understood, 128 and more it was ended
-    by a signal (130: Ctrl-C).
+    Exit codes: 0 success, 1 an input failed, 2 the command was not understood, 128 or more ended by a signal
+    (130: Ctrl-C).
     """
     import logging
 
@@ -145,7 +145,7 @@ def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
 def demo(ctx: click.Context, output: Path) -> None:
     """Make a sample image of five textures and segment it.
 
-    What is run is printed, so that you can do the same with an image of yours.
+    It prints the command that it runs, so that you can repeat it with an image of your own.
     """
     from texseg.cli.outputs import check_folder
     from texseg.io.write import write_labels

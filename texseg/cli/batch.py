@@ -51,7 +51,7 @@ _PENDING_PER_JOB = 2
 _INDEX = "texseg_reports.html"
 _STATUSES = ("done", "failed", "skipped")
 _RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
-_CRASHED = "the process that worked on it was ended from outside, perhaps for lack of memory"
+_CRASHED = "its process was killed, perhaps for lack of memory"
 _GRACE = 0.7  # seconds in which a worker may remove the file it is writing
 _OF_THE_MAIN_PROCESS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
@@ -75,7 +75,7 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                         break
         except KeyboardInterrupt as interruption:
             if any(can_resume(parts_of(item, work.writing.folder)) for item in items):
-                interruption.add_note("the same command with --resume goes on from here")
+                interruption.add_note("run the same command with --resume to continue")
             raise
         finally:
             outcomes.sort(key=lambda outcome: order[outcome.input])
@@ -144,7 +144,7 @@ def fit_shared(
         warnings.simplefilter("always")
         try:
             if reading.seeds is not None and len(items) > 1:
-                raise ValueError(f"strokes (--seeds) are learned from one image at a time, got {len(items)}")
+                raise ValueError(f"seeds (--seeds) work on one image at a time, got {len(items)}")
             with crew_of(n_jobs):
                 sample = read_sample(items, reading)
                 seeds = None
@@ -251,7 +251,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
         try:
             pool = _pool(n_processes, n_threads)
         except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
-            say(f"note: images are done one after the other, in one process ({reason_of(error)})", err=True)
+            say(f"note: processing images one after the other, in one process ({reason_of(error)})", err=True)
             yield from (_process_with(n_jobs, item, work) for item in todo)
             return
         try:

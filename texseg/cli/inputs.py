@@ -232,7 +232,7 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
 def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     if options.get("seeds") is not None and options["page"] == "all":
-        raise click.UsageError("--seeds are strokes on one page; name it with --page")
+        raise click.UsageError("--seeds are for a single page; choose it with --page")
     given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
     return ReadOptions(**given)
 

@@ -380,7 +380,7 @@ def _of_toml(key: str, value: Any, option: click.Option) -> Any:
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 
-_MERGE = "Make one segment of several and name it, or name one (3=NAME); the numbers are the old ones."
+_MERGE = "Merge segments and name the result, or name one (3=NAME); numbers are those before merging."
 _EDITS = "Merges and names in a JSON file, as a report saves them."
 edit_options = section(
     "Number",
@@ -401,7 +401,11 @@ fitting_options = section(
 
 reading_options = section(
     "Image",
-    _value("--page", ReadBy("INTEGER|all", _page), "Page of several, from 0; all: one model for all pages."),
+    _value(
+        "--page",
+        ReadBy("INTEGER|all", _page),
+        "Page to use, counted from 0; all fits one model to all pages.",
+    ),
     parameter_option("channel_axis"),
     _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
     _flag("--grey", text="Turn colour images grey."),
@@ -417,7 +421,7 @@ reading_options = section(
     _value(
         "--max-pixels",
         ReadBy("NUMBER|none", _pixel_count),
-        "Refuse larger images, such as 500M; none: no limit.  (Images read by blocks have none.)",
+        "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image.",
         default="178956970",
         show_default=True,
     ),
@@ -426,7 +430,8 @@ reading_options = section(
 memory_option = _value(
     "--memory",
     ReadBy("BYTES", _memory),
-    "Images that need more, such as 2G, are labelled block by block.  [default: half of what is free]",
+    "Memory to use, such as 2G; images that need more are labelled block by block.  "
+    "[default: half of what is free]",
 )
 
 _folder_option = _value(
@@ -470,7 +475,7 @@ run_options = section(
     _value(
         "--config",
         _FILE,
-        "Options in a TOML file, such as segments = 5; those of the command itself go first.",
+        "Read options from a TOML file (segments = 5); those on the command line take precedence.",
         metavar="FILE",
         is_eager=True,
         expose_value=False,

@@ -247,7 +247,7 @@ def kinds_of(options: dict[str, Any], always: Iterable[str]) -> frozenset[str]:
 def refuse_input(target: Path, items: Sequence[Input]) -> None:
     """Refuse to overwrite one of the inputs, or anything that is not a file."""
     if target.exists() and not target.is_file():
-        raise click.UsageError(f"{target} is not a file, and is not replaced")
+        raise click.UsageError(f"{target} is not a file and was not replaced")
     if target.exists() and any(item.path.exists() and target.samefile(item.path) for item in items):
         raise click.UsageError(f"{target} is one of the inputs and would be overwritten")
 

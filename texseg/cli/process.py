@@ -212,10 +212,10 @@ def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: boo
     if work.model is not None or model is None or by_blocks:
         return said
     if n_segments == 1 and work.parameters["n_segments"] is None:
-        remedy = "a given number, such as -k 2, divides it all the same"
+        remedy = "pass a number, such as -k 2, to divide it anyway"
         if model.hierarchy_.n_segments[-1] == 1:
             remedy = "no further textures could be distinguished"
-        said.append(f"one texture was found; {remedy}")
+        said.append(f"found one texture; {remedy}")
     if work.parameters.get("cue") is None and model.cue_ == "values":
         said.append(
             "segmented by brightness or colour, which separates this image better than texture; "
@@ -390,7 +390,7 @@ def label_by_blocks(
         raise ValueError("probabilities and intervals are written only for images that fit into --memory")
     if work.reading.seeds is not None:
         raise ValueError(
-            "strokes need the whole image in memory; allow more --memory, or fit a part of the image with "
+            "seeds need the whole image in memory; allow more --memory, or fit a part of the image with "
             "--seeds and apply the model"
         )
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})

@@ -128,11 +128,11 @@ def replace_earlier(
     messages = []
     of_another = isinstance(before, dict) and before.get("input_sha256") != made.get("input_sha256")
     if of_another and record.get("input") != shown(input_path):
-        messages.append(f"results of another image, {record.get('input')}, had these names and are replaced")
+        messages.append(f"results of another image, {record.get('input')}, had these names and were replaced")
     if unchanged:
         messages.append(f"results of an earlier run were removed: {', '.join(unchanged)}")
     messages += [
-        f"{name} is of an earlier run but was changed since; it stays, and does not belong to these results"
+        f"{name} was changed since an earlier run; it was kept, but does not belong to these results"
         for name in others
         if path.with_name(name).exists()
     ]

@@ -76,9 +76,9 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     """Say in one line why something failed, without the name of the file at its beginning."""
     text = " ".join(str(error).split())
     if isinstance(error, MemoryError):
-        text = "not enough memory; --memory with less, such as --memory 1G, works block by block"
+        text = "not enough memory; try --memory with less, such as --memory 1G, to work block by block"
     elif isinstance(error, RecursionError):
-        text = "something that was read is too deeply nested"
+        text = "a file is too deeply nested"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror + (f": {error.filename}" if error.filename else "")
     elif not isinstance(error, (OSError, ValueError, TypeError)):

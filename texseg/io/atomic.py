@@ -41,7 +41,7 @@ def unfinished(path: Path) -> Iterator[Path]:
     this moment is not.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(f"{path} is a device or a pipe, and is not replaced; choose another name")
+        raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
     try:
         folder, lock = _own_folder(path.parent, prefix)

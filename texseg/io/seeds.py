@@ -214,9 +214,9 @@ def _features(path: Path) -> Iterator[_Stroke]:
     try:
         content = json.loads(text.decode("utf-8-sig"))
     except RecursionError:
-        raise ImageReadError(f"{path.name}: no GeoJSON: brackets are nested too deeply") from None
+        raise ImageReadError(f"{path.name}: not GeoJSON: brackets are nested too deeply") from None
     except ValueError as error:
-        raise ImageReadError(f"{path.name}: no GeoJSON: {error}") from None
+        raise ImageReadError(f"{path.name}: not GeoJSON: {error}") from None
     features = content.get("features") if isinstance(content, Mapping) else None
     if not isinstance(features, list):
         raise UnsuitableImageError(f"{path.name}: strokes must be a GeoJSON FeatureCollection")

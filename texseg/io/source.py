@@ -400,7 +400,7 @@ def _open(path: Path, page: int | None, level: int, options: _Options, *, alone:
                 )
             if level and not 0 <= level < len(stored.levels):
                 n_levels = len(stored.levels)
-                none = "only pyramids (TIFF, OME-Zarr) have levels, and this is none"
+                none = "only pyramids (TIFF, OME-Zarr) have levels, and this is not one"
                 found = f"levels are 0 to {n_levels - 1}" if n_levels > 1 else none
                 raise UnsuitableImageError(f"level {level} does not exist, {found}")
             _check(header, 1, options)

@@ -70,7 +70,7 @@ def open_zarr(folder: Path) -> ZarrStored:
     attributes = attributes if isinstance(attributes, dict) else {}
     scales = attributes.get("ome", attributes).get("multiscales")
     if not scales:
-        raise UnsuitableImageError("this zarr group is no OME-Zarr image; name one of its arrays")
+        raise UnsuitableImageError("this zarr group is not an OME-Zarr image; name one of its arrays")
     paths = [PurePosixPath(str(dataset["path"])) for dataset in scales[0]["datasets"]]
     if not 1 <= len(paths) <= _MOST_LEVELS or any(path.is_absolute() or ".." in path.parts for path in paths):
         raise MalformedFileError("OME-Zarr metadata name arrays outside of the image, or too many")
