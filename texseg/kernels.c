@@ -1,6 +1,6 @@
-/* Inner loops of a segmentation. Each function does what NumPy does beside the line that calls it, equal to
-   rounding, without Python's lock; arrays are contiguous, as the callers make them. Needs the vectors of GCC and
-   Clang; other compilers build nothing, and NumPy does the work. */
+/* Inner loops of a segmentation. Each does what NumPy does beside the line that calls it, equal to rounding, without
+   Python's lock; arrays are contiguous, as callers make them. They need the vectors of GCC and Clang; other compilers
+   build nothing, and NumPy does the work. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
@@ -25,16 +25,12 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 
 static float numbers[256]; /* the whole ones */
 
+INSIDE vec whole(const float *from) { vec v; memcpy(&v, from, sizeof(v)); return v; }
 INSIDE vec load(const float *from, Py_ssize_t m) /* the first m numbers, and zeros */
 {
     vec v = {0};
-    memcpy(&v, from, sizeof(float) * (m < LANES ? m : LANES));
-    return v;
-}
-INSIDE vec whole(const float *from)
-{
-    vec v;
-    memcpy(&v, from, sizeof(v));
+    if (m >= LANES) return whole(from);
+    memcpy(&v, from, sizeof(float) * m);
     return v;
 }
 INSIDE void store(float *to, vec v, Py_ssize_t m)
@@ -49,33 +45,24 @@ INSIDE vec either(ints which, vec one, vec other) { return (vec)((which & (ints)
 
 INSIDE vec exp_of(vec x) /* of what is not above 0; below e^-87 it is 0 */
 {
+    static const float by[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
     vec t = x * 1.44269504f + 12582912.0f, n = t - 12582912.0f;
-    vec r = x - n * 0.693359375f + n * 2.12194440e-4f, p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
+    vec r = x - n * 0.693359375f + n * 2.12194440e-4f, p = all(1.9875691500e-4f);
+    for (int i = 0; i < 5; i++) p = p * r + by[i];
     return either(x < all(-87.0f), all(0), (p * r * r + r + 1.0f) * (vec)(((ints)t + 127) << 23));
 }
 
 INSIDE vec log_of(vec x) /* of positive normal numbers */
 {
+    static const float by[] = {-1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
+                               -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
     ints bits = (ints)x, e = (bits >> 23) - 126;
-    vec m = (vec)((bits & 0x7fffff) | 0x3f000000), z, y, exponent;
+    vec m = (vec)((bits & 0x7fffff) | 0x3f000000), y = all(7.0376836292e-2f), exponent;
     ints small = m < all(0.70710678f);
     exponent = __builtin_convertvector(e + small, vec);
     m = m - 1.0f + either(small, m, all(0));
-    z = m * m;
-    y = m * 7.0376836292e-2f - 1.1514610310e-1f;
-    y = y * m + 1.1676998740e-1f;
-    y = y * m - 1.2420140846e-1f;
-    y = y * m + 1.4249322787e-1f;
-    y = y * m - 1.6668057665e-1f;
-    y = y * m + 2.0000714765e-1f;
-    y = y * m - 2.4999993993e-1f;
-    y = y * m + 3.3333331174e-1f;
-    y = y * m * z - exponent * 2.12194440e-4f - z * 0.5f;
-    return m + y + exponent * 0.693359375f;
+    for (int i = 0; i < 8; i++) y = y * m + by[i];
+    return m + (y * m * m * m - exponent * 2.12194440e-4f - m * m * 0.5f) + exponent * 0.693359375f;
 }
 
 /* planes (K, N), columns from..to: soft-max over K of local + strength * planes, in place */
@@ -471,6 +458,7 @@ INSIDE void multiplied(const Products *p, const int32_t *starts, Py_ssize_t colu
     }
 }
 
+#define CASE(P) case P: multiplied(p, starts, column, rows, P, adjoint); break;
 /* planes = (counts @ table).T, or table += counts.T @ planes.T, for sites from..to, which begin with a block */
 WIDE void product(const Products *p, Py_ssize_t from, Py_ssize_t to, int adjoint)
 {
@@ -484,148 +472,110 @@ WIDE void product(const Products *p, Py_ssize_t from, Py_ssize_t to, int adjoint
             memset(rows, 0, sizeof(vec) * BLOCK * P);
             for (Py_ssize_t k = column; adjoint && k < column + P * LANES && k < p->K; k++)
                 for (Py_ssize_t i = 0; i < m; i++) cells[i * P * LANES + k - column] = p->planes[k * p->N + first + i];
-            switch (P) {
-            case 1: multiplied(p, starts, column, rows, 1, adjoint); break;
-            case 2: multiplied(p, starts, column, rows, 2, adjoint); break;
-            case 3: multiplied(p, starts, column, rows, 3, adjoint); break;
-            case 4: multiplied(p, starts, column, rows, 4, adjoint); break;
-            case 5: multiplied(p, starts, column, rows, 5, adjoint); break;
-            default: multiplied(p, starts, column, rows, 6, adjoint);
+            switch (P) { /* the compiler knows each number */
+                CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
             }
             for (Py_ssize_t k = column; !adjoint && k < column + P * LANES && k < p->K; k++)
                 for (Py_ssize_t i = 0; i < m; i++) p->planes[k * p->N + first + i] = cells[i * P * LANES + k - column];
         }
 }
 
-/* Give back the arrays, and the memory error of a function that could not get its buffers. */
-static PyObject *ended(Py_buffer *views, int n, int done)
+/* What a call gives: arrays (None is NULL) and their bytes, whole numbers, and others, each in their order. */
+typedef struct {
+    void *v[12];
+    Py_ssize_t bytes[12], n[5];
+    double f[1];
+} Given;
+
+static PyObject *run(int (*kernel)(const Given *), PyObject *args)
 {
-    for (int i = 0; i < n; i++)
+    Given g = {0};
+    Py_buffer views[12] = {{0}};
+    int arrays = 0, wholes = 0, others = 0, done = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(args) && !PyErr_Occurred(); i++) {
+        PyObject *arg = PyTuple_GetItem(args, i);
+        if (PyFloat_Check(arg))
+            g.f[others++] = PyFloat_AsDouble(arg);
+        else if (PyLong_Check(arg))
+            g.n[wholes++] = PyLong_AsSsize_t(arg);
+        else if (arg == Py_None)
+            arrays++;
+        else if (!PyObject_GetBuffer(arg, &views[arrays], PyBUF_SIMPLE)) {
+            g.v[arrays] = views[arrays].buf;
+            g.bytes[arrays] = views[arrays].len;
+            arrays++;
+        }
+    }
+    if (!PyErr_Occurred()) {
+        Py_BEGIN_ALLOW_THREADS
+        done = kernel(&g);
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < arrays; i++)
         if (views[i].obj) PyBuffer_Release(&views[i]);
-    if (!done) return PyErr_NoMemory();
+    if (!done) PyErr_NoMemory();
+    if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *py_soft_max(PyObject *self, PyObject *args) /* planes (K, N), K, from, to */
+#define CALLED(name)                                                                                         \
+    static int do_##name(const Given *g);                                                                    \
+    static PyObject *py_##name(PyObject *self, PyObject *args) { return run(do_##name, args); }              \
+    static int do_##name(const Given *g)
+
+CALLED(soft_max) /* planes (K, N); K, from, to */
 {
-    Py_buffer v[1];
-    Py_ssize_t K, from, to;
-    if (!PyArg_ParseTuple(args, "w*nnn", &v[0], &K, &from, &to)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    soft_max(v[0].buf, NULL, 1, K, v[0].len / 4 / K, from, to);
-    Py_END_ALLOW_THREADS
-    return ended(v, 1, 1);
+    soft_max(g->v[0], NULL, 1, g->n[0], g->bytes[0] / 4 / g->n[0], g->n[1], g->n[2]);
+    return 1;
+}
+CALLED(sweep) /* planes (K, N) in place, local, energies (N,), presence or None, grids (n, 2), taps; sweeps, K; strength */
+{
+    float strength = (float)g->f[0];
+    return swept(g->v[0], g->v[1], g->v[3], g->v[4], g->bytes[4] / 8, g->v[5], g->bytes[5] / 8, strength, g->n[0],
+                 g->n[1], g->bytes[2] / 4, g->v[2]);
+}
+CALLED(nearest) /* padded, words (T, PATCH), labels (H, W); W */
+{
+    nearest(g->v[0], g->bytes[2] / g->n[0], g->n[0], g->v[1], (int)(g->bytes[1] / 4 / PATCH), g->v[2]);
+    return 1;
+}
+CALLED(near_borders)
+/* bins, around, tables, channels, starts, form, factors, centres, offsets, weights or None, out, pixels; H, W; heavy */
+{
+    Py_ssize_t n = g->bytes[11] / 8, H = g->n[0], W = g->n[1];
+    Borders b = {g->v[0], g->v[1], g->v[2], g->v[3], g->v[4], g->v[5], g->v[6], g->v[7], g->v[8], g->v[9], g->v[10],
+                 g->bytes[0] / H / W, H, W, g->bytes[4] / 4 - 1, g->bytes[8] / 4, n ? g->bytes[10] / 4 / n : 0,
+                 (float)g->f[0]};
+    return near_borders(b, g->v[11], n);
+}
+CALLED(channel_scores) /* counts (n, M), which (n,), tables, out (n, K, C); C, K */
+{
+    Py_ssize_t n = g->bytes[1];
+    if (n) by_channel(g->v[0], g->v[1], g->v[2], n, g->bytes[0] / 4 / n, g->n[0], g->n[1], g->v[3]);
+    return 1;
+}
+CALLED(inner_ratios) /* of an image: held (h w, K, C), own (h w,), centres (n,), others (m,), out (n, m, C); w, a, C; side */
+{
+    Py_ssize_t N = g->bytes[1] / 4, w = g->n[0], C = g->n[2];
+    return !g->bytes[2] || windowed(g->v[0], g->v[1], g->v[2], g->bytes[2] / 8, N / w, w, g->n[1], g->v[3], g->bytes[3] / 8,
+                                    g->bytes[0] / 4 / N / C, C, g->f[0], g->v[4]);
+}
+CALLED(compress) /* counts (N, M), starts, sites, values; N */
+{
+    compressed(g->v[0], g->n[0], g->bytes[0] / g->n[0], g->v[1], g->v[2], g->v[3]);
+    return 1;
+}
+CALLED(product) /* starts, sites, values, planes (K, N), table (M, W); N, M, from, to, whether adjoint */
+{
+    Products p = {g->v[0], g->v[1], g->v[2], g->v[3], g->v[4], g->bytes[3] / 4 / g->n[0], g->n[0], g->n[1],
+                  g->bytes[4] / 4 / g->n[1]};
+    product(&p, g->n[2], g->n[3], (int)g->n[4]);
+    return 1;
 }
 
-static PyObject *py_sweep(PyObject *self, PyObject *args)
-/* planes (K, N) in place, local (K, N), energies (N,), presence (N,) or None, grids (n, 2), taps, strength, sweeps, K */
-{
-    Py_buffer v[6] = {0};
-    Py_ssize_t n_sweeps, K;
-    float strength;
-    int done;
-    if (!PyArg_ParseTuple(args, "w*y*w*z*y*y*fnn", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &strength, &n_sweeps, &K))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    done = swept(v[0].buf, v[1].buf, v[3].buf, v[4].buf, v[4].len / 8, v[5].buf, v[5].len / 8, strength, n_sweeps, K,
-                 v[2].len / 4, v[2].buf);
-    Py_END_ALLOW_THREADS
-    return ended(v, 6, done);
-}
-
-static PyObject *py_nearest(PyObject *self, PyObject *args) /* padded, words (T, PATCH), labels (H, W), W */
-{
-    Py_buffer v[3];
-    Py_ssize_t W;
-    if (!PyArg_ParseTuple(args, "y*y*w*n", &v[0], &v[1], &v[2], &W)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    nearest(v[0].buf, v[2].len / W, W, v[1].buf, (int)(v[1].len / 4 / PATCH), v[2].buf);
-    Py_END_ALLOW_THREADS
-    return ended(v, 3, 1);
-}
-
-static PyObject *py_near_borders(PyObject *self, PyObject *args)
-/* bins, around, tables, channels, starts, form, factors, centres, offsets, weights or None, out, pixels; H, W, heavy */
-{
-    Py_buffer v[12] = {0};
-    Py_ssize_t H, W, n_out = 0;
-    float heavy;
-    int done;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*z*w*y*nnf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7],
-                          &v[8], &v[9], &v[10], &v[11], &H, &W, &heavy))
-        return NULL;
-    Py_ssize_t n = v[11].len / 8;
-    if (v[9].obj) n_out = n ? v[10].len / 4 / n : LANES;
-    Borders b = {v[0].buf, v[1].buf, v[2].buf, v[3].buf, v[4].buf, v[5].buf, v[6].buf, v[7].buf, v[8].buf,
-                 v[9].buf, v[10].buf, v[0].len / H / W, H, W, v[4].len / 4 - 1, v[8].len / 4, n_out, heavy};
-    Py_BEGIN_ALLOW_THREADS
-    done = near_borders(b, v[11].buf, n);
-    Py_END_ALLOW_THREADS
-    return ended(v, 12, done);
-}
-
-static PyObject *py_channel_scores(PyObject *self, PyObject *args) /* counts, which, tables, C, K, out */
-{
-    Py_buffer v[4];
-    Py_ssize_t C, K;
-    if (!PyArg_ParseTuple(args, "y*y*y*nnw*", &v[0], &v[1], &v[2], &C, &K, &v[3])) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (v[1].len) by_channel(v[0].buf, v[1].buf, v[2].buf, v[1].len, v[0].len / 4 / v[1].len, C, K, v[3].buf);
-    Py_END_ALLOW_THREADS
-    return ended(v, 4, 1);
-}
-
-static PyObject *py_inner_ratios(PyObject *self, PyObject *args)
-/* of one image: held (h w, K, C), own (h w,), centres (n,), w, a, others (m,), C, side, out (n, m, C) */
-{
-    Py_buffer v[5];
-    Py_ssize_t w, a, C;
-    double side;
-    int done = 1;
-    if (!PyArg_ParseTuple(args, "y*y*y*nny*ndw*", &v[0], &v[1], &v[2], &w, &a, &v[3], &C, &side, &v[4])) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (v[2].len)
-        done = windowed(v[0].buf, v[1].buf, v[2].buf, v[2].len / 8, v[1].len / 4 / w, w, a, v[3].buf, v[3].len / 8,
-                        v[0].len / v[1].len / C, C, side, v[4].buf);
-    Py_END_ALLOW_THREADS
-    return ended(v, 5, done);
-}
-
-static PyObject *py_compress(PyObject *self, PyObject *args) /* counts, N, starts, sites, values */
-{
-    Py_buffer v[4];
-    Py_ssize_t N;
-    if (!PyArg_ParseTuple(args, "y*nw*w*w*", &v[0], &N, &v[1], &v[2], &v[3])) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    compressed(v[0].buf, N, v[0].len / N, v[1].buf, v[2].buf, v[3].buf);
-    Py_END_ALLOW_THREADS
-    return ended(v, 4, 1);
-}
-
-static PyObject *py_product(PyObject *self, PyObject *args) /* starts, sites, values, planes, table, N, M, from, to, adjoint */
-{
-    Py_buffer v[5];
-    Py_ssize_t N, M, from, to;
-    int adjoint;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*w*nnnnp", &v[0], &v[1], &v[2], &v[3], &v[4], &N, &M, &from, &to, &adjoint))
-        return NULL;
-    Products p = {v[0].buf, v[1].buf, v[2].buf, v[3].buf, v[4].buf, v[3].len / 4 / N, N, M, v[4].len / 4 / M};
-    Py_BEGIN_ALLOW_THREADS
-    product(&p, from, to, adjoint);
-    Py_END_ALLOW_THREADS
-    return ended(v, 5, 1);
-}
-
-static PyMethodDef methods[] = {{"soft_max", py_soft_max, METH_VARARGS, NULL},
-                                {"sweep", py_sweep, METH_VARARGS, NULL},
-                                {"nearest", py_nearest, METH_VARARGS, NULL},
-                                {"channel_scores", py_channel_scores, METH_VARARGS, NULL},
-                                {"inner_ratios", py_inner_ratios, METH_VARARGS, NULL},
-                                {"compress", py_compress, METH_VARARGS, NULL},
-                                {"product", py_product, METH_VARARGS, NULL},
-                                {"near_borders", py_near_borders, METH_VARARGS, NULL},
-                                {NULL, NULL, 0, NULL}};
-
+#define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
+static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(near_borders), METHOD(compress),
+                                METHOD(channel_scores), METHOD(inner_ratios), METHOD(product), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)

@@ -66,7 +66,7 @@ class PackedCounts:
         N, M = self.table.shape
         starts = np.empty((-(-N // _BLOCK), M + 1), np.int32)
         sites, values = np.empty((2, np.count_nonzero(self.table) + 1), np.uint8)
-        kernels.compress(self.table, N, starts, sites, values)
+        kernels.compress(self.table, starts, sites, values, N)
         return starts, sites, values
 
     def product(self, A: NDArray[Any]) -> NDArray[np.float32]:

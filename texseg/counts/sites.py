@@ -143,7 +143,7 @@ class Sites(CountOperator):
             counts, own = self.counts[strip], colours[strip]
             out = np.empty((len(own), K, C), np.float32)
             if kernels is not None:
-                kernels.channel_scores(np.ascontiguousarray(counts, np.float32), own, tables, C, K, out)
+                kernels.channel_scores(np.ascontiguousarray(counts, np.float32), own, tables, out, C, K)
                 return out
             for colour in (0, 1):
                 some = counts[own == colour].reshape(-1, C, M // C)

@@ -266,7 +266,7 @@ class PottsField:
         grids = np.array(self.grids, np.int32)
         weights = None if presence is None else np.ascontiguousarray(presence, np.float32)
         kernels.sweep(
-            planes, local, energies, weights, grids, taps, self.strength, self.n_sweeps, len(planes)
+            planes, local, energies, weights, grids, taps, self.n_sweeps, len(planes), float(self.strength)
         )
         return energies
 

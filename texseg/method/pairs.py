@@ -301,7 +301,9 @@ class Pairs:
             centres, sums = windows.centres[slice(*part)] - start, out[slice(*part)]
             scores, mine = held[start:stop], own[start:stop]
             if kernels is not None and len(grid) == 2:
-                kernels.inner_ratios(scores, mine, centres, grid[1], a, others, held.shape[2], side, sums)
+                kernels.inner_ratios(
+                    scores, mine, centres, others, sums, *map(int, (grid[1], a, held.shape[2])), float(side)
+                )
                 continue
             ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(*grid, -1)
             found = [np.unique(at, return_inverse=True) for at in np.unravel_index(centres, grid)]
