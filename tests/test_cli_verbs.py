@@ -15,16 +15,15 @@ from PIL import Image
 from report_scene import content_of
 
 import texseg
-from texseg.cli import main, rename_classes
+from texseg.cli import main
 from texseg.io.read import read_labels
 from texseg.metrics import pixel_accuracy
-from texseg.modelfile import load_model
 
 PIXELS, TRUTH = io_scenes.scene()
 
 
 def names_in(path):
-    return tuple(name for name, _ in rename_classes(path, {}))
+    return texseg.TextureSegmenter.load(path).names_
 
 
 def run(*arguments, exit_code=0, **options):
@@ -330,7 +329,6 @@ class TestFitApplyName:
             ["2", "#e69f00", "potash feldspar"],
         ]
         assert names_in(path) == ("quartz", "potash feldspar", "", "")
-        assert load_model(path)["class_colours"][1] == "#e69f00"
         before = path.read_bytes()
         assert run("name", path).stdout == listed.stdout
         assert path.read_bytes() == before
@@ -350,8 +348,8 @@ class TestFitApplyName:
     @pytest.mark.parametrize(
         ("names", "message"),
         [
-            (["5=x"], "label 5 is not in the model, its labels are 1 to 4"),
-            (["0=x"], "label 0 is not in the model"),
+            (["5=x"], "label 5 is not one of the segments, which are 1 to 4"),
+            (["0=x"], "label 0 is not one of the segments"),
             (["quartz"], "'quartz' is not of the form NUMBER=NAME, such as 1=quartz"),
             (["1="], "'1=' is not of the form"),
             (["1=x", "2=x"], "each name may be given once, got x, x"),

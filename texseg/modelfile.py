@@ -33,7 +33,7 @@ from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
 from texseg.regions import PixelSize, checked_description
 
-__all__ = ["ModelFileError", "class_names_in", "load_model", "read_textures", "save_model", "save_textures"]
+__all__ = ["ModelFileError", "load_model", "read_textures", "save_model", "save_textures"]
 
 _LARGEST = 1e300  # of images' values, their differences and limits: no difference of two is infinite
 _PATCH_SIZES = tuple(side**2 for side in range(1, 16, 2))  # pixels
@@ -321,16 +321,14 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     return MergedTextures(textures, classes, shares)
 
 
-def class_names_in(values: Mapping[str, Any]) -> list[str]:
+def _class_names(values: Mapping[str, Any]) -> list[str]:
     """Names of the segments in a model file; empty strings for those without a name."""
-    if "profiles" not in values:
-        raise ModelFileError("holds no texture model: 'profiles' is missing")
     n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
     n_textures += "ground" in values
     names = values.get("class_names") or [""] * n_textures
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if not are_texts or len(names) != n_textures:
-        raise ModelFileError(f"class_names must be {n_textures} texts, got {names!r}")
+        raise ValueError(f"class_names must be {n_textures} texts, got {names!r}")
     return names
 
 
@@ -369,6 +367,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
             raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
         parameters = {**parameters, "n_segments": len(textures.profiles)}
         checked(parameters)
+        names = _class_names(values)
         size = _pixel_size(values["pixel_size"]) if "pixel_size" in values else None
         colours = values.get("colours", {})
         if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):
@@ -381,7 +380,7 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"{path} holds an invalid texture model: {error}") from None
     given = {name: PARAMETERS[name].checked(value) for name, value in parameters.items()}
-    return textures, given, tuple(class_names_in(values)), ground, colours, size
+    return textures, given, tuple(names), ground, colours, size
 
 
 def _checked(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -357,37 +357,20 @@ def name(model: Path, names: Sequence[str]) -> None:
         if not number.isdecimal() or not class_name:
             raise click.UsageError(f"{text!r} is not of the form NUMBER=NAME, such as 1=quartz")
         given[int(number)] = class_name
+    from texseg.regions import hex_colours
+    from texseg.segmenter import Segmenter
+
     try:
-        listed = rename_classes(model, given)
+        found = Segmenter.load(model)
+        if given:
+            found.rename(given).save(model)
     except OSError as error:
         fail(str(error))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    for label, (class_name, colour) in enumerate(listed, start=1):
-        say(f"{label:>3}  {colour}  {class_name}".rstrip())
-
-
-def rename_classes(path: Path, names: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Name classes of a model file by their label, and list the name and the colour (``#0072b2``) of all."""
-    from texseg.modelfile import ModelFileError, class_names_in, load_model, save_model
-    from texseg.regions import hex_colours
-
-    values = load_model(path)
-    try:
-        known = class_names_in(values)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path.name} {error}") from None
-    for label, class_name in names.items():
-        if not 1 <= label <= len(known):
-            raise ValueError(f"label {label} is not in the model, its labels are 1 to {len(known)}")
-        known[label - 1] = class_name
-    given = [class_name for class_name in known if class_name]
-    if len(set(given)) < len(given):
-        raise ValueError(f"each name may be given once, got {', '.join(given)}")
-    colours = hex_colours(len(known))
-    if names:
-        save_model(path, {**values, "class_names": known, "class_colours": colours})
-    return list(zip(known, colours, strict=True))
+    usual = hex_colours(len(found.names_))
+    for label, (class_name, colour) in enumerate(zip(found.names_, usual, strict=True), start=1):
+        say(f"{label:>3}  {found.colours_.get(class_name, colour)}  {class_name}".rstrip())
 
 
 @verb(
