@@ -51,3 +51,9 @@ def test_the_command_writes_and_names_them(tmp_path, monkeypatch):
     assert "a_numbers_overlay.png" in result.stderr
     assert (tmp_path / "out" / "a_numbers_overlay.png").exists()
     assert "a_numbers_overlay.png" in (tmp_path / "out" / "a_run.json").read_text()
+    monkeypatch.undo()  # a later run with another number has no use for it
+    again = CliRunner().invoke(
+        main, ["segment", str(tmp_path / "a.png"), "-k", "1", "-o", str(tmp_path / "out")]
+    )
+    assert "results of an earlier run were removed: a_numbers_overlay.png" in again.stderr
+    assert not (tmp_path / "out" / "a_numbers_overlay.png").exists()

@@ -19,7 +19,7 @@ from texseg.report import write_index, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 DRIVER = shutil.which("chromedriver")
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install '.[dev]'")
 ActionChains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
 ScrollOrigin = pytest.importorskip("selenium.webdriver.common.actions.wheel_input").ScrollOrigin
 pytestmark = pytest.mark.skipif(

@@ -47,7 +47,7 @@ def test_a_model_without_a_tree_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install '.[dev]'")
     if not (CHROMIUM and DRIVER):
         pytest.skip("no browser: install chromium and chromium-driver to test the page")
     options = webdriver.ChromeOptions()

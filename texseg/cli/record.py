@@ -184,7 +184,7 @@ def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Digests in a record by the names of files; whatever texseg would not call a result is skipped."""
     outputs = record.get("outputs")
     stem = path.name.removesuffix("_run.json")
-    of_this = re.compile(rf"{re.escape(stem)}(_\d+)?_({'|'.join(OUTPUT_KINDS)})\.\w+")
+    of_this = re.compile(rf"{re.escape(stem)}(_\d+|_numbers)?_({'|'.join(OUTPUT_KINDS)})\.\w+")
     return {
         name: digest
         for name, digest in (outputs.items() if isinstance(outputs, dict) else ())
