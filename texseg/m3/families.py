@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 Params = tuple[Array, ...]
+Rng = np.random.Generator
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -32,22 +33,20 @@ class Family(Protocol):
     def invariant(self, X: Array) -> Array:
         """Return what the second side cannot change in the data, (N, any); the first side starts from it."""
 
-    def draw_first(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_first(self, rng: Rng, size: int) -> Params:
         """Draw `size` components of the first side from the prior."""
 
-    def draw_second(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_second(self, rng: Rng, size: int) -> Params:
         """Draw `size` components of the second side from the prior."""
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """Log-density of each point under each pair of components."""
 
-    def resample_first(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
-    ) -> Params:
+    def resample_first(self, rng: Rng, X: Array, z1: Labels, z2: Labels, size: int, second: Params) -> Params:
         """Draw the `size` components of the first side given memberships and second side (4.1, step 2)."""
 
     def resample_second(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: Rng, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """Draw the second side given memberships and first side; `second` holds its current parameters."""
 
@@ -110,11 +109,11 @@ class SharedGaussians:
         """Return the points themselves, whose centres do not depend on covariances."""
         return X
 
-    def draw_first(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_first(self, rng: Rng, size: int) -> Params:
         """Means (places), (size, D)."""
         return (draw_normal(rng, self.mean, self.mean_covariance, size),)
 
-    def draw_second(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_second(self, rng: Rng, size: int) -> Params:
         """Whiteners, (size, D, D)."""
         assert self.degrees is not None
         return (draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),)
@@ -123,9 +122,7 @@ class SharedGaussians:
         """See `Family`."""
         return gaussian_logs(X, first[0], second[-1], self._shifts(second))
 
-    def resample_first(
-        self, rng: np.random.Generator, X: Array, z1: Labels, z2: Labels, size: int, second: Params
-    ) -> Params:
+    def resample_first(self, rng: Rng, X: Array, z1: Labels, z2: Labels, size: int, second: Params) -> Params:
         """See `Family`."""
         shifts, precisions = self._shifts(second), precisions_of(second[-1])
         remaining = X if shifts is None else X - shifts[z2]
@@ -136,7 +133,7 @@ class SharedGaussians:
         return (draw_by_precision(rng, posterior, pull),)
 
     def resample_second(
-        self, rng: np.random.Generator | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """See `Family`; without ``rng``, take the modes."""
         return (self._whiteners(rng, X - first[0][z1], z2, len(second[0])),)
@@ -145,7 +142,7 @@ class SharedGaussians:
         """See `Family`; no part of it lowers the posterior."""
         return self.resample_second(None, X, z1, z2, first, second)
 
-    def _whiteners(self, rng: np.random.Generator | None, residuals: Array, z2: Labels, K2: int) -> Array:
+    def _whiteners(self, rng: Rng | None, residuals: Array, z2: Labels, K2: int) -> Array:
         """Draw each covariance given its residuals and the prior, or take its mode: whiteners (K2, D, D)."""
         assert self.degrees is not None
         out = []
@@ -209,7 +206,7 @@ class OffsetGaussians(SharedGaussians):
         B = np.asarray(self.directions)
         return X if B.shape[1] == B.shape[0] else X - X @ np.linalg.pinv(B).T @ B.T
 
-    def draw_second(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_second(self, rng: Rng, size: int) -> Params:
         """Offsets, (size, R), and whiteners, (size, D, D)."""
         zero = np.zeros(len(np.asarray(self.offset_covariance)))
         return draw_normal(rng, zero, self.offset_covariance, size), *super().draw_second(rng, size)
@@ -218,7 +215,7 @@ class OffsetGaussians(SharedGaussians):
         return np.asarray(second[0] @ np.asarray(self.directions).T)
 
     def resample_second(
-        self, rng: np.random.Generator | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
+        self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """Draw offsets given covariances, then covariances given offsets; see `SharedGaussians`."""
         B, precisions = np.asarray(self.directions), precisions_of(second[1])
@@ -315,7 +312,7 @@ def inverse(matrix: ArrayLike | None) -> Array:
     return np.asarray(np.linalg.inv(np.asarray(matrix, dtype=float)), dtype=float)
 
 
-def draw_whiteners(rng: np.random.Generator, degrees: float, root: Array, size: int) -> Array:
+def draw_whiteners(rng: Rng, degrees: float, root: Array, size: int) -> Array:
     """Draw W with ``W.T @ W`` Wishart of scale ``root @ root.T`` (Bartlett), (size, D, D)."""
     D = len(root)
     A = np.tril(rng.standard_normal((size, D, D)), -1)
@@ -323,15 +320,13 @@ def draw_whiteners(rng: np.random.Generator, degrees: float, root: Array, size: 
     return np.swapaxes(root @ A, -1, -2)
 
 
-def draw_normal(
-    rng: np.random.Generator, mean: ArrayLike | None, covariance: ArrayLike | None, size: int
-) -> Array:
+def draw_normal(rng: Rng, mean: ArrayLike | None, covariance: ArrayLike | None, size: int) -> Array:
     """Draw from a Gaussian, (size, D)."""
     root = np.linalg.cholesky(np.asarray(covariance))
     return np.asarray(mean) + rng.standard_normal((size, len(root))) @ root.T
 
 
-def draw_by_precision(rng: np.random.Generator | None, precision: Array, pull: Array) -> Array:
+def draw_by_precision(rng: Rng | None, precision: Array, pull: Array) -> Array:
     """Draw from N(inv(precision) pull, inv(precision)), batched over the first axis; or return its mean."""
     centre = np.asarray(np.linalg.solve(precision, pull[..., None]), dtype=float)
     if rng is not None:

@@ -26,9 +26,8 @@ from texseg.m3.switch import (
 from texseg.models.estimator import CountEstimator, DensityMixin, settings
 
 _FIRST_OMEGA = 0.5
-
+# how the concentrations of one space are estimated from the memberships (D, K) and where they stood
 _ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
-"""How the concentrations of one space are estimated from the memberships (D, K) and where they stood."""
 
 
 @settings
@@ -222,40 +221,26 @@ class FiniteM3(DensityMixin, CountEstimator):
                 f" {self.n_components!r}"
             )
         L = len(self._sizes())
-        if not _is_omega(self.omega, L):
+        omega = np.asarray(np.full(L, 1 / L) if self.omega is None else self.omega, dtype=float)
+        shares = omega.shape == (L,) and abs(omega.sum() - 1) < 1e-9
+        if not (shares or (omega.ndim == 0 and L == 2)) or (omega < 0).any() or (omega > 1).any():
             raise ValueError(
                 f"omega of FiniteM3 must be None, {'lie in 0 ... 1, or be' if L == 2 else 'or'} {L} shares"
                 f" with sum 1, got {self.omega!r}"
             )
-        if not _is_alpha(self.alpha, L):
+        named = isinstance(self.alpha, str)
+        alpha = np.asarray(np.nan if self.alpha is None or named else self.alpha, dtype=float)
+        numbers = alpha.shape in ((), (L,)) and (alpha > 0).all() and np.isfinite(alpha).all()
+        if not (self.alpha in _ALPHAS if named else numbers):
             raise ValueError(
                 f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
                 f" finite numbers, got {self.alpha!r}"
             )
-        if not self.topic_prior >= 0:
-            raise ValueError(f"topic_prior of FiniteM3 must be at least 0, got {self.topic_prior!r}")
-        for name, smallest in (("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
+        for name, smallest in (("topic_prior", 0), ("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
             if not getattr(self, name) >= smallest:
                 raise ValueError(
                     f"{name} of FiniteM3 must be at least {smallest}, got {getattr(self, name)!r}"
                 )
-
-
-def _is_omega(omega: float | Sequence[float] | None, n_spaces: int) -> bool:
-    if omega is None:
-        return True
-    if np.ndim(omega) == 0:
-        return n_spaces == 2 and 0 <= float(omega) <= 1  # type: ignore[arg-type]
-    shares = np.asarray(omega, dtype=float)
-    return shares.shape == (n_spaces,) and bool((shares >= 0).all() and abs(shares.sum() - 1) < 1e-9)
-
-
-def _is_alpha(alpha: str | float | Sequence[float] | None, n_spaces: int) -> bool:
-    if isinstance(alpha, str):
-        return alpha in _ALPHAS
-    if alpha is None or np.shape(alpha) not in ((), (n_spaces,)):
-        return False
-    return bool((np.asarray(alpha) > 0).all() and np.isfinite(alpha).all())
 
 
 class _Progress(NamedTuple):

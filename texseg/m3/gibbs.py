@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Array, Family, Labels, Params, concatenate, take
+from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, take
 from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
 
 _BLOCK = 2**17  # densities held at once
@@ -40,9 +40,7 @@ class Chain(NamedTuple):
         return ExchangeableSeats(self.sharing, self.z1, self.z2, n_new, self.sticks)
 
 
-def step(
-    rng: np.random.Generator, X: Array, state: Chain, family: Family, n_new: int, learn_omega: bool = False
-) -> Chain:
+def step(rng: Rng, X: Array, state: Chain, family: Family, n_new: int, learn_omega: bool = False) -> Chain:
     """Draw memberships, omega and sticks (if any), and parameters, each given the rest."""
     state = sweep(rng, X, state, family, n_new)
     z1, z2, sharing, sticks = state.z1, state.z2, state.sharing, state.sticks
@@ -55,7 +53,7 @@ def step(
     return state._replace(first=first, second=second, sharing=sharing, sticks=sticks)
 
 
-def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Any, n_new: int) -> Chain:
+def sweep(rng: Rng, X: Array, state: Chain, family: Any, n_new: int) -> Chain:
     """Draw the pair of memberships of every point once, in order."""
     seats = state.seats(n_new, len(X) - 1)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
@@ -73,15 +71,7 @@ def sweep(rng: np.random.Generator, X: Array, state: Chain, family: Any, n_new: 
 class _Block:
     """Densities of a block of points under every pair of seats, each point with its unborn components."""
 
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        X: Array,
-        first: Params,
-        second: Params,
-        family: Any,
-        n_new: int,
-    ) -> None:
+    def __init__(self, rng: Rng, X: Array, first: Params, second: Params, family: Any, n_new: int) -> None:
         self.X, self.family, self.n_new = X, family, n_new
         self.shared = [first, second]
         drawn = family.draw_first(rng, len(X) * n_new), family.draw_second(rng, len(X) * n_new)
@@ -120,7 +110,7 @@ class _Block:
         return density
 
 
-def _sweep_block(rng: np.random.Generator, seats: Seats, block: _Block, z1: Labels, z2: Labels) -> None:
+def _sweep_block(rng: Rng, seats: Seats, block: _Block, z1: Labels, z2: Labels) -> None:
     """Update the memberships of the points of a block, in place."""
     uniforms = rng.random(len(z1)).tolist()
     n_new = seats.n_new
@@ -156,9 +146,7 @@ def _own_first(logs: Array, c: int, d: int) -> Array:
     return logs[np.ix_(rows, columns)]
 
 
-def _birth(
-    rng: np.random.Generator, seats: Seats, block: _Block, side: int, row: int, unborn: int, own: int | None
-) -> int:
+def _birth(rng: Rng, seats: Seats, block: _Block, side: int, row: int, unborn: int, own: int | None) -> int:
     """Open a seat for an unborn component, or keep the component in which the point is alone."""
     seat = seats.open(side, rng, own if unborn == 0 else None)
     if own is None or unborn > 0:
@@ -201,7 +189,7 @@ def pair_logs(X: Array, first: Params, second: Params, family: Family) -> Array:
 
 
 def first_state(
-    rng: np.random.Generator, X: Array, memberships: tuple[Labels, Labels], family: Family, sharing: Sharing
+    rng: Rng, X: Array, memberships: tuple[Labels, Labels], family: Family, sharing: Sharing
 ) -> Chain:
     """Start from given memberships, with parameters drawn from their posterior."""
     z1, z2 = memberships

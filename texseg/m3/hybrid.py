@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from texseg.m3.families import Array, Family, Labels, Params, concatenate, take
+from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
 from texseg.m3.seating import Sharing
@@ -82,7 +82,7 @@ class HybridM3(SampledM3):
         self.n_iter_ = len(states)
         return self
 
-    def _iterate(self, rng: np.random.Generator, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
+    def _iterate(self, rng: Rng, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
         """Yield the state after every sweep."""
         state = _start(rng, X, family, n_start, self.n_components)
         sharing = Sharing(float(self.alpha), 0.0, 1.0, 0.0)
@@ -107,7 +107,7 @@ class HybridM3(SampledM3):
             out[s] += len(counts) * np.log(alpha) + gammaln(counts).sum()
         return out
 
-    def _keep(self, rng: np.random.Generator, state: _Hybrid, family: Family) -> Sample:
+    def _keep(self, rng: Rng, state: _Hybrid, family: Family) -> Sample:
         """Add an unborn component of the first side, and the weights of all pairs for one more point."""
         first = concatenate(state.first, family.draw_first(rng, 1))
         counts = np.append(np.bincount(state.z1), self.alpha)
@@ -131,10 +131,10 @@ class _Given(NamedTuple):
     family: Family
     second: Params
 
-    def draw_first(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_first(self, rng: Rng, size: int) -> Params:
         return self.family.draw_first(rng, size)
 
-    def draw_second(self, rng: np.random.Generator, size: int) -> Params:
+    def draw_second(self, rng: Rng, size: int) -> Params:
         return (np.zeros(size),)
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
@@ -143,7 +143,7 @@ class _Given(NamedTuple):
         return np.broadcast_to(logs, (*logs.shape[:2], second[0].shape[1]))
 
 
-def _start(rng: np.random.Generator, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid:
+def _start(rng: Rng, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid:
     """Begin with k-means for the first side, and k-means on what it leaves for the second."""
     z1 = start_labels(family.invariant(X), n_start, rng)
     centres = np.stack([X[z1 == c].mean(axis=0) for c in range(z1.max() + 1)])
@@ -155,7 +155,7 @@ def _start(rng: np.random.Generator, X: Array, family: Family, n_start: int, K2:
 
 
 def _sample_first(
-    rng: np.random.Generator, X: Array, state: _Hybrid, family: Family, sharing: Sharing, n_new: int
+    rng: Rng, X: Array, state: _Hybrid, family: Family, sharing: Sharing, n_new: int
 ) -> _Hybrid:
     """Draw the first memberships and parameters given the second side."""
     known = np.column_stack([X, state.z2])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Array, Family, Labels, Params, concatenate
+from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
@@ -105,7 +105,7 @@ class InfiniteM3(SampledM3):
         return self
 
     def _run(
-        self, rng: np.random.Generator, X: Array, family: Family, sharing: Sharing, number: int
+        self, rng: Rng, X: Array, family: Family, sharing: Sharing, number: int
     ) -> tuple[list[Sample], Trace]:
         """Sample once, from the start that belongs to this run's number."""
         start = start_labels(family.invariant(X), self.n_start, rng)
@@ -148,7 +148,7 @@ class InfiniteM3(SampledM3):
         return Sharing(float(self.alpha), float(omega), float(omega1), float(omega2))
 
 
-def _keep(rng: np.random.Generator, state: Chain, family: Family) -> Sample:
+def _keep(rng: Rng, state: Chain, family: Family) -> Sample:
     """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
     first: Params = concatenate(state.first, family.draw_first(rng, 1))
     second: Params = concatenate(state.second, family.draw_second(rng, 1))

@@ -14,7 +14,7 @@ from sklearn.metrics import pair_confusion_matrix
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from texseg.counts.random import random_state_of
-from texseg.m3.families import Array, Family, Labels, Params, SharedGaussians, take
+from texseg.m3.families import Array, Family, Labels, Params, Rng, SharedGaussians, take
 from texseg.m3.gibbs import pair_logs
 from texseg.models.estimator import BaseEstimator, ClusterMixin, DensityMixin, settings
 
@@ -163,7 +163,7 @@ class SampledM3(Sampled):
         self._pair_labels, self.labels_ = _label_pairs(best)
 
 
-def start_labels(X: Array, n_start: int, rng: np.random.Generator) -> Labels:
+def start_labels(X: Array, n_start: int, rng: Rng) -> Labels:
     """Clusters of k-means as a start, numbered without gaps, (N,)."""
     distinct = len(np.unique(X, axis=0))
     means = KMeans(min(n_start, distinct), n_init=1, random_state=int(rng.integers(2**31)))

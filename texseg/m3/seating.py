@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 Array = NDArray[np.float64]
+Rng = np.random.Generator
 Labels = NDArray[np.intp]
 
 
@@ -41,8 +42,8 @@ class Sharing(NamedTuple):
     omega2: float
 
 
+# The values between which an omega that is sampled chooses
 OMEGA_GRID = np.concatenate([np.arange(0.05, 0.96, 0.05), [0.98, 0.99]])
-"""The values between which an omega that is sampled chooses."""
 
 
 class Sticks(NamedTuple):
@@ -80,7 +81,7 @@ class Seats:
         """Seat a point at the pair (c, d) of born components."""
         self._change(c, d, 1)
 
-    def open(self, side: int, rng: np.random.Generator, seat: int | None = None) -> int:
+    def open(self, side: int, rng: Rng, seat: int | None = None) -> int:
         """Give birth to a component of a side (0 or 1), at an empty seat or a new one; return the seat."""
         counts = (self.first, self.second)[side]
         if seat is None:
@@ -143,7 +144,7 @@ class ExchangeableSeats(Seats):
                 sticks[: self.n_new] += sticks[seat] / self.n_new
                 sticks[seat] = 0.0
 
-    def open(self, side: int, rng: np.random.Generator, seat: int | None = None) -> int:
+    def open(self, side: int, rng: Rng, seat: int | None = None) -> int:
         """See `Seats`; a part Beta(1, gamma) is broken off the rest."""
         seat = super().open(side, rng, seat)
         sticks, gamma = (self._u, self._v)[side], self._gammas[side]
@@ -172,7 +173,7 @@ def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
     return sharing.alpha * sharing.omega1 / apart, sharing.alpha * sharing.omega2 / apart
 
 
-def draw_omega(rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sharing:
+def draw_omega(rng: Rng, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sharing:
     """Draw omega from `OMEGA_GRID` (uniform prior) given pairs and sticks."""
     choices = [Sharing(sharing.alpha, w, (1.0 - w) / 2, (1.0 - w) / 2) for w in OMEGA_GRID.tolist()]
     pairs = _pair_counts(z1, z2)
@@ -192,7 +193,7 @@ def _log_prior(sharing: Sharing, counts: Labels, base: Array, sticks: Sticks) ->
     return float(value)
 
 
-def draw_sticks(rng: np.random.Generator, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sticks:
+def draw_sticks(rng: Rng, sharing: Sharing, z1: Labels, z2: Labels, sticks: Sticks) -> Sticks:
     """One Gibbs step for the sticks: numbers of tables given the sticks, then sticks given the tables."""
     gammas = stick_concentrations(sharing)
     if not np.isfinite(gammas[0]):

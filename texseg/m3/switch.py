@@ -11,13 +11,9 @@ bound ::
     sum_dx n_dx log( sum_i e1_di a theta1_ix + sum_j e2_dj b theta2_jx ) - KL(q(pi1)) - KL(q(pi2)),
     e = exp E[log pi],
 
-is never below that of the pairs q(z1) q(z2) of Section 4.2 at the same q(pi1), q(pi2): with pairs, each
-part is multiplied by the other side's sum of e, which is at most one, and the factors lose more.
-
-More spaces are more positions of the switch: with shares a_l, sum_l a_l sum_i e_l,di theta_l,ix stands inside
-the logarithm, and there is a divergence for each space.
-
-Topics with a Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[log theta].
+is never below that of the pairs q(z1) q(z2) of Section 4.2, each part of which is multiplied by the other
+side's sum of e, at most one. More spaces are more positions of the switch, with shares a_l. Topics with a
+Dirichlet prior get a Dirichlet posterior q(theta); theta above is then exp E[log theta].
 """
 
 from __future__ import annotations
@@ -42,9 +38,7 @@ _NEAR = 1.0 + 1e-6  # an end of the range counts as reached within this factor
 class Topics(NamedTuple):
     """Parameters of the topic spaces."""
 
-    spaces: tuple[Array, ...]
-    """For each space (Kl, M): Dirichlet parameters of its topics if these are integrated out, else
-    probabilities."""
+    spaces: tuple[Array, ...]  # (Kl, M): probabilities, or Dirichlet parameters of topics integrated out
     shares: Array  # (L,), weights of the spaces, with sum one; (1 + omega) / 2 and (1 - omega) / 2 in Eq. 7
     alpha: Array  # (K1 + ... + KL,), concentration of the memberships in each topic
 

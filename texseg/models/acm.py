@@ -17,14 +17,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
-from texseg.models.base import FLOOR, group_sums, normalise, normalise_profiles, working_dtype
+from texseg.models.base import (
+    FLOOR,
+    Labels,
+    Rng,
+    Weights,
+    group_sums,
+    normalise,
+    normalise_profiles,
+    working_dtype,
+)
 from texseg.models.estimator import (
     ClusterMixin,
     CooccurrenceEstimator,
@@ -37,15 +45,11 @@ from texseg.models.estimator import (
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
-BACKGROUND_SHARE = 0.1
-"""Share of the background in a mean cluster with which predictive clusterings begin."""
-
+BACKGROUND_SHARE = 0.1  # share of the background in a mean cluster with which predictive clusterings begin
+# times that the clusters of the columns and of the rows are grown on those of the other side; with two, one
+# planted set in ten is missed
 TURNS = 3
-"""Times that the clusters of the columns and of the rows are grown on those of the other side; with two, one
-planted set in ten is missed."""
-
-MOST_ROWS = 8000
-"""Rows, drawn at random from larger tables, by which clusters are grown."""
+MOST_ROWS = 8000  # rows, drawn at random from larger tables, by which clusters are grown
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
     """The ACM fitted by predictive EM (section 5.2); F may rise."""
 
     def _left_out(
-        self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Floats | None
+        self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Weights
     ) -> tuple[Floats, Floats]:
         groups = groups_of(n)
         in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
@@ -62,7 +66,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
             totals += self.caution.mass
         per_count = (1 / np.maximum(totals, FLOOR)).astype(np.float32)[groups]
 
-        def added(rows: slice, index: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        def added(rows: slice, index: Labels, columns: Labels) -> Floats:
             out = per_count.take(columns, axis=0)
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
@@ -91,7 +95,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
             return PredictiveHistogramClustering(caution=first_caution(data, self.n_clusters))
         return HistogramClustering()
 
-    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Where the temperature is to be chosen, plain clusters at temperature 1 are where all runs begin.
 
         These compete as well: where rows are long, rows that are left out may bring nothing.
@@ -105,10 +109,10 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
             found.append(self._fitted(data._replace(beta=1.0), rng))
         return best_of(found)
 
-    def _fitted(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _fitted(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         return super()._fit_run(data, rng)
 
-    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _with_all(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Fit plain clusters at temperature 1 anew, as ``beta=1`` does; others take in what was held out."""
         if isinstance(model, LeavesRowsOut) or run.state.beta < 1:
             return model, self._taken_in(model, run, data, rng)
@@ -116,11 +120,11 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         model, last = self._fitted(every, random_state_of(self.random_state))
         return model, last._replace(history=run.history + last.history)
 
-    def _starts(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+    def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
         yield from [None] * self.n_init if data.start is None else [data.start]
 
     def _rivals(
-        self, model: HistogramClustering, data: Data, runs: list[Run], rng: np.random.RandomState
+        self, model: HistogramClustering, data: Data, runs: list[Run], rng: Rng
     ) -> list[tuple[Any, Run]]:
         """Merge down the clusters of all runs; what one run has missed another may have found."""
         if data.beta is None or len(runs) == 1:
@@ -210,12 +214,12 @@ class ACM(OneSided):
             return PredictiveHistogramClustering()
         return super()._model(data)
 
-    def _starts(self, model: HistogramClustering, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+    def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
         if self.assignment == "hard":
             return (grown(data.counts, self.n_clusters, rng, data.weights) for _ in range(self.n_init))
         return super()._starts(model, data, rng)
 
-    def _taken_in(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+    def _taken_in(self, model: Any, run: Run, data: Data, rng: Rng) -> Run:
         """Add the held-out occurrences to what the clusters hold; a further step would begin to overfit."""
         Q, groups = with_new(model, run.state, data), groups_of(data.counts)
         held = group_sums(model.stats(data.counts, run.state.posteriors).counts, groups)
@@ -256,11 +260,7 @@ def _rank(state: State) -> tuple[int, float]:
 
 
 def grown(
-    n: CountMatrix,
-    n_clusters: int,
-    rng: np.random.RandomState,
-    row_weights: Floats | None = None,
-    doubling: bool = False,
+    n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, doubling: bool = False
 ) -> Profiles:
     """Profiles of the best hard partition into (at most) ``n_clusters`` found while splitting and merging."""
     if n.shape[0] > MOST_ROWS and not is_implicit(n):
@@ -278,18 +278,14 @@ def grown(
     return model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
 
 
-def grown_rows(n: CountMatrix, n_clusters: int, rng: np.random.RandomState, rows: Any = None) -> Floats:
+def grown_rows(n: CountMatrix, n_clusters: int, rng: Rng, rows: Any = None) -> Floats:
     """Assign all rows to grown clusters, zero or one (N, K); ``rows`` are the sites of each."""
     clusters = grown(n, n_clusters, rng, rows, doubling=True)
     return HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, rows).posteriors
 
 
 def two_sided(
-    n: CountMatrix,
-    n_row_clusters: int,
-    n_column_clusters: int,
-    rng: np.random.RandomState,
-    row_weights: Floats | None = None,
+    n: CountMatrix, n_row_clusters: int, n_column_clusters: int, rng: Rng, row_weights: Weights = None
 ) -> tuple[Floats, Floats]:
     """Start of a two-sided model: assignments of the rows (N, K) and of the columns (M, L).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy  # loads its parts when they are used
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
-FLOOR = 1e-12
-"""Probabilities below this count as this much inside logarithms, so that no count is impossible."""
+Labels = NDArray[np.intp]
+Rng = np.random.RandomState
+Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; None where each is one
 
+FLOOR = 1e-12  # probabilities below this count as this much inside logarithms, so that no count is impossible
+# an over-relaxed step leaves every probability at least this fraction of what the plain step gives
 RELAX_FLOOR = 0.5
-"""An over-relaxed step leaves every probability at least this fraction of what the plain step gives."""
-
 _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
@@ -49,7 +50,7 @@ def working_dtype(n: CountMatrix) -> np.dtype:
     return np.dtype(np.float64 if getattr(n, "dtype", np.float32) == np.float64 else np.float32)
 
 
-def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
+def group_sums(rows: Floats, groups: Labels) -> Floats:
     """Sum the columns (..., M) of each group, and put the sum back at each column: (..., M) or (..., 1)."""
     if groups.max(initial=0) == 0:
         return rows.sum(axis=-1, keepdims=True)
@@ -57,7 +58,7 @@ def group_sums(rows: Floats, groups: NDArray[np.intp]) -> Floats:
     return (rows @ one_hot)[..., groups]
 
 
-def normalise_profiles(counts: Floats, groups: NDArray[np.intp]) -> Floats:
+def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
     """Profiles that sum to one within each group; a cluster without counts gets the pooled profile."""
     totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
     if totals.min(initial=1.0) > 0:
@@ -88,7 +89,7 @@ def normalise(weights: Floats) -> Floats:
     return np.where(total > 0, weights / safe, 1.0 / weights.shape[-1])
 
 
-def per_site(scores: Floats, row_weights: Floats | None) -> Floats:
+def per_site(scores: Floats, row_weights: Weights) -> Floats:
     """Divide the rows by the number of sites each stands for; rows without sites become zero."""
     if row_weights is None:
         return scores
@@ -106,7 +107,7 @@ def products_at(A: Floats, B: Floats, rows: NDArray[Any], columns: NDArray[Any])
     return out
 
 
-def entry_rows(block: scipy.sparse.csr_array) -> NDArray[np.intp]:
+def entry_rows(block: scipy.sparse.csr_array) -> Labels:
     """Row of every stored entry of a CSR block."""
     return np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
 
@@ -133,7 +134,7 @@ def sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
     return out
 
 
-def noisy_marginals(totals: Floats, n_components: int, rng: np.random.RandomState) -> Floats:
+def noisy_marginals(totals: Floats, n_components: int, rng: Rng) -> Floats:
     """Repeat the distribution ``totals`` (M,) n_components times, with 30 % noise on every entry."""
     return normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
 
@@ -143,7 +144,7 @@ def soften(posteriors: Floats) -> Floats:
     return 0.9 * posteriors + 0.1 / posteriors.shape[1]
 
 
-def heaviest_first(weights: Floats) -> NDArray[np.intp]:
+def heaviest_first(weights: Floats) -> Labels:
     """Order of the weights (K,), largest first; equal ones stay in their order."""
     return np.argsort(-weights, kind="stable")
 
@@ -164,7 +165,7 @@ class Model:
     profiles_of: ClassVar[str] = "profiles"  # The parameter that sums to one in each group of columns
     joint: ClassVar[str] = ""  # A parameter (K, L) that sums to one as a whole
 
-    def relax(self, old: Any, new: Any, eta: float, groups: NDArray[np.intp]) -> Any:
+    def relax(self, old: Any, new: Any, eta: float, groups: Labels) -> Any:
         """Return normalised parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
         line = {}
         for name, before, after in zip(new._fields, old, new, strict=True):
@@ -176,9 +177,9 @@ class Model:
         return new._replace(**line)
 
     def by_weight(self, params: Any, posteriors: Any) -> tuple[Any, ...]:
-        """Return parameters and posteriors (N, K) with the heaviest cluster or aspect first."""
+        """Return the parameters with the heaviest cluster or aspect first, and (N, K) posteriors."""
         order = heaviest_first(params.weights)
-        moved = None if posteriors is None else posteriors[:, order]
+        moved = posteriors[:, order] if isinstance(posteriors, np.ndarray) else None
         return params._make(part[order] for part in params), moved
 
 
@@ -192,28 +193,23 @@ class ClusteringModel(Model, ABC):
     def scores(self, n: CountMatrix, params: Any) -> Floats:
         """Log-likelihood of every row in every cluster, shape (N, K)."""
 
-    def stats(self, n: CountMatrix, Q: Floats, row_weights: Floats | None = None) -> Stats:
+    def stats(self, n: CountMatrix, Q: Floats, row_weights: Weights = None) -> Stats:
         """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
         c = np.ones(len(Q)) if row_weights is None else row_weights
         flat = Q.reshape(len(Q), -1)
         counts = np.asarray(n.T @ flat, dtype=np.float64).T.reshape(*Q.shape[1:], n.shape[1])
         return Stats(counts, np.asarray(c @ flat, dtype=np.float64).reshape(Q.shape[1:]))
 
-    def prolong(self, posteriors: Floats, parent: NDArray[np.intp]) -> Floats:
+    def prolong(self, posteriors: Floats, parent: Labels) -> Floats:
         """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
         return posteriors[parent]
 
-    def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
+    def site_scores(self, n: CountMatrix, params: Any, row_weights: Weights = None) -> Floats:
         """Scores per site: those of the row divided by the number of sites that it stands for."""
         return per_site(self.scores(n, params), row_weights)
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Any,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration at inverse temperature ``beta``."""
         return self._step_by(
@@ -221,13 +217,7 @@ class ClusteringModel(Model, ABC):
         )
 
     def _step_by(
-        self,
-        scores: Floats,
-        n: CountMatrix,
-        params: Any,
-        beta: float,
-        posteriors: Floats | None,
-        row_weights: Floats | None,
+        self, scores: Floats, n: CountMatrix, params: Any, beta: float, posteriors: Any, row_weights: Weights
     ) -> Step:
         """E-step and M-step from the site scores (N, K)."""
         Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
@@ -235,16 +225,14 @@ class ClusteringModel(Model, ABC):
         return Step(self.updated(params, stats, groups_of(n)), free_energy, Q, stats)
 
     @abstractmethod
-    def updated(self, params: Any, stats: Stats, groups: NDArray[np.intp]) -> Any:
+    def updated(self, params: Any, stats: Stats, groups: Labels) -> Any:
         """M-step from expected counts and the parameters with which these were found."""
 
-    def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
+    def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""
         return normalise_profiles(counts, groups)
 
-    def scores_of_more(
-        self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Floats | None
-    ) -> Floats:
+    def scores_of_more(self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Weights) -> Floats:
         """Scores per site (N, K) of further occurrences of the rows of ``n``."""
         return self.site_scores(more, params, row_weights)
 

@@ -38,39 +38,27 @@ from texseg.counts.matrix import (
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import Floats
-from texseg.models.base import entry_rows, log_floored, normalise_profiles, products_at
+from texseg.models.base import Labels, Rng, entry_rows, log_floored, normalise_profiles, products_at
 
+# share of the uniform distribution in every prediction, so that no new occurrence is impossible
 PREDICTION_FLOOR = 0.01
-"""Share of the uniform distribution in every prediction, so that no new occurrence is impossible."""
-
-PATIENCE = 5
-"""Steps without a better held-out likelihood after which a temperature is left."""
-
+PATIENCE = 5  # steps without a better held-out likelihood after which a temperature is left
+# cooling begins at this fraction of the first phase transition's inverse temperature, where there is but
+# one profile
 HOTTER = 0.8
-"""Cooling begins at this fraction of the first phase transition's inverse temperature, where there is but
-one profile."""
-
-COOLING = 0.6
-"""Factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters."""
-
-LONG_ROW = 20.0
-"""A row is long that holds so many times the median of the rows."""
-
+COOLING = 0.6  # factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters
+LONG_ROW = 20.0  # a row is long that holds so many times the median of the rows
+# where there are long rows, starts see every row as holding so many times the median, at most
 USUAL_ROW = 4.0
-"""Where there are long rows, starts see every row as holding so many times the median, at most."""
-
+# nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %
 WORTHWHILE = 2e-4
-"""Nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %."""
-
+# stored entries beyond which tables are fitted in single precision: a step takes a third of the time
 LARGE_TABLE = 2**22
-"""Stored entries beyond which tables are fitted in single precision: a step takes a third of the time."""
-
+# EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit
 LAST_STEPS = 2
-"""EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit."""
-
+# temperatures without a better held-out likelihood after which the search ends; where the solution is
+# carried along, temperatures are closer
 MAX_WORSE, MAX_WORSE_WARM = 2, 4
-"""Temperatures without a better held-out likelihood after which the search ends; where the solution is
-carried along, temperatures are closer."""
 
 
 class FitRecord(NamedTuple):
@@ -173,10 +161,10 @@ class CountEstimator(Scikit):
     """Base of whatever is fitted to counts: the checks of tables, and the names of columns."""
 
     components_: Floats
-    labels_: NDArray[np.intp]
+    labels_: Labels
     mixing_: Floats
 
-    def fit_predict(self, X: Any, y: None = None, **options: Any) -> NDArray[np.intp]:
+    def fit_predict(self, X: Any, y: None = None, **options: Any) -> Labels:
         """Fit the model, with the options of `fit`, and return ``labels_``, int (N,)."""
         return self.fit(X, **options).labels_
 
@@ -288,12 +276,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Return the model in the form that the EM driver uses."""
 
     @abstractmethod
-    def _starts(self, model: Any, data: Data, rng: np.random.RandomState) -> Iterator[Any]:
+    def _starts(self, model: Any, data: Data, rng: Rng) -> Iterator[Any]:
         """Yield initial parameters, for a single temperature; None to cool and grow from one cluster."""
 
-    def _rivals(
-        self, model: Any, data: Data, runs: list[Run], rng: np.random.RandomState
-    ) -> list[tuple[Any, Run]]:
+    def _rivals(self, model: Any, data: Data, runs: list[Run], rng: Rng) -> list[tuple[Any, Run]]:
         """Return runs of another kind, to compete with those from `_starts`."""
         return []
 
@@ -347,11 +333,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return self
 
     def _data(
-        self,
-        n: CountMatrix,
-        validation: CountMatrix | None,
-        weights: NDArray[np.float64] | None,
-        rng: np.random.RandomState,
+        self, n: CountMatrix, validation: CountMatrix | None, weights: NDArray[np.float64] | None, rng: Rng
     ) -> Data:
         """Hold occurrences out where these are to choose the temperature; where none can be, it is 1."""
         auto = self.beta == "auto"
@@ -375,23 +357,21 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         assert parts[0] is not None
         return Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))
 
-    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         return self._refine(*self._search(self._model(data), data, rng), data, rng)
 
-    def _search(self, model: Any, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Best of the starts and their rivals."""
         found = [(model, self._tempered(model, data, start, rng)) for start in self._starts(model, data, rng)]
         return best_of(found + self._rivals(model, data, [run for _, run in found], rng))
 
-    def _tempered(
-        self, model: Any, data: Data, start: Any, rng: np.random.RandomState, coldest: float | None = None
-    ) -> Run:
+    def _tempered(self, model: Any, data: Data, start: Any, rng: Rng, coldest: float | None = None) -> Run:
         """One run from ``start`` at the requested temperature, or at the best one on held-out data."""
         if data.beta is None:
             return self._choose_beta(model, data, start, rng, coldest or self._first_beta)
         return self._descend(model, data, start, data.beta, rng)
 
-    def _with_all(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _with_all(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Take in the occurrences that the estimator itself has held out, now that they are not needed."""
         assert data.everything is not None
         steps = anneal(
@@ -425,9 +405,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 stacklevel=3,
             )
 
-    def _choose_beta(
-        self, model: Any, data: Data, start: Any, rng: np.random.RandomState, beta: float
-    ) -> Run:
+    def _choose_beta(self, model: Any, data: Data, start: Any, rng: Rng, beta: float) -> Run:
         """Heat up from ``beta`` while held-out likelihood rises, refine the step, and cool from the best."""
         best, history, worse = None, [], 0
         while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
@@ -455,7 +433,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             best = run.state
         return Run(best, history)
 
-    def _refine(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _refine(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Change the model's settings or the temperature, one at a time, while held-out likelihood rises."""
         best, history, moved = run.state, list(run.history), data.beta is None
         while moved:
@@ -484,7 +462,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         heats = ((model, beta * factor), *(((model, colder),) if colder > beta else ()))
         return [*(tuple((other, beta) for other in kind) for kind in settings), heats]
 
-    def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: np.random.RandomState) -> Run:
+    def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: Rng) -> Run:
         """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
 
         def judge(params: Any, posteriors: Any) -> float:
@@ -615,7 +593,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             ]
         return out
 
-    def predict(self, X: Any) -> NDArray[np.intp]:
+    def predict(self, X: Any) -> Labels:
         """Most probable cluster (aspect) of every row of new counts (N, M), int (N,), counted from 0."""
         return self.predict_proba(X).argmax(axis=1)
 

@@ -34,8 +34,11 @@ from texseg.models.acm import HistogramClustering, OneSided, Profiles, with_new
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
+    Labels,
+    Rng,
     Stats,
     Step,
+    Weights,
     count_distinct,
     entry_rows,
     group_sums,
@@ -52,13 +55,12 @@ from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run,
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
 
+# the vertical mixing, in the order in which its degrees of freedom are added
 STAGES = ("constant", "cluster", "object")
-"""The vertical mixing, in the order in which its degrees of freedom are added."""
 
+# share of the leaf where predictive fits begin; with .5, of the words of inner nodes of planted trees .3
+# stay at their level (here .98)
 LEAF_SHARE = 0.25
-"""Share of the leaf where predictive fits begin; with .5, of the words of inner nodes of planted trees .3
-stay at their level (here .98)."""
-
 _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every row has its own mixing
 
 
@@ -162,7 +164,7 @@ class HierarchicalClustering(ClusteringModel):
     learn_vertical: bool = True
 
     def start_from(
-        self, profiles: Floats, weights: Floats, groups: NDArray[np.intp], leaf_share: float | None = None
+        self, profiles: Floats, weights: Floats, groups: Labels, leaf_share: float | None = None
     ) -> TreeProfiles:
         """Start with mean profiles and even weights along each path, of which leaves may get a share."""
         membership = self.tree.membership
@@ -183,7 +185,7 @@ class HierarchicalClustering(ClusteringModel):
         dtype = working_dtype(n)
         return np.asarray(n @ log_floored(self.profiles(params), dtype).T, dtype=dtype)
 
-    def updated(self, params: TreeProfiles, stats: Stats, groups: NDArray[np.intp]) -> TreeProfiles:
+    def updated(self, params: TreeProfiles, stats: Stats, groups: Labels) -> TreeProfiles:
         """M-step; the vertical posteriors need only the expected counts (K, M)."""
         tau, vertical = self.tree.spread(params.vertical), params.vertical
         ratio = stats.counts / np.maximum(tau @ params.nodes, FLOOR)
@@ -224,7 +226,7 @@ class HierarchicalClustering(ClusteringModel):
 class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
     """The HACM whose rows are held out of the nodes that judge them; only the root holds the background."""
 
-    def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
+    def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles of the nodes (V, M)."""
         if self.caution is not None:
             counts = counts.copy()
@@ -239,7 +241,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         return step._replace(params=step.params._replace(vertical=vertical))
 
     def _left_out(
-        self, n: CountMatrix, params: TreeProfiles, Q: Floats, row_weights: Floats | None
+        self, n: CountMatrix, params: TreeProfiles, Q: Floats, row_weights: Weights
     ) -> tuple[Floats, Floats]:
         tau, groups = self.tree.spread(params.vertical), groups_of(n)
         bare = np.maximum(tau @ params.nodes, FLOOR)
@@ -253,7 +255,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         )
         shares = tau.astype(np.float32)
 
-        def added(rows: slice, index: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        def added(rows: slice, index: Labels, columns: Labels) -> Floats:
             by_cluster = inverse.take(columns, axis=0)
             by_cluster *= Q[rows].astype(np.float32).take(index, axis=0)
             to_nodes = by_cluster @ shares
@@ -276,12 +278,7 @@ class ObjectMixing(HierarchicalClustering):
         return params._replace(vertical=np.repeat(params.vertical[None], n_rows, axis=0))
 
     def step(
-        self,
-        n: CountMatrix,
-        params: TreeProfiles,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration over blocks of rows; a block needs (its entries x K x D) numbers."""
         K, D = self.tree.paths.shape
@@ -338,7 +335,7 @@ class ObjectMixing(HierarchicalClustering):
         return self._to_nodes(posteriors[:, :, None] * params.vertical), params.nodes
 
 
-def merging_tree(counts: Floats) -> tuple[Tree, NDArray[np.intp]]:
+def merging_tree(counts: Floats) -> tuple[Tree, Labels]:
     """Tree built by repeatedly merging the two clusters whose union loses least likelihood."""
     clusters = {k: row for k, row in enumerate(counts)}
     members = {k: [k] for k in clusters}
@@ -438,7 +435,7 @@ class HACM(OneSided):
         elif self.tree not in ("merging", "annealing"):
             raise ValueError(f'{owner} needs tree as "merging", "annealing" or a Tree, got {self.tree!r}')
 
-    def _fitted(self, data: Data, rng: np.random.RandomState) -> tuple[Any, Run]:
+    def _fitted(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
         flat, tree, clusters, beta, history = self._flat_start(data, rng)
         kind: Any = HierarchicalClustering
@@ -464,7 +461,7 @@ class HACM(OneSided):
         return self._refine(model, Run(run.state, history), data, rng)
 
     def _flat_start(
-        self, data: Data, rng: np.random.RandomState
+        self, data: Data, rng: Rng
     ) -> tuple[HistogramClustering, Tree, Profiles, float, list[FitRecord]]:
         """Flat clustering, its tree, profiles (K, M) and weights (K,) of its clusters, and its beta."""
         if self.tree == "annealing":
@@ -480,7 +477,7 @@ class HACM(OneSided):
             profiles, weights = profiles[order][places], weights[order][places]
         return flat, tree, Profiles(profiles, weights), run.state.beta, run.history
 
-    def _taken_in(self, model: Any, run: Run, data: Data, rng: np.random.RandomState) -> Run:
+    def _taken_in(self, model: Any, run: Run, data: Data, rng: Rng) -> Run:
         """Add the held-out occurrences to what the nodes hold, see `ACM`."""
         if self.mixing == "object":
             return CooccurrenceEstimator._with_all(self, model, run, data, rng)[1]
@@ -494,9 +491,7 @@ class HACM(OneSided):
         params = params._replace(nodes=normalise_profiles(params.nodes * held + new, groups))
         return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
-    def _annealed(
-        self, flat: HistogramClustering, data: Data, rng: np.random.RandomState
-    ) -> tuple[State, Tree]:
+    def _annealed(self, flat: HistogramClustering, data: Data, rng: Rng) -> tuple[State, Tree]:
         """Cool from the first phase transition until there are enough clusters; best of ``n_init`` runs."""
         n, coldest = data.counts, data.beta or 1.0
         schedule = geometric_schedule(min(critical_beta(flat, n, rng, data.weights), coldest), coldest, 0.9)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.counts.sites import BACKGROUND, mix_background
@@ -17,7 +16,10 @@ from texseg.fitting.assignment import Floats
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
+    Labels,
+    Rng,
     Stats,
+    Weights,
     count_distinct,
     group_sums,
     log_floored,
@@ -62,29 +64,22 @@ class HistogramClustering(ClusteringModel):
         logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
         return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *profiles.shape[:-1])
 
-    def contrast(
-        self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Floats | None = None
-    ) -> Floats:
+    def contrast(self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Weights = None) -> Floats:
         """Difference of the site scores, computed with a single matrix product."""
         ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
         dtype = working_dtype(n)
         return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
 
-    def updated(self, params: Profiles, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
+    def updated(self, params: Profiles, stats: Stats, groups: Labels) -> Profiles:
         """See `m_step`, which does not need the old parameters."""
         return self.m_step(stats, groups)
 
-    def m_step(self, stats: Stats, groups: NDArray[np.intp]) -> Profiles:
+    def m_step(self, stats: Stats, groups: Labels) -> Profiles:
         """Eq. 24 and 31 of the memo."""
         return Profiles(self.normalised(stats.counts, groups), normalise(stats.sizes))
 
     def initial(
-        self,
-        n: CountMatrix,
-        n_clusters: int,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
-        spread: float = 0.05,
+        self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
     ) -> Profiles:
         """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
         groups = groups_of(n)
@@ -92,7 +87,7 @@ class HistogramClustering(ClusteringModel):
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
         return Profiles(normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters))
 
-    def cluster_energies(self, stats: Stats, groups: NDArray[np.intp]) -> Floats:
+    def cluster_energies(self, stats: Stats, groups: Labels) -> Floats:
         """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
         S = stats.counts
         totals = np.broadcast_to(group_sums(S, groups), S.shape)
@@ -109,7 +104,7 @@ class HistogramClustering(ClusteringModel):
         return posteriors, self._mixed(params.profiles)
 
     def with_empty(
-        self, params: Profiles, posteriors: Floats, n_clusters: int, groups: NDArray[np.intp]
+        self, params: Profiles, posteriors: Floats, n_clusters: int, groups: Labels
     ) -> tuple[Profiles, Floats]:
         """Add clusters without members, of the mean profile, until there are ``n_clusters``."""
         missing = n_clusters - len(params.weights)
@@ -124,8 +119,8 @@ class HistogramClustering(ClusteringModel):
         n: CountMatrix,
         params: Profiles,
         Q: Floats,
-        rng: np.random.RandomState,
-        row_weights: Floats | None = None,
+        rng: Rng,
+        row_weights: Weights = None,
         max_iter: int = 50,
         tol: float = 1e-3,
     ) -> Instability:
@@ -156,6 +151,6 @@ class HistogramClustering(ClusteringModel):
             return Instability(1.0 / eigenvalues, u)
 
 
-def _centred(u: Floats, q: Floats, groups: NDArray[np.intp]) -> Floats:
+def _centred(u: Floats, q: Floats, groups: Labels) -> Floats:
     """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
     return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T

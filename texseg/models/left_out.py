@@ -7,15 +7,11 @@ occurrence of column j in row i has added ``a_ivj`` to the probability ``q_vj`` 
     q_vj without i  =  (q_vj - n_ij a_ivj) / (1 - sum_j n_ij a_ivj)
 
 What no other row of the cluster has would then be impossible. So every node is given unobserved occurrences,
-``mass`` in all, drawn from a background (the posterior mean under a Dirichlet prior, MacKay and Peto 1995).
-The background is the number of rows in which a column occurs, which says more about new rows than the number
-of occurrences does (Kneser and Ney, 1995). The shares of the nodes along a path of a tree are estimated with
-the row left out as well (McCallum et al., 1998); otherwise a leaf that has seen a row's words would explain
-that row better than any other node, and inner nodes would die out.
-
-The occurrences of a row depend on each other beyond what its cluster explains. With an intraclass correlation
-rho, ``n`` of them are worth ``n / (1 + (n - 1) rho)`` independent ones (Kish, 1965), so long rows should be
-assigned at a higher temperature than short ones.
+``mass`` in all, drawn from a background (MacKay and Peto, 1995): the number of rows in which a column occurs,
+which says more about new rows than the number of occurrences does (Kneser and Ney, 1995). The shares of the
+nodes along a path of a tree are estimated with the row left out as well, or inner nodes would die out
+(McCallum et al., 1998). With an intraclass correlation rho, ``n`` occurrences of a row are worth
+``n / (1 + (n - 1) rho)`` independent ones (Kish, 1965): long rows are assigned at a higher temperature.
 """
 
 from __future__ import annotations
@@ -27,20 +23,27 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
-from texseg.models.base import FLOOR, ClusteringModel, Step, entry_rows, normalise_profiles, per_site, sum_at
+from texseg.models.base import (
+    FLOOR,
+    ClusteringModel,
+    Labels,
+    Step,
+    Weights,
+    entry_rows,
+    normalise_profiles,
+    per_site,
+    sum_at,
+)
 
 __all__ = ["Caution", "LeavesRowsOut", "left_out_scores", "rows_of_columns"]
 
+# numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
+# as long with 2**16 and 2**20
 NUMBERS_AT_ONCE = 2**18
-"""Numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
-as long with 2**16 and 2**20."""
-
-LEAST_CORRELATION = 0.01
-"""Of the occurrences of a row; smaller ones change no perplexity by 1 %."""
+LEAST_CORRELATION = 0.01  # of the occurrences of a row; smaller ones change no perplexity by 1 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,7 @@ class Caution:
         """Share of the background in a cluster of mean size."""
         return self.mass / (self.mass + self.cluster)
 
-    def tempering(self, n: CountMatrix, row_weights: Floats | None = None) -> Floats:
+    def tempering(self, n: CountMatrix, row_weights: Weights = None) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
         totals = row_totals(n)
         if row_weights is not None:
@@ -88,13 +91,11 @@ class LeavesRowsOut(ClusteringModel):
         """Log-likelihood (N, K) of every row, scaled down where a row is long."""
         return self._tempered(self._bare_scores(n, params), n, None)
 
-    def site_scores(self, n: CountMatrix, params: Any, row_weights: Floats | None = None) -> Floats:
+    def site_scores(self, n: CountMatrix, params: Any, row_weights: Weights = None) -> Floats:
         """Scores per site."""
         return self.scores_of_more(n, params, n, row_weights)
 
-    def scores_of_more(
-        self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Floats | None
-    ) -> Floats:
+    def scores_of_more(self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Weights) -> Floats:
         """Scores per site of further occurrences of the rows of ``n``, whose length counts."""
         return per_site(self._tempered(self._bare_scores(more, params), n, row_weights), row_weights)
 
@@ -102,12 +103,7 @@ class LeavesRowsOut(ClusteringModel):
         return super().scores(n, params)  # type: ignore[safe-super]  # of the model it is mixed into
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Any,
-        beta: float,
-        posteriors: Floats | None = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
@@ -118,7 +114,7 @@ class LeavesRowsOut(ClusteringModel):
             self._step_by(scores, n, params, beta, None, row_weights), params, explained
         )
 
-    def normalised(self, counts: Floats, groups: NDArray[np.intp]) -> Floats:
+    def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
         if self.caution is None:
             return super().normalised(counts, groups)
@@ -129,12 +125,12 @@ class LeavesRowsOut(ClusteringModel):
         for kind in () if self.caution is None else self.caution.others():
             yield tuple(replace(self, caution=caution) for caution in kind)
 
-    def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Floats | None) -> Floats:
+    def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Weights) -> Floats:
         return scores if self.caution is None else scores * self.caution.tempering(n, row_weights)
 
     @abstractmethod
     def _left_out(
-        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Floats | None
+        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
     ) -> tuple[Floats, Floats]:
         """Score every row by profiles without it; see :func:`left_out_scores` for what is returned."""
 
@@ -143,7 +139,7 @@ class LeavesRowsOut(ClusteringModel):
         return step
 
 
-Added = Callable[[slice, NDArray[np.intp], NDArray[np.intp]], Floats]
+Added = Callable[[slice, Labels, Labels], Floats]
 """From rows, and row (counted from the first) and column of every entry, to ``a`` (entries, V), float32."""
 
 
@@ -153,7 +149,7 @@ def left_out_scores(
     added: Added,
     spread: Floats | None = None,
     Q: Floats | None = None,
-    row_weights: Floats | None = None,
+    row_weights: Weights = None,
 ) -> tuple[Floats, Floats]:
     """Log-likelihood of every row in every cluster, the row's own part in the profiles held out."""
     groups, V = groups_of(n), len(nodes)

@@ -25,7 +25,9 @@ from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
     Model,
+    Rng,
     Step,
+    Weights,
     count_distinct,
     entry_rows,
     heaviest_first,
@@ -60,12 +62,7 @@ class ProductAspectModel(Model):
         )
 
     def step(
-        self,
-        n: CountMatrix,
-        params: ProductAspects,
-        beta: float,
-        posteriors: Any = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration over blocks of rows; the K L aspects are never formed."""
         pi, A, B = params.mixing, tempered(params.rows, beta), tempered(params.columns, beta)
@@ -164,9 +161,7 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     def _model(self, data: Data) -> ProductAspectModel:
         return ProductAspectModel()
 
-    def _starts(
-        self, model: ProductAspectModel, data: Data, rng: np.random.RandomState
-    ) -> Iterator[ProductAspects]:
+    def _starts(self, model: ProductAspectModel, data: Data, rng: Rng) -> Iterator[ProductAspects]:
         n, sizes = data.counts, (self.n_row_components, self.n_column_components)
         for _ in range(self.n_init):
             rows, columns = two_sided(n, *sizes, rng, data.weights)

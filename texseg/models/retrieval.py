@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import check_counts, row_totals
 from texseg.fitting.assignment import Floats
-from texseg.models.base import FLOOR, entry_rows, log_floored, normalise, products_at
+from texseg.models.base import FLOOR, Labels, entry_rows, log_floored, normalise, products_at
 from texseg.models.estimator import PREDICTION_FLOOR, distinction
 
+# share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`
 OWN_SHARE = 0.3
-"""Share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`."""
 
 
 class Match(NamedTuple):
@@ -254,7 +254,7 @@ class Retrieval:
         best = np.argsort(-(profile if ranks is None else ranks), kind="stable")[:n]
         return [(self.words[j], float(profile[j])) for j in best if profile[j] > 0]
 
-    def _levels(self) -> NDArray[np.intp]:
+    def _levels(self) -> Labels:
         return np.zeros(len(self.nodes), np.intp) if self.tree is None else self.tree.levels
 
     def _tree(self) -> Any:

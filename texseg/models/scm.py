@@ -23,15 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models.acm import two_sided
 from texseg.models.base import (
     FLOOR,
+    Labels,
     Model,
+    Rng,
     Step,
+    Weights,
     count_distinct,
     heaviest_first,
     log_floored,
@@ -82,19 +84,14 @@ class TwoSidedClustering(Model):
     joint: ClassVar[str] = "joint"
 
     def start_from(
-        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Floats | None = None
+        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Weights = None
     ) -> Blocks:
         """Parameters for given assignments of the rows (N, K) and of the columns (M, L)."""
         margins = normalise(column_totals(n))
         return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins, row_weights)
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Blocks,
-        beta: float,
-        posteriors: Any = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One round of I, c, J, c; F is that of the new assignments, with the association between them."""
         dtype, margins = working_dtype(n), params.margins
@@ -111,7 +108,7 @@ class TwoSidedClustering(Model):
         end = _m_step(np.asarray(n @ columns, dtype=dtype), sides, margins, row_weights)
         return Step(end, f_columns + row_prior, sides)
 
-    def relax(self, old: Blocks, new: Blocks, eta: float, groups: NDArray[np.intp]) -> Blocks:
+    def relax(self, old: Blocks, new: Blocks, eta: float, groups: Labels) -> Blocks:
         """Over-relaxed parameters; hard ones stay, for the association would belong to other assignments."""
         return new if isinstance(self.posterior, ArgMax) else super().relax(old, new, eta, groups)
 
@@ -119,7 +116,7 @@ class TwoSidedClustering(Model):
         """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
         return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
 
-    def prolong(self, posteriors: Sides, parent: NDArray[np.intp]) -> Sides:
+    def prolong(self, posteriors: Sides, parent: Labels) -> Sides:
         """Posteriors for the next finer level: rows start like their parents, columns stay (section 5.4)."""
         return Sides(posteriors.rows[parent], posteriors.columns)
 
@@ -144,7 +141,7 @@ class TwoSidedClustering(Model):
         return posteriors.rows, association(params) @ (params.columns * params.margins[:, None]).T
 
 
-def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Floats | None) -> Blocks:
+def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Weights) -> Blocks:
     joint = np.asarray(sides.rows.T @ n_J, dtype=np.float64)
     c = np.ones(len(n_J)) if row_weights is None else row_weights
     return Blocks(
@@ -204,7 +201,7 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
 
-    def _starts(self, model: TwoSidedClustering, data: Data, rng: np.random.RandomState) -> Iterator[Blocks]:
+    def _starts(self, model: TwoSidedClustering, data: Data, rng: Rng) -> Iterator[Blocks]:
         n, sizes = data.counts, (self.n_row_clusters, self.n_column_clusters)
         for _ in range(self.n_init):
             rows, columns = two_sided(n, *sizes, rng, data.weights)

@@ -40,7 +40,9 @@ from texseg.models.acm import grown
 from texseg.models.base import (
     FLOOR,
     Model,
+    Rng,
     Step,
+    Weights,
     count_distinct,
     entry_rows,
     noisy_marginals,
@@ -70,18 +72,13 @@ class Aspects(NamedTuple):
     columns: Floats  # (K, M), q
 
 
+# numbers (entries x K) of a block of predictive EM; a step takes 1.3 times as long with a quarter, 1.7
+# times with four times as many
 _NUMBERS_AT_ONCE = 2**18
-"""Numbers (entries x K) of a block of predictive EM; a step takes 1.3 times as long with a quarter, 1.7 times
-with four times as many."""
-
-FOLD_IN_STEPS = 30
-"""EM steps that find the mixing of rows that were not fitted."""
-
-TILT = 0.92
-"""Factor between the tilts that held-out occurrences decide on."""
-
+FOLD_IN_STEPS = 30  # EM steps that find the mixing of rows that were not fitted
+TILT = 0.92  # factor between the tilts that held-out occurrences decide on
+# sizes with which held-out occurrences decide whether a prior helps; then twice and half as much
 FIRST_PRIORS = {"row_prior": 0.4, "column_prior": 10.0}
-"""Sizes with which held-out occurrences decide whether a prior helps; then twice and half as much."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class AspectModel(Model):
             sizes = (2 * size, size / 2 if size > first / 4 else 0.0) if size else (first,)
             yield tuple(replace(self, **{name: other}) for other in sizes)
 
-    def initial(self, n: CountMatrix, n_components: int, rng: np.random.RandomState) -> Aspects:
+    def initial(self, n: CountMatrix, n_components: int, rng: Rng) -> Aspects:
         """Return the marginals with noise."""
         return Aspects(
             np.full(n_components, 1.0 / n_components),
@@ -128,12 +125,7 @@ class AspectModel(Model):
         )
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Aspects,
-        beta: float,
-        posteriors: Any = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration over blocks of rows; memory does not grow with non-zeros x K."""
         of_rows, of_columns = self.betas(beta)
@@ -208,12 +200,7 @@ class PredictiveAspectModel(AspectModel):
         return iter(())
 
     def step(
-        self,
-        n: CountMatrix,
-        params: Aspects,
-        beta: float,
-        posteriors: Responsibilities | None = None,
-        row_weights: Floats | None = None,
+        self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One iteration, in a single pass over blocks of rows; F is that of plain EM at ``params``."""
         K = len(params.weights)
@@ -384,7 +371,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     def _model(self, data: Data) -> AspectModel:
         return PredictiveAspectModel() if self.predictive else AspectModel()
 
-    def _starts(self, model: AspectModel, data: Data, rng: np.random.RandomState) -> Iterator[Aspects]:
+    def _starts(self, model: AspectModel, data: Data, rng: Rng) -> Iterator[Aspects]:
         """Grown clusters of rows, which have no doubles, and then random ones."""
         n = with_short_rows(data.counts)
         clusters = grown(n, self.n_components, rng, data.weights)
@@ -393,7 +380,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         for _ in range(1, self.n_init):
             yield model.initial(n, self.n_components, rng)
 
-    def _fit_run(self, data: Data, rng: np.random.RandomState) -> tuple[AspectModel, Run]:
+    def _fit_run(self, data: Data, rng: Rng) -> tuple[AspectModel, Run]:
         """One run finds all settings; others take them over, and compete with all runs merged down."""
         if data.beta is not None:
             return super()._fit_run(data, rng)
@@ -408,9 +395,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
         return best_of([*((model, run) for run in runs), last])
 
-    def _with_priors(
-        self, model: AspectModel, run: Run, data: Data, rng: np.random.RandomState
-    ) -> tuple[AspectModel, Run]:
+    def _with_priors(self, model: AspectModel, run: Run, data: Data, rng: Rng) -> tuple[AspectModel, Run]:
         """Try both priors and a lower temperature together: each by itself may be worse than neither."""
         if self.predictive:
             return model, run
