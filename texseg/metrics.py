@@ -13,6 +13,7 @@ References
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import cv2
@@ -155,27 +156,23 @@ def match_labels(
     [[1, 1, 2, 3]]
     """
     test, target = _check_pair(labels, reference, "reference", ignore_label)
-    counted = np.ones(test.shape, bool)
-    if ignore_label is not None:
-        counted = (test != ignore_label) & (target != ignore_label)
+    lowest, highest, int32 = int(target.min()), int(target.max()), np.iinfo(np.int32)
     values, codes = _encode(test)
-    target_values, target_codes = _encode(target)
-    shape = (len(values), len(target_values))
-    counts = np.bincount((codes * shape[1] + target_codes)[counted.ravel()], minlength=shape[0] * shape[1])
-    free_rows = np.flatnonzero(values != ignore_label)
-    free_columns = np.flatnonzero(target_values != ignore_label)
-    partner = best_matching(counts.reshape(shape)[np.ix_(free_rows, free_columns)])
-    int32 = np.iinfo(np.int32)
-    if not int32.min <= int(target_values[0]) <= int(target_values[-1]) <= int32.max - len(values):
+    if not int32.min <= lowest <= highest <= int32.max - len(values):
         raise ValueError(
-            f"reference of match_labels has labels {target_values[0]} ... {target_values[-1]}, which leave"
-            f" the range of int32; renumber it first"
+            f"reference of match_labels has labels {lowest} ... {highest}, which leave the range of int32; "
+            "renumber it first"
         )
-    renumbered = values.astype(np.int64)
-    renumbered[free_rows[partner >= 0]] = target_values[free_columns[partner[partner >= 0]]]
-    above = max([*target_values.tolist(), *([] if ignore_label is None else [ignore_label])])
-    renumbered[free_rows[partner < 0]] = above + 1 + np.arange(np.count_nonzero(partner < 0))
-    return renumbered[codes].reshape(test.shape).astype(np.int32)
+    kept = {} if ignore_label is None else {ignore_label: ignore_label}
+    counted = ~(np.isin(test, list(kept)) | np.isin(target, list(kept)))
+    numbers = dict(kept)
+    if counted.any():
+        table = contingency_table(test[counted], target[counted])
+        partners = zip(table.labels.tolist(), best_matching(table.counts).tolist(), strict=True)
+        numbers |= {label: int(table.truth[column]) for label, column in partners if column >= 0}
+    fresh = itertools.count(max([highest, *kept]) + 1)
+    found = [numbers[value] if value in numbers else next(fresh) for value in values.tolist()]
+    return np.array(found, np.int32)[codes].reshape(test.shape)
 
 
 def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> float:

@@ -276,16 +276,7 @@ def apply(**options: Any) -> None:
 @click.option("--confusion", is_flag=True, help="Print the pixels of every segment in every class.")
 @click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures and the confusion.")
-def score(
-    labels: Path,
-    truth: Sequence[Path],
-    names: Path | None,
-    ignore_label: int | None,
-    tolerance: float,
-    confusion: bool,
-    everything: bool,
-    as_json: bool,
-) -> None:
+def score(**options: Any) -> None:
     """Compare a label image with the TRUTH, image files of one annotator or of several.
 
     The numbers of the labels do not matter, only which pixels belong together. Where both have names,
@@ -301,14 +292,15 @@ def score(
 
     from texseg.cli.scores import compare, show
 
+    paths = options["labels"], options["truth"], options["names"]
     try:
-        result = compare(labels, truth, names, ignore_label, tolerance)
+        result = compare(*paths, options["ignore_label"], options["tolerance"])
     except (OSError, ValueError, TypeError) as error:
         fail(str(error))
-    if as_json:
+    if options["as_json"]:
         click.echo(json.dumps(result))
     else:
-        show(result, everything, confusion)
+        show(result, options["everything"], options["confusion"])
 
 
 @verb()

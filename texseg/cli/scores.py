@@ -102,12 +102,16 @@ def _share_of_names(pairs: Sequence[tuple[_Named, _Named]], ignore_label: int | 
     """Mean share of pixels that have the right name; None where an image has no names."""
     if not all(each.names for pair in pairs for each in pair):
         return None
-    shares = []
-    for one, other in pairs:
-        table = metrics.contingency_table(one.labels, other.labels, ignore_label)
-        same = [[one.name(a) == other.name(b) for b in table.truth.tolist()] for a in table.labels.tolist()]
-        shares.append(float(table.counts[np.array(same)].sum() / table.counts.sum()))
-    return float(np.mean(shares))
+    tables = [_confusion(one, other, ignore_label) for one, other in pairs]
+    right = [
+        sum(
+            row[t["classes"].index(name)]
+            for name, row in zip(t["labels"], t["pixels"], strict=True)
+            if name in t["classes"]
+        )
+        for t in tables
+    ]
+    return float(np.mean([n / np.sum(t["pixels"]) for n, t in zip(right, tables, strict=True)]))
 
 
 def _confusion(found: _Named, truth: _Named, ignore_label: int | None) -> dict[str, Any]:
