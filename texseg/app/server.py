@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/state":
             return json.dumps(self._state(query)).encode(), "application/json"
         found = re.fullmatch(r"/(picture|labels)/(\d{1,6})(?:/(\d)/(\d{1,6})/(\d{1,6}))?", path, re.ASCII)
-        if found is None or int(found[2]) >= len(self.server.session.pictures):
+        if found is None or not self.path.startswith("/") or int(found[2]) >= len(self.server.session.pictures):
             raise Refused(404, "no such page")
         tile = tuple(map(int, found.groups()[2:])) if found[3] else None
         if found[1] == "picture":

@@ -1,0 +1,65 @@
+"""A session of `texseg open` on small images, with its server, for tests."""
+
+import contextlib
+import threading
+import time
+
+import numpy as np
+
+from texseg.app import Canvas, Server, Session
+from texseg.cli.inputs import Pixels
+
+SHAPE = (96, 128)
+
+
+def stripes(shape=SHAPE):
+    """Stripes across on the left, along on the right, flat-ish noise below."""
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    image = np.where(columns < shape[1] // 2, np.sin(rows), np.sin(columns / 2))
+    noise = np.random.default_rng(0).normal(0, 0.3, shape)
+    return np.where(rows < 2 * shape[0] // 3, image + noise / 5, noise)
+
+
+class ArrayPage:
+    """What a session reads: an array as an open file."""
+
+    channel_axis = None
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+
+    def read(self, window=None):
+        return Pixels(self.array if window is None else self.array[window], None)
+
+
+@contextlib.contextmanager
+def served(folder, images=None, *, large=False, save=None, **parameters):
+    """Serve a session; yields the server."""
+    images = [stripes()] if images is None else images
+    canvases = [Canvas(f"image {n}", ArrayPage(image), large) for n, image in enumerate(images)]
+    given = {"flat_ground": False, "cue": "texture", "learned_borders": False, **parameters}
+    session = Session(canvases, given, save or (lambda *_: {}), folder / "strokes" / "image.json")
+    with Server(session, [("labels", True), ("confidence", False)]) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            session.close()
+
+
+def settle(session, seconds=20):
+    """Wait until the model follows all operations and everything is told about it."""
+    end = time.monotonic() + seconds
+    with session.changed:
+        while (
+            session.is_behind or not session.content or any(each["rest"] for each in session.content.values())
+        ):
+            assert time.monotonic() < end, session.said
+            session.changed.wait(0.1)
+
+
+def stroke(cls, *points, image=0, width=3):
+    """Make an operation that paints a stroke."""
+    return {"kind": "stroke", "image": image, "cls": cls, "points": [[x, y, width] for x, y in points]}
