@@ -53,9 +53,7 @@ def settle(session, seconds=20):
     """Wait until the model follows all operations and everything is told about it."""
     end = time.monotonic() + seconds
     with session.changed:
-        while (
-            session.is_behind or not session.content or any(each["rest"] for each in session.content.values())
-        ):
+        while session.is_behind or any(session.content.get(n, {"rest": True})["rest"] for n in session._seen):
             assert time.monotonic() < end, session.said
             session.changed.wait(0.1)
 

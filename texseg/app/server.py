@@ -164,7 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/state":
             return json.dumps(self._state(query)).encode(), "application/json"
         found = re.fullmatch(r"/(picture|labels)/(\d{1,6})(?:/(\d)/(\d{1,6})/(\d{1,6}))?", path, re.ASCII)
-        if found is None or not self.path.startswith("/") or int(found[2]) >= len(self.server.session.pictures):
+        if (
+            found is None
+            or not self.path.startswith("/")
+            or int(found[2]) >= len(self.server.session.pictures)
+        ):
             raise Refused(404, "no such page")
         tile = tuple(map(int, found.groups()[2:])) if found[3] else None
         if found[1] == "picture":
@@ -190,8 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
             session.undo(by, again=path == "/redo")
         elif path == "/cancel":
             session.cancel()
-        elif path == "/save" and isinstance(given, dict):
-            session.save(session.image(given.get("image")), given)
+        elif path == "/save" and isinstance(given, dict) and isinstance(given.get("kinds"), list):
+            session.save(session.image(given.get("image")), given["kinds"])
         else:
             raise Refused(404, "no such page")
         return b"{}", "application/json"

@@ -109,7 +109,7 @@ class Canvas:
     page: Any
     """With ``shape``, ``channel_axis`` and ``read(window)``, which gives ``pixels`` and ``mask``."""
     is_large: bool
-    pixel_size: tuple[float, float, str] | None = None
+    pixel_size: Any = None
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -176,14 +176,14 @@ class Canvas:
 class Session:
     """Images, what is painted on them, and a thread that keeps a model up to date.
 
-    ``save(session, image, what)`` writes results and tells which; ``path`` holds the operations.
+    ``save(session, image, kinds)`` writes results and tells which; ``path`` holds the operations.
     """
 
     def __init__(
         self,
         pictures: Sequence[Canvas],
         parameters: Mapping[str, Any],
-        save: Callable[[Session, int, Mapping[str, Any]], dict[str, Any]],
+        save: Callable[[Session, int, Sequence[str]], dict[str, Any]],
         path: Path,
     ) -> None:
         self.pictures, self.parameters, self.path, self._save = list(pictures), dict(parameters), path, save
@@ -204,11 +204,13 @@ class Session:
         self._wanted: list[tuple[int, Any]] = []  # images and places of blocks
         self._kept: dict[tuple[int, ...], Painted] = {}
         self._built: tuple[int, ...] | None = None
+        self._failed: set[tuple[Any, ...]] = set()  # jobs that did not work
         self._broken: set[int] = set()  # operations that cannot be done
-        self._to_save: list[tuple[int, Mapping[str, Any]]] = []
-        self._stop, self._is_filling, self._told = threading.Event(), True, 0.0
+        self._to_save: list[tuple[int, tuple[str, ...]]] = []
+        self._stop, self._is_filling, self._is_closed, self._told = threading.Event(), True, False, 0.0
         self._restore()
-        threading.Thread(target=self._run, daemon=True, name="texseg-session").start()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="texseg-session")
+        self._thread.start()
 
     # ---- what windows do ---------------------------------------------------------------------------------
 
@@ -247,10 +249,11 @@ class Session:
                 self._keep()
             self.tell("stopped")
 
-    def save(self, image: int, what: Mapping[str, Any]) -> None:
-        """Write results, when all strokes are learned."""
+    def save(self, image: int, kinds: Sequence[str]) -> None:
+        """Write results of some kinds, when all strokes are learned."""
         with self.changed:
-            self._to_save.append((image, what))
+            self._failed = set()
+            self._to_save.append((image, tuple(map(str, kinds))))
             self.tell("saving ...")
 
     def look(self, image: int) -> None:
@@ -277,9 +280,14 @@ class Session:
             self.said = [*self.said[-19:], (self.version + 1, text)]
             self._bump()
 
-    def close(self) -> None:
-        """Stop computing."""
+    def close(self) -> bool:
+        """Stop computing; tell whether it has stopped within a second."""
+        self._is_closed = True
         self._stop.set()
+        with self.changed:
+            self._bump()
+        self._thread.join(1.0)
+        return not self._thread.is_alive()
 
     def checked(self, given: Any) -> Operation:
         """Check what came from a window or from a file."""
@@ -525,10 +533,12 @@ class Session:
                 self._bump()
 
     def _run(self) -> None:
-        while True:
+        while not self._is_closed:
             with self.changed:
-                while (job := next(self._jobs(), None)) is None:
+                while (job := next(self._jobs(), None)) is None and not self._is_closed:
                     self.changed.wait()
+                if job is None or self._is_closed:
+                    return
                 self._stop.clear()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -537,6 +547,7 @@ class Session:
                 except JobStopped:
                     pass
                 except Exception as error:  # whatever happens to one job, the page stays alive
+                    self._failed.add(self._key(job))
                     self.tell(" ".join(str(error).split()) or type(error).__name__)
             for text in dict.fromkeys(str(each.message) for each in caught):
                 self.tell(f"note: {text}")
@@ -545,16 +556,24 @@ class Session:
                     self.progress = None
                     self._bump()
 
-    def _jobs(self) -> Iterator[Callable[[], None]]:
+    def _key(self, job: Any) -> tuple[Any, ...]:
+        """Tell a job from others, and from the same after something has changed."""
+        return job.func.__name__, job.args, self.number, self.painted
+
+    def _jobs(self) -> Iterator[Any]:
+        """Yield what there is to do, without what has failed."""
+        return (job for job in self._all_jobs() if self._key(job) not in self._failed)
+
+    def _all_jobs(self) -> Iterator[Callable[[], None]]:
         """Yield what there is to do: the model, labels that are looked at, results, what is said of them."""
         if self.is_behind:
-            yield self._build
+            yield partial(self._build)
         if self.state is None:
             return
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
         yield from (partial(self._label, image) for image in looked if image not in self.labels)
         if self._to_save:
-            yield self._write
+            yield partial(self._write, *self._to_save[0])
         for with_others in (False, True):
             for image in looked:
                 if image not in self.content or (with_others and self.content[image]["rest"]):
@@ -698,10 +717,10 @@ class Session:
                 self.contents += 1
                 self._bump()
 
-    def _write(self) -> None:
+    def _write(self, image: int, kinds: Sequence[str]) -> None:
         with self.changed:
-            image, what = self._to_save.pop(0)
-        saved = self._save(self, image, what)
+            self._to_save.pop(0)
+        saved = self._save(self, image, kinds)
         with self.changed:
             self.saved = {**saved, "number": self.version + 1}
             self._bump()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
+import os
 import shlex
 import threading
 import webbrowser
@@ -30,7 +32,7 @@ from texseg.cli.outputs import (
 )
 from texseg.cli.process import Work, label_by_blocks, needs_blocks
 from texseg.cli.record import made_from
-from texseg.cli.terminal import say, shown
+from texseg.cli.terminal import InterruptedBySignalError, say, shown
 from texseg.edits import Edits
 from texseg.io.write import write_labels
 from texseg.parameters import PARAMETERS
@@ -70,8 +72,12 @@ def open_page(options: dict[str, Any]) -> None:
                 threading.Thread(target=webbrowser.open, args=[server.address], daemon=True).start()
             try:
                 server.serve_forever(poll_interval=0.1)
-            finally:
-                session.close()
+            except InterruptedBySignalError as interruption:
+                if (
+                    not session.close()
+                ):  # a thread in the middle of a library would end the process as a crash
+                    atexit.register(os._exit, 128 + interruption.number)
+                raise
 
 
 def _is_large(page: OpenPage, reading: ReadOptions) -> bool:
@@ -88,7 +94,7 @@ class _Results:
     words: Mapping[str, Sequence[str]]
     """Words of the other options that were given, by the names of these."""
 
-    def __call__(self, session: Session, image: int, what: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, session: Session, image: int, kinds: Sequence[str]) -> dict[str, Any]:
         """Write results about an image."""
         item, picture, state, reading = (
             self.items[image],
@@ -121,24 +127,25 @@ class _Results:
             state = state._replace(model=model.merge([group for group in groups if len(group) > 1]))
             session.publish(state)
         model = copy.copy(state.model).rename(dict(enumerate(names, 1)))
-        kinds = frozenset(kind for kind in OUTPUT_KINDS if kind in what.get("kinds", ())) | {"run"}
-        written += self._write(item, reading, session, image, model, kinds)
-        outputs = [_OPTIONS[kind] for kind in _OPTIONS if kind in kinds]
+        model.pixel_size_ = picture.pixel_size
+        outputs = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
+        written += self._write(item, reading, session, image, model, outputs)
+        flags = [_OPTIONS[kind] for kind in _OPTIONS if kind in kinds]
         commands = []
         if is_repeatable:
             words = [
                 *_parameters(fit),
                 *options,
                 *_merges(state, names),
-                *outputs,
+                *flags,
                 *chain(*self.words.values()),
             ]
             commands.append(("The same again:", self._command("segment", words, [item])))
-        if "model" in what.get("kinds", ()) or not is_repeatable:
+        if "model" in kinds or not is_repeatable:
             written.append(self.folder / f"{item.name}.texseg")
             model.save(written[-1])
             reading_words = chain(*(self.words[name] for name in self.words.keys() - _OF_A_FIT))
-            again = self._command("apply", [str(written[-1]), *outputs, *reading_words], self.items)
+            again = self._command("apply", [str(written[-1]), *flags, *reading_words], self.items)
             commands.append(("What was learned, on these or other images:", again))
         files = [shown(path.relative_to(self.folder)) for path in written]
         return {"folder": shown(self.folder.resolve()), "files": files, "commands": commands}

@@ -305,6 +305,8 @@ class Pairs:
                     scores, mine, centres, others, sums, *map(int, (grid[1], a, held.shape[2])), float(side)
                 )
                 continue
+            if not len(centres):
+                continue
             ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(*grid, -1)
             found = [np.unique(at, return_inverse=True) for at in np.unravel_index(centres, grid)]
             along = zip(grid, found, strict=True)
