@@ -192,6 +192,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "confidence, unknown parts, words about a result": {
         "channels.notes": "_HEAVY",
         "method.confidence": "CURVE",
+        "method.matching": "_POINTS",
         "method.number": "_LISTED _MOST_LISTED _LIKELY _TIE",
         "method.textures": "_CALIBRATION _ROOM _PATCH",
     },

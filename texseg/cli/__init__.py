@@ -367,6 +367,56 @@ def name(model: Path, names: Sequence[str]) -> None:
 
 @verb(
     epilog="""\b
+    Example:
+      texseg match monday.texseg tuesday.texseg
+    """
+)
+@click.argument("models", nargs=-1, required=True, metavar="MODEL MODEL...", type=click.Path(path_type=Path))
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0),
+    default=0.25,
+    show_default=True,
+    help="Largest distance of equal textures.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a model.")
+def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
+    """Find which textures of MODEL files are the same, and give all of them one numbering.
+
+    For each segment of each model: its number among all, the distance to the nearest texture of the models
+    before (0 is equal, 1 as far as any two), or 'none' where no model before has the texture, and its name.
+    """
+    import json
+    import warnings
+
+    from texseg.method.matching import match_textures
+    from texseg.segmenter import Segmenter
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            loaded = [Segmenter.load(path) for path in models]
+            found = match_textures(loaded, limit)
+        except (OSError, ValueError) as error:
+            fail(str(error))
+    for warning in caught:
+        say(f"note: {warning.message}", err=True)
+    for path, model, matched in zip(models, loaded, found, strict=True):
+        numbers, names = matched.numbers.tolist(), model.names_
+        pairs = zip(matched.distances.tolist(), matched.is_new.tolist(), strict=True)
+        distances = [None if is_new else round(distance, 4) for distance, is_new in pairs]
+        if as_json:
+            click.echo(json.dumps({"model": str(path), "numbers": numbers, "distances": distances}))
+            continue
+        say(f"{path}:")
+        say(f"{'segment':>9} {'number':>7} {'distance':>9}")
+        for label, row in enumerate(zip(numbers, distances, names, strict=True), start=1):
+            said = "none" if row[1] is None else f"{row[1]:.3f}"
+            say(f"{label:>9} {row[0]:>7} {said:>9}  {row[2]}".rstrip())
+
+
+@verb(
+    epilog="""\b
     Examples:
       texseg completion bash >> ~/.bashrc
       texseg completion zsh >> ~/.zshrc

@@ -59,7 +59,7 @@ class Measured(NamedTuple):
         from texseg.io.geo import relative_size
         from texseg.regions import PixelSize
 
-        by = relative_size(PixelSize(1.0, 1.0, self.unit), size)
+        by = relative_size(PixelSize(1.0, 1.0, self.unit), size, rounded=False)
         if by is None:
             raise ValueError(
                 f"--{name.replace('_', '-')} in {self.unit} needs the size of a pixel in such a unit, which "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -64,7 +63,6 @@ from texseg.threads import crew_size
 if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
-_OF_ONE_SIZE = 0.05  # logarithm of the ratio of two sizes of pixels
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
@@ -171,17 +169,14 @@ def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
             "--resample needs the size of a pixel of both the model and the image, in units of length: pass "
             "--pixel-size, for the model when it is fitted"
         )
-    if times is None or max(abs(math.log(by)) for by in times) <= _OF_ONE_SIZE:
-        return 1.0, 1.0
-    if not work.resample:
+    if times is not None and times != (1.0, 1.0) and not work.resample:
         here, there = (f"{s.width:g} x {s.height:g} {s.unit}" for s in (scene.pixel_size, learned) if s)
         warnings.warn(
             f"a pixel of this image is {here}, but the model learned from pixels of {there}: its textures "
             "look different; try --resample",
             stacklevel=2,
         )
-        return 1.0, 1.0
-    return times
+    return times if times is not None and work.resample else (1.0, 1.0)
 
 
 def _resampled(image: Pixels, times: tuple[float, float]) -> Pixels:

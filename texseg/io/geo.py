@@ -214,6 +214,7 @@ def world_file_text(geo: Georeference) -> str | None:
 _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 282, 283, 296
 _MICROMETRES = {2: 25_400.0, 3: 10_000.0}  # in an inch, a centimetre, by ResolutionUnit
 _PRINTED = 20.0  # micrometres; coarser ones are for printing, or from programs that had to write something
+_ONE_SIZE = 0.05  # logarithm of the ratio of sizes that are taken to be one
 _LARGEST_SIZE = 1e9  # of sizes in any unit, and of their inverse
 _OME_SIZE = re.compile(r"""\bPhysicalSize([XY])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
@@ -273,15 +274,23 @@ def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
     return size if sound and unit.isalpha() and unit not in ("pixel", "pixels", "px") else None
 
 
-def relative_size(size: PixelSize | None, reference: PixelSize | None) -> tuple[float, float] | None:
-    """How many times longer and wider a pixel is than another; None where that is not known."""
+def relative_size(
+    size: tuple[float, float, str] | None, reference: tuple[float, float, str] | None, rounded: bool = True
+) -> tuple[float, float] | None:
+    """How many times longer and wider a pixel is than another; None where that is not known.
+
+    Nearly equal sizes are ``rounded`` to equal ones.
+    """
     if size is None or reference is None:
         return None
-    units = [1.0, 1.0] if size.unit == reference.unit else [_METRIC.get(s.unit) for s in (size, reference)]
-    if units[0] is None or units[1] is None:
+    by = 1.0
+    if size[2] != reference[2]:
+        by = _METRIC.get(size[2], math.nan) / _METRIC.get(reference[2], math.nan)
+    times = by * size[0] / reference[0], by * size[1] / reference[1]
+    if math.isnan(by):
         return None
-    by = units[0] / units[1]
-    return by * size.height / reference.height, by * size.width / reference.width
+    is_one = rounded and max(abs(math.log(by)) for by in times) <= _ONE_SIZE
+    return (1.0, 1.0) if is_one else times
 
 
 def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
