@@ -105,13 +105,10 @@ class BorderClassifier(NamedTuple):
         The ``bins`` (C, H, W) of the image are computed if not given.
         """
         bins, form = _read(planes, self.features, bins)
-        if kernels is not None:
-            n_out = -(-len(self.offsets) // LANES) * LANES
-            out = np.zeros((len(pixels), n_out), np.float32)
-            out[:, : len(self.offsets)] = self.offsets
-            self._compiled(bins, form, pixels, out, self._in_lanes(n_out))
-            return np.ascontiguousarray(out[:, : len(self.offsets)].T)
         sums = np.empty((len(self.offsets), len(pixels)), np.float32)
+        if kernels is not None:
+            self._compiled(bins, form, pixels, sums, self._in_lanes())
+            return sums
 
         def add_up(place: tuple[slice, slice]) -> None:
             rows, part = place
@@ -141,13 +138,12 @@ class BorderClassifier(NamedTuple):
         return np.concatenate(side_by_side(look, _strips(pixels, bins.shape[1:])))
 
     def _compiled(self, bins: Any, form: Any, pixels: Any, out: NDArray[np.float32], weights: Any) -> None:
-        """Write the scores of some pixels into ``out``, or add up their products with ``weights``."""
+        """Write the scores of pixels into ``out`` (n, scores), or log-odds (K, n) if given ``weights``."""
         (C, H, W), K, groups = bins.shape, len(self.log_profiles), octaves_of(self.features.wavelengths)
         tables = np.zeros((-(-K // LANES) * LANES, C, 256), np.float32)
         tables[:K, :, : self.features.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         tables = tables.reshape(-1, LANES, C, 256).transpose(0, 2, 3, 1)
-        around = np.zeros((H, W), np.uint8)
-        around.ravel()[_grown(pixels, (H, W), max(_WINDOWS) // 2)] = 1
+        around = _marked(pixels, (H, W), max(_WINDOWS) // 2)
         ends = np.cumsum([0, *map(len, groups)])
         integers = (np.concatenate(groups).astype(np.int32), ends.astype(np.int32))
         floats = (np.ascontiguousarray(each, np.float32) for each in (form, *self.density))
@@ -162,13 +158,19 @@ class BorderClassifier(NamedTuple):
 
         def look(place: tuple[slice, slice]) -> None:
             own = np.ascontiguousarray(pixels[place[1]], np.int64)
-            kernels.near_borders(*given, out[place[1]], own, H, W, _HEAVY)
+            if weights is None:
+                kernels.near_borders(*given, out[place[1]], own, H, W, _HEAVY)
+                return
+            sums = np.zeros((len(own), weights.shape[-1]), np.float32)
+            sums[:, : len(out)] = self.offsets
+            kernels.near_borders(*given, sums, own, H, W, _HEAVY)
+            out[:, place[1]] = sums[:, : len(out)].T
 
         side_by_side(look, _strips(pixels, (H, W)))
 
-    def _in_lanes(self, n_out: int) -> NDArray[np.float32]:
+    def _in_lanes(self) -> NDArray[np.float32]:
         """Weights as compiled loops take them: (chunks, groups, windows, lanes, out), filled with zeros."""
-        K = len(self.log_profiles)
+        K, n_out = len(self.log_profiles), -(-len(self.offsets) // LANES) * LANES
         given = self.weights.reshape(-1, K, len(_WINDOWS), len(self.offsets)).transpose(1, 0, 2, 3)
         table = np.zeros((-(-K // LANES) * LANES, *given.shape[1:3], n_out), np.float32)
         table[:K, ..., : len(self.offsets)] = given
@@ -318,9 +320,14 @@ def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArra
 
 def _grown(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.intp]:
     """All pixels within a square of side ``2 reach + 1`` around given ones."""
+    return np.flatnonzero(_marked(pixels, shape, reach))
+
+
+def _marked(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.uint8]:
+    """Mark the same by 1."""
     marked = np.zeros(shape, np.uint8)
     marked.ravel()[pixels] = 1
-    return np.flatnonzero(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)))
+    return np.asarray(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)), np.uint8)
 
 
 def _discriminant(

@@ -40,14 +40,12 @@ def parts_of_block(
     ``scores`` (K, m) are those of ``pixels`` (m,), flat indices of the pixels of small parts; ``origin`` is
     the block's first pixel in an image of the shape ``whole``.
     """
-    places, n = parts.places - 1, len(parts.sizes) - 1
-    # parts are numbered in the order of their first pixels
-    first = np.searchsorted(np.maximum.accumulate(parts.places.ravel()), np.arange(1, n + 1))
-    index = np.unravel_index(first, places.shape)
+    places, n = parts.places, len(parts.sizes) - 1
+    index = np.unravel_index(parts.first[1:], places.shape)
     flat = np.zeros(n, np.int64)
     for at, start, length in zip(index, origin, whole, strict=True):
         flat = flat * length + at + start
-    part = places.ravel()[pixels]
+    part = places.ravel()[pixels] - 1
     sums = [np.bincount(part, column, n) for column in scores]
     ways = [np.moveaxis(places, axis, 0) for axis in reversed(range(places.ndim))]
     pairs = np.concatenate([_touching(way[:-1], way[1:]) for way in ways])
@@ -57,7 +55,7 @@ def parts_of_block(
         flat,
         np.stack(sums, axis=1) if n else np.empty((0, len(scores))),
         np.unique(pairs, axis=0),
-        tuple(way[end].copy() for way in ways[::-1] for end in (0, -1)),
+        tuple(way[end].astype(np.int64) - 1 for way in ways[::-1] for end in (0, -1)),
     )
 
 
@@ -144,10 +142,10 @@ class _Graph(NamedTuple):
         return own[1:]
 
 
-def _touching(one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Pairs (m, 2) of different parts, given the parts on both sides of all pixel edges."""
-    touch = (one != other) & (one >= 0) & (other >= 0)
-    pairs = np.stack([one[touch], other[touch]], axis=1).astype(np.int64)
+def _touching(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Pairs (m, 2) of different parts from 0, given the parts from 1 on both sides of all pixel edges."""
+    touch = (one != other) & (one > 0) & (other > 0)
+    pairs = np.stack([one[touch], other[touch]], axis=1).astype(np.int64) - 1
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 

@@ -23,6 +23,7 @@ from texseg.threads import side_by_side
 
 Floats = NDArray[np.floating]
 
+_STRIP = 2**18  # pixels whose parts are named at once
 _REDUCTION = 4  # the neighbourhood is smooth, so it is computed on a grid this many times coarser
 _OF_VOLUMES = 2  # the same in space, where cells are smaller
 _PLANES = 1.5  # standard deviation of the coupling of planes
@@ -123,23 +124,28 @@ def speck_sizes(
 class Parts(NamedTuple):
     """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
 
-    places: NDArray[np.intp]  # part of every pixel; 0 where there is no data
+    places: NDArray[np.int32]  # part of every pixel; 0 where there is no data
     sizes: NDArray[np.intp]  # (parts + 1,), number of pixels
     labels: NDArray[np.int32]  # (parts + 1,); -1 for part 0
+    first: NDArray[np.intp]  # (parts + 1,), flat index of the first pixel; -1 for part 0
 
 
 def connected_parts(labels: NDArray[np.int32]) -> Parts:
     """Find the parts of labels, -1 without data; pixels are connected along their edges, voxels by faces."""
     places, names = parts_of(labels)
     n_parts = len(names)
-    first = np.zeros(n_parts, np.int32)
-    first[places.ravel()[::-1]] = np.arange(labels.size, dtype=np.int32)[::-1]  # the last one written stays
+    flat, first, sizes = places.reshape(-1), np.zeros(n_parts, np.intp), np.zeros(n_parts, np.intp)
+    strips = [slice(at, min(at + _STRIP, flat.size)) for at in range(0, flat.size, _STRIP)]
+    for strip in reversed(strips):
+        first[flat[strip][::-1]] = np.arange(strip.start, strip.stop)[::-1]  # the last one written stays
     first[0] = -1
     order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
+    rank = np.empty(n_parts, np.int32)
     rank[order] = np.arange(n_parts)
-    ranked = rank[places]
-    return Parts(ranked, np.bincount(ranked.ravel(), minlength=n_parts), np.array(names, np.int32)[order])
+    for strip in strips:
+        flat[strip] = rank[flat[strip]]
+        sizes += np.bincount(flat[strip], minlength=n_parts)
+    return Parts(places, sizes, np.array(names, np.int32)[order], first[order])
 
 
 def merge_parts(
