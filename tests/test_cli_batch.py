@@ -573,7 +573,7 @@ class _PoolThatBreaks:
     def __init__(self):
         self.n_tasks = 0
 
-    def submit(self, function, process, item, work):
+    def submit(self, function, n_threads, process, item, work):
         from concurrent.futures import Future
 
         future = Future()

@@ -18,13 +18,12 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -34,7 +33,7 @@ from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, fit_model, needs_blocks, process, read_crops, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import fail, reason_of, say, shown
-from texseg.io.atomic import atomic_write
+from texseg.io.atomic import atomic_write, remove_leftovers
 from texseg.progress import ProgressBar
 from texseg.regions import harmless_cell
 from texseg.threads import crew_of, one_blas_thread
@@ -52,7 +51,7 @@ _INDEX = "texseg_reports.html"
 _STATUSES = ("done", "failed", "skipped")
 _RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
 _CRASHED = "its process was killed, perhaps for lack of memory"
-_GRACE = 0.7  # seconds in which a worker may remove the file it is writing
+_GRACE = 0.7  # seconds in which workers may end
 _OF_THE_MAIN_PROCESS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
 )
@@ -233,13 +232,13 @@ def run(
     threads. None: one image after the other, each with all processors; only then there is progress within it.
     """
     if n_jobs is None or n_jobs == 1 or len(items) < 2:
-        return (_process_with(n_jobs, item, work, callback) for item in items)
+        return (_with_crew(n_jobs, process, item, work, callback) for item in items)
     return _side_by_side(items, work, n_jobs)
 
 
-def _process_with(n_jobs: int | None, item: Input, work: Work, callback: Any = None) -> Outcome:
+def _with_crew(n_jobs: int | None, function: Callable[..., T], *arguments: Any) -> T:
     with crew_of(n_jobs):
-        return process(item, work, callback)
+        return function(*arguments)
 
 
 def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[Outcome, None, None]:
@@ -252,12 +251,13 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
             pool = _pool(n_processes, n_threads)
         except (OSError, ImportError, NotImplementedError) as error:  # as without a writable /dev/shm
             say(f"note: processing images one after the other, in one process ({reason_of(error)})", err=True)
-            yield from (_process_with(n_jobs, item, work) for item in todo)
+            yield from (_with_crew(n_jobs, process, item, work) for item in todo)
             return
         try:
             while todo or begun:
                 while todo and len(begun) < _PENDING_PER_JOB * n_processes:
-                    begun[_submit(pool, todo[0], work)] = todo[0]
+                    with unheard_by_workers():  # the first time, this starts the workers
+                        begun[pool.submit(_with_crew, n_threads, process, todo[0], work)] = todo[0]
                     todo.popleft()
                 finished, _ = wait(begun, return_when=FIRST_COMPLETED)
                 for future in finished:
@@ -271,7 +271,7 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
                 is_whole = future.done() and future.exception() is None
                 yield from [future.result()] if is_whole else _side_by_side([item], work, n_threads)
         except BaseException:
-            end_workers()
+            end_workers({work.writing.folder / item.name.parent for item in items})
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -282,61 +282,23 @@ def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), begin_worker, (n_threads,))
 
 
-def _submit(pool: ProcessPoolExecutor, item: Input, work: Work) -> Future[Outcome]:
-    """Submit an input; the first time, this starts the workers, which inherit that Ctrl-C is ignored."""
-    with unheard_by_workers():
-        return pool.submit(in_worker, process, item, work)
-
-
 def begin_worker(n_threads: int) -> None:
-    """Set up a new worker: its processors, the signals it handles, and that it never outlives its parent."""
+    """Set up a new worker: its processors, signals it ignores, and that it never outlives its parent."""
     import cv2
     from threadpoolctl import threadpool_limits
 
     for number in _OF_THE_MAIN_PROCESS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     cv2.setNumThreads(n_threads)
     threadpool_limits(n_threads)
-    _threads.append(n_threads)
-
-
-_threads = [1]  # the last: how many this worker may use
-_at_work = threading.Event()
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """Unwind the work on an image; anywhere else that might leave a lock between processes behind."""
-    if not _at_work.is_set():
-        os._exit(1)
-    threading.Thread(target=_end_soon, daemon=True).start()
-    sys.exit(1)
-
-
-def _end_soon() -> None:
-    time.sleep(_GRACE)
-    os._exit(1)
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-        _end_soon()
-
-
-def in_worker(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function; if the worker is told to leave meanwhile, nothing follows."""
-    _at_work.set()
-    try:
-        with crew_of(_threads[-1]):
-            return function(*arguments)
-    except SystemExit:
-        os._exit(1)
-    finally:
-        _at_work.clear()
+    os._exit(1)  # what it has not finished is removed by the next run
 
 
 @contextlib.contextmanager
@@ -352,8 +314,8 @@ def unheard_by_workers() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_workers() -> None:
-    """End all workers, first by asking them."""
+def end_workers(folders: Iterable[Path]) -> None:
+    """End all workers, first by asking them, and remove what they have not finished in some folders."""
     workers = multiprocessing.active_children()
     for worker in workers:
         worker.terminate()
@@ -362,3 +324,5 @@ def end_workers() -> None:
         worker.join(max(0.0, deadline - time.monotonic()))
         if worker.is_alive():
             worker.kill()
+    for folder in folders:
+        remove_leftovers(folder)
