@@ -62,35 +62,46 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     >>> bulk.values.max(), bulk.extremes, round(bulk.share, 3)
     (np.float64(3.0), (-9999.0,), 0.006)
     """
-    most = _SAMPLES / len(images)
-    sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    sample = _sampled(images, masks)
+    sample.sort(kind="stable" if sample.itemsize <= 2 else None)  # stable is quicker for few values
     sample, extremes = _without_extremes(sample)
     low, high = _ends(sample, 10)
     while high > low:
         reach = _FENCE * (high - low)
-        outside = (sample < low - reach) | (sample > high + reach)
-        if outside.mean() <= _MOST_OUTLIERS:
-            return Bulk(sample[~outside], extremes, float(outside.mean()))
-        bottom, top = _ends(sample[outside], 10)
+        first, stop = np.searchsorted(sample, low - reach), np.searchsorted(sample, high + reach, "right")
+        outside = np.concatenate([sample[:first], sample[stop:]])
+        if len(outside) <= _MOST_OUTLIERS * len(sample):
+            return Bulk(sample[first:stop], extremes, len(outside) / len(sample))
+        bottom, top = _ends(outside, 10)
         low, high = min(low, bottom), max(high, top)
     return Bulk(sample, extremes, 0.0)
 
 
+def _sampled(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> NDArray:
+    most = _SAMPLES / len(images)
+    return np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+
+
+def _rank(values: NDArray, percent: float) -> int:
+    """Where an order statistic stands in sorted values, the nearest one, as `numpy.percentile` has it."""
+    return round((len(values) - 1) * (percent / 100))
+
+
 def _ends(values: NDArray, percent: float) -> tuple[float, float]:
-    """Order statistics as far from both ends."""
-    low, high = (float(np.percentile(values, p, method="nearest")) for p in (percent, 100 - percent))
-    return low, high
+    """Order statistics of sorted values as far from both ends."""
+    return float(values[_rank(values, percent)]), float(values[_rank(values, 100 - percent)])
 
 
 def _without_extremes(sample: NDArray) -> tuple[NDArray, tuple[float, ...]]:
     extremes = []
-    for end in (np.min, np.max):
-        value = end(sample)
-        others = sample[sample != value]
+    for end in (0, -1):
+        value = sample[end]
+        first, stop = np.searchsorted(sample, value), np.searchsorted(sample, value, "right")
+        others = sample[:first] if end else sample[stop:]
         if len(sample) - len(others) < _FEWEST_ALIKE * len(sample) or not len(others):
             continue
         low, high = _ends(others, 1)
-        if high > low and abs(float(value) - float(end(others))) > _FENCE * (high - low):
+        if high > low and abs(float(value) - float(others[end])) > _FENCE * (high - low):
             extremes.append(float(value))
             sample = others
     return sample, tuple(extremes)
@@ -108,12 +119,12 @@ def robust_range(
     the range is that of the extreme values.
     """
     if low is None:
-        most = _SAMPLES / len(images)
-        sample = np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+        sample, bottom = _sampled(images, masks), 0.0
+        sample.partition(_rank(sample, high))
     else:
         sample = bulk_of(images, masks).values
-    top = float(np.percentile(sample, high, method="nearest"))
-    bottom = 0.0 if low is None else float(np.percentile(sample, low, method="nearest"))
+        bottom = float(sample[_rank(sample, low)])
+    top = float(sample[_rank(sample, high)])
     if top > bottom:
         return Range(bottom, top)
     valid = [v if m is None else v[m] for v, m in zip(images, masks, strict=True)]
