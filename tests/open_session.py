@@ -36,7 +36,8 @@ class ArrayPage:
 def served(folder, images=None, *, large=False, save=None, **parameters):
     """Serve a session; yields the server."""
     images = [stripes()] if images is None else images
-    canvases = [Canvas(f"image {n}", ArrayPage(image), large) for n, image in enumerate(images)]
+    pages = [ArrayPage(image) if isinstance(image, np.ndarray) else image for image in images]
+    canvases = [Canvas(f"image {n}", page, large) for n, page in enumerate(pages)]
     given = {"flat_ground": False, "cue": "texture", "learned_borders": False, **parameters}
     session = Session(canvases, given, save or (lambda *_: {}), folder / "strokes" / "image.json")
     with Server(session, [("labels", True), ("confidence", False)]) as server:

@@ -4,7 +4,7 @@ const about = JSON.parse(at("content").textContent);
 const token = new URLSearchParams(location.search).get("token"), me = String(crypto.getRandomValues(new Uint32Array(1))[0]);
 const known = { image: 0, since: -1, painted: -1, contents: -1, number: 0 };      // what this window was told
 const brush = { tool: "paint", cls: 1, size: 12 };
-let told = { classes: [], merged: {}, shape: [1, 1], large: false }, strokes = [], unsent = [], drawing = null, wantsNew = false;
+let told = { classes: [], merged: {}, shape: [1, 1], large: false }, strokes = [], sent = [], unsent = [], drawing = null, wantsNew = false;
 let polling = null, doubt = -1, saidUntil = 0, savedShown = 0, timer = 0;
 const fingers = new Map();      // pointers that touch the stage
 const MOST_POINTS = 4000, PINCH = 8;
@@ -24,12 +24,11 @@ async function ask(path, options = {}) {
 
 async function post(path, body = {}) {
   try {
-    await ask(path, { method: "POST", body: JSON.stringify(body) });
-    return true;
+    return await (await ask(path, { method: "POST", body: JSON.stringify(body) })).json();
   } catch (error) {
-    if (error.status) { say(error.message); return true; }      // refused: sending it again would not help
+    if (error.status) { say(error.message); return { painted: 0 }; }      // refused: sending it again would not help
     lost(true);
-    return false;
+    return null;
   }
 }
 
@@ -89,7 +88,7 @@ async function take(next) {
     await showImage();
     if (!known.started) { known.started = true; await start(); } else { showRanges(); zoomBy(0); refresh(); }
   }
-  if (next.strokes) strokes = next.strokes;
+  if (next.strokes) { strokes = next.strokes; sent = sent.filter(one => one.painted > next.painted); }
   if (JSON.stringify(before.classes) !== JSON.stringify(next.classes)) showClasses();
   if (wantsNew && next.classes.length > before.classes.length) { wantsNew = false; choose(next.classes.at(-1).cls); }
   const isNewMap = next.number !== known.number || (next.large && next.contents !== known.contents);
@@ -104,7 +103,7 @@ async function take(next) {
   showInk();
   if (isNewMap) showTiles();
   document.documentElement.dataset.number = next.number;
-  document.documentElement.dataset.idle = !next.busy && !next.progress && !unsent.length && !!next.number;
+  document.documentElement.dataset.idle = !next.busy && !next.progress && !unsent.length && !sent.length && !!next.number;
 }
 
 function showPlane(labels) {      // new labels, about which nothing else is known yet
@@ -159,7 +158,7 @@ function showInk(stroke = null) {      // all strokes, or the end of one that is
   const scale = scaleNow() * ratio, [left, top] = [zoom.x * w, zoom.y * h];
   if (!stroke) context.clearRect(0, 0, w, h);
   context.lineCap = "round";
-  const every = stroke ? [{ ...stroke, points: stroke.points.slice(-2) }] : [...strokes, ...unsent, ...(drawing && drawing.kind === "stroke" ? [drawing] : [])];
+  const every = stroke ? [{ ...stroke, points: stroke.points.slice(-2) }] : [...strokes, ...sent, ...unsent, ...(drawing && drawing.kind === "stroke" ? [drawing] : [])];
   for (const { cls, points } of at("inked").checked ? every : []) {
     if (cls && !labelOfClass(cls)) continue;
     context.globalCompositeOperation = cls ? "source-over" : "destination-out";
@@ -198,15 +197,32 @@ function begin(event) {
   if (event.button !== 0 || brush.tool === "move" || known.space || !width) return;
   event.stopImmediatePropagation();
   event.preventDefault();
-  document.activeElement?.blur?.();
+  at("stage").focus({ preventScroll: true });
   fingers.set(event.pointerId, event);
   at("stage").setPointerCapture?.(event.pointerId);
   if (fingers.size > 1) { drawing = null; showInk(); return; }
+  startAt(placeOf(event));
+}
+
+function startAt(place) {
   const isStroke = brush.tool === "paint" || brush.tool === "erase";
   drawing = isStroke
-    ? { kind: "stroke", image: known.image, cls: brush.tool === "erase" ? 0 : brush.cls, points: [placeOf(event)] }
-    : { kind: "mask", image: known.image, keep: brush.tool === "keep", points: [placeOf(event)] };
+    ? { kind: "stroke", image: known.image, cls: brush.tool === "erase" ? 0 : brush.cls, points: [place] }
+    : { kind: "mask", image: known.image, keep: brush.tool === "keep", points: [place] };
   showInk(isStroke ? drawing : null);
+}
+
+function drawByKeys(key, isFine) {      // the arrows move the brush, Enter begins and ends a stroke
+  const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Enter: [0, 0] }, stage = at("stage"), box = stage.getBoundingClientRect();
+  known.pen ||= { x: box.width / 2, y: box.height / 2 };
+  known.pen.x = Math.min(box.width - 1, Math.max(0, known.pen.x + moves[key][0] * (isFine ? 2 : 12)));
+  known.pen.y = Math.min(box.height - 1, Math.max(0, known.pen.y + moves[key][1] * (isFine ? 2 : 12)));
+  const event = { clientX: box.left + known.pen.x, clientY: box.top + known.pen.y, pointerType: "keys" };
+  if (drawing) drawing.points.push(placeOf(event));
+  if (key === "Enter" && drawing) finish();
+  else if (key === "Enter") startAt(placeOf(event));
+  else if (drawing) showInk(drawing.kind === "stroke" ? drawing : null);
+  showCursor(event);
 }
 
 function go(event) {
@@ -252,11 +268,12 @@ function finish() {
   showInk();
 }
 
-async function send() {      // in their order, each again until the server has it
+async function send() {      // in their order, each again until the server has it; shown until it is among those of the server
   if (known.sending) return;
   known.sending = true;
-  while (unsent.length && await post("/do", unsent[0])) strokes.push(unsent.shift());
+  for (let answer; unsent.length && (answer = await post("/do", unsent[0]));) if (answer.painted > known.painted) sent.push({ ...unsent.shift(), painted: answer.painted }); else unsent.shift();
   known.sending = false;
+  if (unsent.length) setTimeout(send, 1000); else if (document.body.classList.contains("lost")) lost(false);
 }
 
 function showCursor(event) {
@@ -485,9 +502,16 @@ function onPaintKey(event) {
   const plain = {
     m: () => setTool("move"), p: () => setTool("paint"), e: () => setTool("erase"), k: () => setTool("keep"), x: () => setTool("cut"), c: addClass, w: goToNext,
     "[": () => setSize(brush.size - 2), "]": () => setSize(brush.size + 2), " ": () => { known.space = true; },
+    Enter: edits.ticked.size > 1 && event.target.tagName !== "BUTTON" ? () => live.merge([...edits.ticked]) : null,
     ...(drawing ? { Escape: () => { drawing = null; showInk(); } } : {}),
   };
   if (key === " " && /^(BUTTON|INPUT|SUMMARY)$/.test(event.target.tagName)) return;
+  if (event.target === at("stage") && brush.tool !== "move" && /^(Arrow|Enter)/.test(key)) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    drawByKeys(key, event.shiftKey);
+    return;
+  }
   const isInClasses = at("classes").contains(event.target) && /^Arrow/.test(key);
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key] || 0, place = told.classes.findIndex(one => one.cls === brush.cls);
   const action = event.ctrlKey || event.metaKey ? withControl[key]
@@ -512,6 +536,7 @@ function onShiftClick(event) {      // picks segments to merge, on the picture
 
 function build() {
   const stage = at("stage");
+  for (const [name, value] of [["tabindex", 0], ["role", "application"], ["aria-label", "image; the arrows move the brush, Enter begins and ends a stroke"]]) stage.setAttribute(name, value);
   at("tint").before(make("div", "", { id: "tiles" }));
   for (const id of ["map", "ink"]) stage.append(make("canvas", "", { id, class: "over" }));
   stage.append(make("div", "?", { id: "doubt", hidden: "" }), make("div", "", { id: "cursor", hidden: "" }));
@@ -554,7 +579,7 @@ function connect() {
   at("name").addEventListener("change", () => state.segment && post("/do", { kind: "name", cls: classOf(state.segment), name: at("name").value.trim() }));
   at("images").addEventListener("change", () => {
     Object.assign(known, { image: Number(at("images").value), since: -1, painted: -1, contents: -1, number: 0 });
-    strokes = [];
+    strokes = sent = [];
     polling?.abort();
   });
   addEventListener("resize", () => showInk());

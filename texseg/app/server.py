@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             session.save(session.image(given.get("image")), given["kinds"])
         else:
             raise Refused(404, "no such page")
-        return b"{}", "application/json"
+        return json.dumps({"painted": session.painted}).encode(), "application/json"
 
     def _page(self) -> bytes:
         self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.app"), self.server.session

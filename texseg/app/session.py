@@ -754,8 +754,8 @@ def _doubts(
     own, step = labels[window], max(1, max(sure.shape) // max(shown))
     own, sure = own[::step, ::step], sure[::step, ::step]
     regions = connected_regions(own)
-    areas, doubt = np.bincount(regions.ravel()), np.bincount(regions.ravel(), (1 - sure).ravel())
-    doubt[0], found = 0, []
+    doubt, found = np.bincount(regions.ravel(), (1 - sure).ravel()), []
+    doubt[0] = 0
     for region in np.argsort(-doubt, kind="stable")[:_MOST_DOUBTS].tolist():
         if doubt[region] <= 0:
             break
@@ -766,8 +766,7 @@ def _doubts(
         y, x = np.unravel_index(int(unsure.argmin()), unsure.shape)
         edges = (rows[0] + y, columns[0] + x, rows[0], columns[0], rows[-1] + 1, columns[-1] + 1)
         where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
-        mean = float(1 - doubt[region] / areas[region])
-        found.append((float(doubt[region]), *where, mean, int(own[regions == region][0])))
+        found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
     return found
 
 
