@@ -80,23 +80,11 @@ def overlay(
     names: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Image tinted by label, with the borders between the segments and their numbers.
+    """Image (H, W) or (H, W, C) tinted by its labels (H, W), with the borders and numbers of the segments.
 
-    Parameters
-    ----------
-    image : real array of shape (H, W) or (H, W, C)
-    labels : int array of shape (H, W)
-        Pixels of label 0 are shown as they are.
-    opacity : float, default=0.4
-        Opacity of the tint, 0 to 1.
-    boundaries : bool, default=True
-        Draw lines along the edges of the pixels where the label changes.
-    numbers : bool, default=True
-        Write the number of each segment into its widest part, where there is room.
-    legend : bool, default=True
-        Next to the image: label, name, and share of the labelled area.
-    names : sequence of strings, optional
-        Name of label 1, label 2 and so on.
+    ``opacity``, 0 to 1, is that of the tint; pixels of label 0 are shown as they are. Borders run along the
+    edges of pixels, numbers stand in the widest parts that have room for them. The legend gives label, name
+    (``names`` are those of label 1, label 2 and so on), and share of the labelled area.
     """
     label_image, picture = _checked(labels), to_rgb(image)
     if picture.shape[:2] != label_image.shape:
@@ -122,15 +110,9 @@ def labels(
 def confidence(
     confidence: ArrayLike, labels: ArrayLike | None = None, *, colorbar: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """Posterior of each pixel's label, on a fixed scale from 0 to 1.
+    """Posterior (H, W) of each pixel's label, on a fixed scale from 0 to 1; 0, no data, stays empty.
 
-    Parameters
-    ----------
-    confidence : float array of shape (H, W)
-        Pixels of confidence 0 hold no data and stay empty.
-    labels : int array of shape (H, W), optional
-        Draw the borders between its segments.
-    colorbar : bool, default=True
+    With ``labels`` (H, W) the borders between the segments are drawn.
     """
     values = np.asarray(confidence)
     if values.ndim != 2:
@@ -169,14 +151,8 @@ def comparison(
 ) -> NDArray[Any]:
     """Several segmentations of one image side by side, in matching colours.
 
-    Parameters
-    ----------
-    image : real array of shape (H, W) or (H, W, C)
-    labellings : mapping from a name to an int array of shape (H, W)
-    truth : int array of shape (H, W), optional
-        Shown next to the image; the titles then give the share of pixels that are right. Without it colours
-        follow the first labelling.
-    n_columns : int, default=4
+    ``labellings`` maps names to label images (H, W). With a ``truth`` (H, W), which is shown next to the
+    image, titles give the share of pixels that are right; else colours follow the first labelling.
     """
     if not labellings:
         raise ValueError("comparison needs at least one labelling, got an empty mapping")
@@ -266,13 +242,8 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
 
     Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the number
     of clusters; both at the end of each temperature, which falls to the right. Vertical lines mark where the
-    number rises.
-
-    Parameters
-    ----------
-    history : sequence of records
-        With ``beta``, ``free_energy``, ``n_distinct`` and ``level``, as ``model.history_`` of the plain path
-        or the states of :func:`texseg.fitting.anneal.anneal`.
+    number rises. ``history`` is ``model.history_`` of the plain path, or the states of
+    :func:`texseg.fitting.anneal.anneal`.
     """
     ends = {(record.level, record.beta): record for record in history}
     cooling = [record for (level, _), record in ends.items() if level == 0]
@@ -343,15 +314,9 @@ def hierarchy(
     """Tree of the segments from one to many, with a thumbnail of each at the number at which it appears.
 
     A segment of a finer level belongs to the segment of the coarser one with which it shares most pixels.
-
-    Parameters
-    ----------
-    hierarchy : object with ``n_segments`` (ascending) and ``labels(k)``
-        ``model.hierarchy_``; ``labels(k)`` is an int array (H, W) with 0 where there is no data.
-    image : real array of shape (H, W) or (H, W, C), optional
-        Seen in the thumbnails; without it they show the segment in the colour of its leaf.
-    n_segments : int, optional
-        Stop at this number; by default at the largest.
+    ``hierarchy`` is ``model.hierarchy_``, or has ``n_segments`` (ascending) and ``labels(k)``, (H, W).
+    Thumbnails show the ``image``, if given, else the segment in the colour of its leaf. The tree stops at
+    ``n_segments``, by default at the largest number.
     """
     numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]
     if not numbers:
@@ -475,19 +440,9 @@ def channel_histograms(
 ) -> NDArray[Any]:
     """Histograms of one segment in every channel, against those of the rest of the image.
 
-    The titles give how much the two differ: total variation, 0 (equal) to 1 (disjoint).
-
-    Parameters
-    ----------
-    profiles : float array of shape (K, C, n_bins)
-        ``model.profiles_``.
-    segment : int
-        Label, 1 ... K.
-    shares : float array of shape (K,), optional
-        Areas of the segments, the weights in the average over the others; equal by default.
-    names : sequence of C strings, optional
-        ``model.channel_names_``.
-    n_columns : int, default=4
+    The titles give how much the two differ: total variation, 0 (equal) to 1 (disjoint). ``profiles``
+    (K, C, n_bins) are ``model.profiles_``, ``segment`` is a label from 1, ``shares`` (K,) are the areas of
+    the segments (equal by default), which weigh the others, and ``names`` are ``model.channel_names_``.
     """
     table = np.asarray(profiles, dtype=float)
     if table.ndim != 3:
@@ -525,14 +480,10 @@ def association(
     column_names: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Association of row clusters with column clusters, on a logarithmic scale.
+    """Association (K, L) of row clusters with column clusters, on a logarithmic scale.
 
-    Parameters
-    ----------
-    association : float array of shape (K, L)
-        ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance (Eq.
-        42 of the memo): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
-    row_names, column_names : sequences of strings, optional
+    It is ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance (Eq.
+    42 of the memo): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
     """
     c = np.asarray(association, dtype=float)
     if c.ndim != 2 or (c < 0).any():
