@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
-_TARGET, _GIVEN = "texseg.save_config", "texseg.given"  # where a context keeps the file to write, and options
+_GIVEN = "texseg.given"  # where a context keeps options and their values
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
@@ -296,14 +296,17 @@ class Verb(click.Command):
         """Parse the words and keep the options; write these to a file, if requested, when all are right."""
         words = list(args)
         rest = super().parse_args(ctx, args)
-        given = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
-        ctx.meta[_GIVEN] = {
-            option: given[option.name] for option in _keys(self).values() if option.name in given
+        words_of = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
+        given = {
+            key: (option, words_of[option.name])
+            for key, option in _keys(self).items()
+            if option.name in words_of
         }
-        if (target := ctx.meta.get(_TARGET)) is not None:
-            lines = [f"{key} = {_toml(given[o.name])}" for key, o in _keys(self).items() if o.name in given]
+        ctx.meta[_GIVEN] = list(given.values())
+        if (target := ctx.params.pop("save_config", None)) is not None:
+            lines = [f"{key} = {_toml(value)}\n" for key, (_, value) in given.items()]
             try:
-                atomic_write(target, "".join(f"{line}\n" for line in lines).encode())
+                atomic_write(target, "".join(lines).encode())
             except (OSError, UnicodeError) as error:
                 raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
         return rest
@@ -311,13 +314,10 @@ class Verb(click.Command):
 
 def words_given(ctx: click.Context) -> dict[str, list[str]]:
     """Words of a command with the same options, by the names of these; before them what names the verb."""
-    model = [
-        str(ctx.params[p.name])
-        for p in ctx.command.params
-        if p.param_type_name == "argument" and p.nargs == 1
-    ]
+    arguments = (p for p in ctx.command.params if isinstance(p, click.Argument) and p.nargs == 1)
+    model = [str(ctx.params[argument.name]) for argument in arguments]
     words = {"": ["texseg", str(ctx.command.name), *model]}
-    for option, value in ctx.meta[_GIVEN].items():
+    for option, value in ctx.meta[_GIVEN]:
         if option.is_flag:
             words[option.name] = (option.opts if value else option.secondary_opts)[:1]
         else:
@@ -345,10 +345,6 @@ def _toml(value: Any) -> str:
         if str(tomllib.loads(f"v = {value}")["v"]) == value:
             return value
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _note_where_to_save(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    ctx.meta[_TARGET] = path
 
 
 def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
@@ -481,15 +477,7 @@ run_options = section(
         expose_value=False,
         callback=_read_config,
     ),
-    _value(
-        "--save-config",
-        _FILE,
-        "Write the options of this command to a TOML file.",
-        metavar="FILE",
-        is_eager=True,
-        expose_value=False,
-        callback=_note_where_to_save,
-    ),
+    _value("--save-config", _FILE, "Write the options of this command to a TOML file.", metavar="FILE"),
     _flag("-q", "--quiet", text="Print failures and notes only."),
 )
 
