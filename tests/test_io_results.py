@@ -1,6 +1,7 @@
 """Label images carry size, names and colours into the programs that open them."""
 
 import json
+from importlib.util import find_spec
 
 import cv2
 import io_scenes
@@ -109,7 +110,7 @@ def test_the_command_gives_every_file_names_and_colours(tmp_path):
     rows, columns = np.mgrid[:64, :96]
     image = np.where(columns < 48, np.sin(rows), np.sin(columns / 2))
     Image.fromarray(np.uint8(100 + 50 * image)).save(tmp_path / "i.png")
-    formats = ["tif"] + ["gpkg"] * (texseg.io.polygons.find_spec("pyogrio") is not None)
+    formats = ["tif"] + ["gpkg"] * (find_spec("pyogrio") is not None)
     run(
         "segment",
         tmp_path / "i.png",

@@ -392,7 +392,9 @@ def test_names_order_and_colours_of_the_user_stay_in_all_results(files, tmp_path
         features.append((about, "LineString", np.clip(line, 0, max(image_size)).tolist()))
     (tmp_path / "s.geojson").write_text(json.dumps(collection(*features)))
     strokes = ["--seeds", tmp_path / "s.geojson", "--format", "tif"]
-    run("segment", image, *strokes, "--polygons", "-o", tmp_path)
+    run("segment", image, *strokes, "--polygons", "--report-html", "-o", tmp_path)
+    page = (tmp_path / "image_report.html").read_text()
+    assert '"palette": [[0, 0, 0], [200, 0, 0], [0, 200, 0]' in page and '"name": "Tumor"' in page
     with open(tmp_path / "image_segments.csv") as file:
         rows = [(row["label"], row["name"], row["colour"]) for row in csv.DictReader(file)]
     assert rows == [("1", "Tumor", "#c80000"), ("2", "Stroma", "#00c800")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import colorsys
 import csv
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -646,6 +646,12 @@ def hex_colours(n_labels: int, own: Sequence[str] = ()) -> list[str]:
     """Colours of the labels 1 to `n_labels` as ``#0072b2``; the first may have colours of their own."""
     usual = ["#{:02x}{:02x}{:02x}".format(*_colour(index)) for index in range(len(own), n_labels)]
     return [*own[:n_labels], *usual]
+
+
+def own_colours(names: Sequence[str], colour_of: Mapping[str, str]) -> list[str]:
+    """Colours of the labels from 1 if some names have colours of a user's; the usual ones of the others."""
+    pairs = zip(names, hex_colours(len(names)), strict=True) if colour_of else ()
+    return [colour_of.get(name, colour) for name, colour in pairs]
 
 
 def _colour(index: int) -> tuple[int, ...]:

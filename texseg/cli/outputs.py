@@ -32,7 +32,6 @@ from texseg.regions import (
     Tally,
     area_intervals,
     csv_text,
-    hex_colours,
     mean_confidence,
     placed,
     with_intervals,
@@ -108,13 +107,6 @@ class Legend(NamedTuple):
 
     names: Sequence[str] = ()
     colours: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, names: Sequence[str], colour_of: Mapping[str, str]) -> Legend:
-        """Give segments that have a user's name the user's colour."""
-        usual = hex_colours(len(names))
-        colours = [colour_of.get(name, colour) for name, colour in zip(names, usual, strict=True)]
-        return cls(names, colours if colour_of else ())
 
 
 class Outcome(NamedTuple):

@@ -36,6 +36,7 @@ from texseg.cli.terminal import InterruptedBySignalError, say, shown
 from texseg.edits import Edits
 from texseg.io.write import write_labels
 from texseg.parameters import PARAMETERS
+from texseg.regions import own_colours
 
 _LARGEST_WHOLE = 2**23  # pixels; strokes on larger images are learned from crops
 _USUAL = ("labels", "overlay", "segments", "model")
@@ -190,7 +191,12 @@ class _Results:
 
                 found = Labelled([page], model, int(labels.max()), probabilities=probabilities)
             outcome = write_outputs(
-                item, found, planned, writing, Legend.of(model.names_, model.colours_), made
+                item,
+                found,
+                planned,
+                writing,
+                Legend(model.names_, own_colours(model.names_, model.colours_)),
+                made,
             )
             if found.parts is not None:
                 found.parts.remove()

@@ -58,6 +58,7 @@ from texseg.io.geo import relative_size
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
+from texseg.regions import own_colours
 from texseg.threads import crew_size
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names or (() if found.model is None else found.model.names_)
-        legend = Legend.of(names, getattr(found.model, "colours_", {}))
+        legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
         outcome = write_outputs(item, found, planned, work.writing, legend, made)
         if found.parts is not None:
             found.parts.remove()

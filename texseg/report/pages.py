@@ -26,7 +26,7 @@ from texseg.io.files import path_of
 from texseg.method.textures import MergedTextures
 from texseg.overlay import draw_overlay
 from texseg.parameters import MOST_SEGMENTS
-from texseg.regions import palette
+from texseg.regions import own_colours, palette
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
@@ -181,7 +181,9 @@ def write_report(
         others = steady_levels(own, hierarchy, shown)
         levels += [level_content(k, level, sampled, **settings) for k, level in others]
     content = page_content(model, levels, shape, shown, sure, hierarchy, pixel_size)
-    content |= {"title": title, "command": list(command), "thumbnail": _thumbnail(picture, own)}
+    colours = own_colours(names, getattr(model, "colours_", {}))
+    content["palette"] = palette(len(content["palette"]) - 1, colours).tolist()
+    content |= {"title": title, "command": list(command), "thumbnail": _thumbnail(picture, own, colours)}
     heading = {
         "date": date.today().isoformat(),
         **({} if source is None else {"input": os.fspath(source)}),
@@ -314,8 +316,8 @@ def terms(facts: Mapping[str, Any]) -> str:
     return "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(str(v))}</dd></div>" for k, v in facts.items())
 
 
-def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer]) -> str:
+def _thumbnail(picture: NDArray[np.uint8], labels: NDArray[np.integer], colours: Sequence[str]) -> str:
     shape = shown_shape((labels.shape[0], labels.shape[1]), _THUMBNAIL_SIDE)
     small = reduced(picture, shape).copy()
-    draw_overlay(small, reduced_labels(labels, shape))
+    draw_overlay(small, reduced_labels(labels, shape), colours)
     return picture_uri(small)
