@@ -368,6 +368,16 @@ def test_two_sided_clusters_tell_as_much_as_the_planted_ones():
     assert model.mutual_information_ > 0.999 * mutual_information(known / known.sum())
 
 
+def test_settings_of_large_tables_are_chosen_on_some_rows_and_in_single_precision(monkeypatch):
+    n, truth = planted(4, 2, per_cluster=60)
+    expected = SMM(4, random_state=0).fit(n)
+    monkeypatch.setattr("texseg.models.estimator.LARGE_TABLE", 3000)
+    monkeypatch.setattr("texseg.models.smm.FEW_ENTRIES", 2000)
+    model = SMM(4, random_state=0).fit(n)
+    assert adjusted_rand_score(truth, model.labels_) == 1
+    assert model.perplexity(n) == pytest.approx(expected.perplexity(n), rel=0.01)
+
+
 @pytest.mark.parametrize("model", [ACM, HACM])
 def test_the_chosen_temperature_predicts_no_worse_than_temperature_one(model):
     """Long rows, of which leaving them out brings nothing: the plain clusters are those of beta=1."""

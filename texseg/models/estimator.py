@@ -89,6 +89,11 @@ class Run(NamedTuple):
     history: list[FitRecord]
 
 
+def is_large(n: CountMatrix) -> bool:
+    """Whether a table has so many stored entries that time and memory count."""
+    return not is_implicit(n) and getattr(n, "nnz", n.shape[0] * n.shape[1]) > LARGE_TABLE
+
+
 def best_of(found: Sequence[tuple[Any, Run]]) -> tuple[Any, Run]:
     """Model and run that are best, by held-out likelihood if available, else by F; its records stand last."""
     model, best = max(
@@ -352,7 +357,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 beta = 1.0
         if weights is not None:
             parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
-        if getattr(n, "nnz", n.shape[0] * n.shape[1]) > LARGE_TABLE and not is_implicit(n):
+        if is_large(n):
             parts = tuple(None if part is None else part.astype(np.float32) for part in parts)
         assert parts[0] is not None
         return Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))

@@ -39,6 +39,7 @@ from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.acm import grown
 from texseg.models.base import (
     FLOOR,
+    Labels,
     Model,
     Rng,
     Step,
@@ -58,6 +59,7 @@ from texseg.models.estimator import (
     DensityMixin,
     Run,
     best_of,
+    is_large,
     settings,
     with_short_rows,
 )
@@ -75,6 +77,8 @@ class Aspects(NamedTuple):
 # numbers (entries x K) of a block of predictive EM; a step takes 1.3 times as long with a quarter, 1.7
 # times with four times as many
 _NUMBERS_AT_ONCE = 2**18
+# of large tables: stored entries of the rows on which settings are chosen, and least such rows an aspect
+FEW_ENTRIES, FEW_ROWS = 2**20, 10
 FOLD_IN_STEPS = 30  # EM steps that find the mixing of rows that were not fitted
 TILT = 0.92  # factor between the tilts that held-out occurrences decide on
 # sizes with which held-out occurrences decide whether a prior helps; then twice and half as much
@@ -384,6 +388,11 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         """One run finds all settings; others take them over, and compete with all runs merged down."""
         if data.beta is not None:
             return super()._fit_run(data, rng)
+        if is_large(data.counts):
+            n = data.counts
+            rows = rng.random_sample(n.shape[0]) < FEW_ENTRIES / getattr(n, "nnz", n.shape[0] * n.shape[1])
+            if rows.sum() >= FEW_ROWS * self.n_components:
+                return self._from_few_rows(data, np.flatnonzero(rows), rng)
         model, starts = self._model(data), self._starts(self._model(data), data, rng)
         first = self._tempered(model, data, next(starts), rng)
         model, first = self._refine(*self._with_priors(model, first, data, rng), data, rng)
@@ -394,6 +403,16 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         together = merged([run.state.params for run in runs], self.n_components)
         last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
         return best_of([*((model, run) for run in runs), last])
+
+    def _from_few_rows(self, data: Data, rows: Labels, rng: Rng) -> tuple[AspectModel, Run]:
+        """Begin with the settings and columns that only these rows have found."""
+        assert data.validation is not None
+        weights = None if data.weights is None else data.weights[rows]
+        few = Data(data.counts[rows], weights, data.validation[rows], None, None)
+        model, run = self._fit_run(few, rng)
+        of_rows = normalise(row_totals(data.counts))
+        begun = run.state.params._replace(rows=np.tile(of_rows, (self.n_components, 1)))
+        return self._refine(model, self._descend(model, data, begun, run.state.beta, rng), data, rng)
 
     def _with_priors(self, model: AspectModel, run: Run, data: Data, rng: Rng) -> tuple[AspectModel, Run]:
         """Try both priors and a lower temperature together: each by itself may be worse than neither."""
