@@ -372,7 +372,7 @@ def test_settings_of_large_tables_are_chosen_on_some_rows_and_in_single_precisio
     n, truth = planted(4, 2, per_cluster=60)
     expected = SMM(4, random_state=0).fit(n)
     monkeypatch.setattr("texseg.models.estimator.LARGE_TABLE", 3000)
-    monkeypatch.setattr("texseg.models.smm.FEW_ENTRIES", 2000)
+    monkeypatch.setattr("texseg.models.estimator.FEW_ENTRIES", 2000)
     model = SMM(4, random_state=0).fit(n)
     assert adjusted_rand_score(truth, model.labels_) == 1
     assert model.perplexity(n) == pytest.approx(expected.perplexity(n), rel=0.01)

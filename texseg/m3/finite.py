@@ -13,21 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
 from texseg.counts.random import random_state_of
-from texseg.m3.switch import (
-    Array,
-    Expectation,
-    Switch,
-    Topics,
-    fit_concentration,
-    fit_concentrations,
-    shares_of,
-    split,
-)
+from texseg.m3.switch import ALPHAS, Array, Expectation, Switch, Topics, shares_of, split
 from texseg.models.estimator import CountEstimator, DensityMixin, settings
 
 _FIRST_OMEGA = 0.5
-# how the concentrations of one space are estimated from the memberships (D, K) and where they stood
-_ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
 
 
 @settings
@@ -178,7 +167,7 @@ class FiniteM3(DensityMixin, CountEstimator):
                 sides = zip(
                     split(np.vstack(memories), topics.sizes), split(topics.alpha, topics.sizes), strict=True
                 )
-                alphas = [_ALPHAS[self.alpha](side, start, weights) for side, start in sides]
+                alphas = [ALPHAS[self.alpha](side, start, weights) for side, start in sides]
                 topics = topics._replace(alpha=np.concatenate(alphas))
 
     def _expect(
@@ -231,9 +220,9 @@ class FiniteM3(DensityMixin, CountEstimator):
         named = isinstance(self.alpha, str)
         alpha = np.asarray(np.nan if self.alpha is None or named else self.alpha, dtype=float)
         numbers = alpha.shape in ((), (L,)) and (alpha > 0).all() and np.isfinite(alpha).all()
-        if not (self.alpha in _ALPHAS if named else numbers):
+        if not (self.alpha in ALPHAS if named else numbers):
             raise ValueError(
-                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
+                f"alpha of FiniteM3 must be {' or '.join(map(repr, ALPHAS))}, or one or {L} positive"
                 f" finite numbers, got {self.alpha!r}"
             )
         for name, smallest in (("topic_prior", 0), ("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):

@@ -40,11 +40,9 @@ class InfiniteM3(SampledM3):
         What the components are; `SharedGaussians()` by default.
     alpha : float, default=1.0
         Concentration.
-    omega : float in 0 ... 1, optional
-        Sharing parameter: how far a pair of components counts as one. By default it is sampled, from 0.5 on.
-    omega1, omega2 : float, optional
-        Shares of the concentration that open a component of the first or second side alone;
-        ``omega + omega1 + omega2 = 1``. By default each gets half of what remains.
+    omega, omega1, omega2 : floats in 0 ... 1 with sum 1, optional
+        How far a pair of components counts as one, and shares of the concentration that open a component of
+        the first or second side alone. By default omega is sampled, and each side gets half of what remains.
     n_sweeps, burn_in, thin : int, default=200, 100, 5
         Sweeps over all points, how many of them are dropped first, and after these every which is kept.
     n_auxiliary : int, default=2
@@ -52,9 +50,9 @@ class InfiniteM3(SampledM3):
     n_start : int, default=10
         Number of k-means clusters to start with, as components of the first side.
     n_init : int, default=2
-        Number of runs; the one with the best estimated density of new points (Watanabe's criterion) is kept.
-        On the second side they start in turn with one component and with the clusters of the first side
-        (with ``omega = 1``, always): a chain rarely gets from the one kind of solution to the other.
+        Runs; the one with the best estimated density of new points (Watanabe's criterion) is kept. The second
+        side starts with one component and with the clusters of the first in turn: a chain rarely gets from
+        the one kind of solution to the other.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -62,10 +60,9 @@ class InfiniteM3(SampledM3):
     labels_, memberships_ : int ndarrays of shape (N,) and (N, 2)
         A label for each pair of memberships in the most representative sample, the one with the smallest
         expected Binder loss, and the pairs themselves.
-    n_components_, components_ : tuple of two ints, tuple of two parameter tuples
-        Number of components of each side in that sample, and their parameters, in the layout of the family.
-    weights_ : ndarray of shape n_components_
-        Probability of every pair for a further point.
+    n_components_, components_, weights_ : tuples of two ints and of two parameter tuples, ndarray
+        Components of each side in that sample, their parameters, in the layout of the family, and the
+        probability of every pair for a further point.
     samples_, history_ : list of Sample, Trace
         All kept samples, and the trace of the run that was kept, burn-in included.
     family_, n_iter_, n_features_in_ : Family, int, int

@@ -236,3 +236,7 @@ def _ascent(alpha: Array, gradient: Array) -> Array:
     room = np.where(step < 0, alpha - np.maximum(_SMALLEST, alpha / 10.0), _LARGEST - alpha)
     moving = step != 0
     return step * min(1.0, float((room[moving] / np.abs(step[moving])).min(initial=1.0)))
+
+
+# how the concentrations of one space are estimated from the memberships (D, K) and where they stood
+ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}

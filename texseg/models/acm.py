@@ -29,19 +29,11 @@ from texseg.models.base import (
     Rng,
     Weights,
     group_sums,
-    normalise,
     normalise_profiles,
+    with_short_rows,
     working_dtype,
 )
-from texseg.models.estimator import (
-    ClusterMixin,
-    CooccurrenceEstimator,
-    Data,
-    Run,
-    best_of,
-    settings,
-    with_short_rows,
-)
+from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
@@ -130,7 +122,7 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         if data.beta is None or len(runs) == 1:
             return []
         found = [run.state.params for run in runs]
-        weights = normalise(np.concatenate([params.weights for params in found]))
+        weights = np.concatenate([params.weights for params in found]) / len(found)
         every = Profiles(np.concatenate([params.profiles for params in found]), weights)
         start = merge_down(
             HistogramClustering(),
@@ -149,43 +141,33 @@ class ACM(OneSided):
 
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
     cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
-
-    Fitting cools from the first phase transition, where all rows form one cluster, splits each cluster past
-    its own transition, and keeps splitting one cluster while merging two others as long as that lowers the
-    free energy (Hofmann and Puzicha, A.I. Memo 1625, 1998, sections 3 and 5.1).
+    Fitting cools from the first phase transition, splits clusters past their own, and goes on splitting one
+    while merging two others as long as that lowers the free energy (Hofmann and Puzicha, A.I. Memo 1625,
+    1998, sections 3 and 5.1).
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, K; at most the number of rows. Fewer are found when the rows do not differ enough.
     assignment : {"soft", "hard"}, default="soft"
-        Posterior probabilities with mixing proportions, or only the most probable cluster, without a
-        temperature.
-    beta : "auto" or float, default="auto"
-        Inverse temperature; "auto" chooses it, and the moment to stop, on held-out occurrences; where 1,
-        plain maximum likelihood, predicts these best, the result is that of ``beta=1``.
+        Posterior probabilities with mixing proportions, or only the most probable cluster, at no temperature.
     predictive : bool, optional
         Leave every row out of the profiles by which it is judged (section 5.2), and trust clusters and long
-        rows less (`texseg.models.left_out`). By default tried with ``beta="auto"``; only with soft
-        assignments.
-    n_init : int, default=1
-        Starts; clusters that are grown hardly depend on random numbers. The clusters of several, merged down
-        to K, compete with the best of them.
-    validation_fraction, max_iter, tol, over_relaxation, random_state
-        See `SMM`.
+        rows less (`texseg.models.left_out`). By default tried with ``beta="auto"``; only soft assignments.
+    beta, n_init, validation_fraction, max_iter, tol, over_relaxation, random_state
+        See `SMM`. Where temperature 1 predicts held-out occurrences best, the result is that of ``beta=1``.
+        The clusters of several starts, merged down to K, compete with the best of them.
 
     Attributes
     ----------
     components_ : ndarray of shape (K, M)
         Profiles ``p(j | k)``, including their share of the background; rows sum to one (for images: in each
         channel).
+    weights_, mixing_, labels_ : ndarrays of shape (K,), (N, K) and (N,)
+        Mixing proportions, posterior probabilities of the rows, and most probable clusters, from 0.
     background_share_, row_correlation_ : float
         Share of the background in a cluster of mean size, and correlation between the occurrences of a row
         beyond what its cluster explains, chosen on held-out occurrences; else 0.
-    weights_, mixing_ : ndarrays of shape (K,) and (N, K)
-        Mixing proportions, and posterior probabilities of the rows.
-    labels_ : int ndarray of shape (N,)
-        Most probable cluster of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_
         See `SMM`.
 

@@ -15,7 +15,8 @@ import numpy as np
 import scipy  # loads its parts when they are used
 from numpy.typing import NDArray
 
-from texseg.counts.matrix import CountMatrix, groups_of
+from texseg.counts.blocks import scale_rows
+from texseg.counts.matrix import CountMatrix, groups_of, row_totals
 from texseg.fitting.assignment import Floats, Posterior, SoftMax
 
 Labels = NDArray[np.intp]
@@ -25,6 +26,9 @@ Weights: TypeAlias = Floats | None  # (N,), how many sites each row stands for; 
 FLOOR = 1e-12  # probabilities below this count as this much inside logarithms, so that no count is impossible
 # an over-relaxed step leaves every probability at least this fraction of what the plain step gives
 RELAX_FLOOR = 0.5
+LONG_ROW = 20.0  # a row is long that holds so many times the median of the rows
+# where there are long rows, starts see every row as holding so many times the median, at most
+USUAL_ROW = 4.0
 _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-level cache
 
 
@@ -156,6 +160,15 @@ def count_distinct(profiles: Floats, tolerance: float = 0.01) -> int:
         number += 1
         profiles = profiles[np.abs(profiles - profiles[0]).sum(axis=1) > 2 * tolerance * profiles[0].sum()]
     return number
+
+
+def with_short_rows(n: CountMatrix) -> CountMatrix:
+    """Cut down long rows, so that no single row determines a start; other rows stay as they are."""
+    totals = row_totals(n)
+    usual = float(np.median(totals[totals > 0])) if totals.any() else 0.0
+    if totals.max(initial=0.0) <= LONG_ROW * usual:
+        return n
+    return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
 
 
 class Model:

@@ -26,19 +26,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from texseg.counts.blocks import BlockCounts as BlockCounts  # offered with the models, which take it
 from texseg.counts.blocks import scale_rows
-from texseg.counts.matrix import (
-    CountMatrix,
-    check_counts,
-    groups_of,
-    is_implicit,
-    row_blocks,
-    row_totals,
-    split_counts,
-)
+from texseg.counts.matrix import CountMatrix, check_counts, groups_of, is_implicit, row_blocks, row_totals
+from texseg.counts.matrix import split_counts as split_counts
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
+from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
-from texseg.models.base import Labels, Rng, entry_rows, log_floored, normalise_profiles, products_at
+from texseg.models.base import LONG_ROW, Labels, Rng, entry_rows, log_floored, normalise_profiles, products_at
 
 # share of the uniform distribution in every prediction, so that no new occurrence is impossible
 PREDICTION_FLOOR = 0.01
@@ -47,13 +40,11 @@ PATIENCE = 5  # steps without a better held-out likelihood after which a tempera
 # one profile
 HOTTER = 0.8
 COOLING = 0.6  # factor from one temperature to the next while clusters grow; .8 and .9 find the same clusters
-LONG_ROW = 20.0  # a row is long that holds so many times the median of the rows
-# where there are long rows, starts see every row as holding so many times the median, at most
-USUAL_ROW = 4.0
 # nats an occurrence by which a change of a setting must raise the held-out likelihood: .02 %
 WORTHWHILE = 2e-4
 # stored entries beyond which tables are fitted in single precision: a step takes a third of the time
 LARGE_TABLE = 2**22
+FEW_ENTRIES = 2**20  # of large tables, stored entries of the rows on which settings are chosen
 # EM steps that take in the held-out occurrences: one has most of the gain, more begin to overfit
 LAST_STEPS = 2
 # temperatures without a better held-out likelihood after which the search ends; where the solution is
@@ -81,17 +72,19 @@ class Data(NamedTuple):
     beta: float | None  # The inverse temperature; None where the held-out occurrences choose it
     start: Any = None  # Parameters from which all runs begin, where these have been found before
 
+    @property
+    def share_of_few(self) -> float:
+        """Share of the rows of large tables on which settings are chosen; else 1."""
+        n = self.counts
+        entries = 0 if is_implicit(n) else getattr(n, "nnz", n.shape[0] * n.shape[1])
+        return FEW_ENTRIES / entries if entries > LARGE_TABLE else 1.0
+
 
 class Run(NamedTuple):
     """The state that was kept from a run, and the records of all its steps."""
 
     state: State
     history: list[FitRecord]
-
-
-def is_large(n: CountMatrix) -> bool:
-    """Whether a table has so many stored entries that time and memory count."""
-    return not is_implicit(n) and getattr(n, "nnz", n.shape[0] * n.shape[1]) > LARGE_TABLE
 
 
 def best_of(found: Sequence[tuple[Any, Run]]) -> tuple[Any, Run]:
@@ -357,10 +350,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                 beta = 1.0
         if weights is not None:
             parts = tuple(None if part is None else scale_rows(part, weights) for part in parts)
-        if is_large(n):
-            parts = tuple(None if part is None else part.astype(np.float32) for part in parts)
-        assert parts[0] is not None
-        return Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))
+        data = Data(parts[0], weights, parts[1], parts[2], beta if auto else float(self.beta))
+        if data.share_of_few < 1:
+            single = (None if part is None else part.astype(np.float32) for part in parts)
+            data = data._replace(**dict(zip(("counts", "validation", "everything"), single, strict=True)))
+        return data
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         return self._refine(*self._search(self._model(data), data, rng), data, rng)
@@ -378,21 +372,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
     def _with_all(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Take in the occurrences that the estimator itself has held out, now that they are not needed."""
-        assert data.everything is not None
-        steps = anneal(
-            model,
-            data.everything,
-            [run.state.beta],
-            start=run.state.params,
-            row_weights=data.weights,
-            rng=rng,
-            over_relax=False,
-            perturbation=0.0,
-            max_steps=LAST_STEPS + 1,
-        )
-        last = last_of(steps)
-        state = run.state._replace(params=last.params, posteriors=last.posteriors)
-        return model, Run(state._replace(free_energy=last.free_energy), run.history)
+        every = data._replace(counts=data.everything, validation=None)
+        last = self._descend(model, every, run.state.params, run.state.beta, rng, LAST_STEPS + 1).state
+        kept = {"params": last.params, "posteriors": last.posteriors, "free_energy": last.free_energy}
+        return model, run._replace(state=run.state._replace(**kept))
 
     def _warn_if_useless(self, state: State, data: Data) -> None:
         """Warn where one profile for all rows predicts held-out occurrences better."""
@@ -413,29 +396,30 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _choose_beta(self, model: Any, data: Data, start: Any, rng: Rng, beta: float) -> Run:
         """Heat up from ``beta`` while held-out likelihood rises, refine the step, and cool from the best."""
         best, history, worse = None, [], 0
-        while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
+
+        def tried(beta: float, start: Any) -> State:
             run = self._descend(model, data, start, beta, rng)
-            history += run.history
-            better = best is None or run.state.heldout > best.heldout
+            history.extend(run.history)
+            return run.state
+
+        while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
+            state = tried(beta, start)
+            better = best is None or state.heldout > best.heldout
             worse = 0 if better else worse + 1
             if better:
-                best = run.state
+                best = state
                 start = best.params if self._warm else start
             beta *= self._beta_factor
         assert best is not None
         for factor in () if self._warm else (self._beta_factor**0.5, self._beta_factor**0.25):
             for near in (best.beta * factor, min(best.beta / factor, 1.0)):
-                run = self._descend(model, data, start, near, rng)
-                history += run.history
-                best = max(best, run.state, key=lambda state: state.heldout)
+                best = max(best, tried(near, start), key=lambda state: state.heldout)
         # and cool again, carrying the solution along, until held-out likelihood falls
         while not self._warm and best.beta < 1:
-            colder = min(best.beta / self._beta_factor, 1.0)
-            run = self._descend(model, data, best.params, colder, rng)
-            history += run.history
-            if run.state.heldout <= best.heldout:
+            colder = tried(min(best.beta / self._beta_factor, 1.0), best.params)
+            if colder.heldout <= best.heldout:
                 break
-            best = run.state
+            best = colder
         return Run(best, history)
 
     def _refine(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
@@ -467,7 +451,9 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         heats = ((model, beta * factor), *(((model, colder),) if colder > beta else ()))
         return [*(tuple((other, beta) for other in kind) for kind in settings), heats]
 
-    def _descend(self, model: Any, data: Data, start: Any, beta: float, rng: Rng) -> Run:
+    def _descend(
+        self, model: Any, data: Data, start: Any, beta: float, rng: Rng, plain_steps: int = 0
+    ) -> Run:
         """Run EM at one temperature; keep the state that is best on held-out data, or else the last."""
 
         def judge(params: Any, posteriors: Any) -> float:
@@ -493,10 +479,10 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             rng=rng,
             validation=judge if judged else None,
             patience=PATIENCE if judged else None,
-            over_relax=self.over_relaxation,
+            over_relax=self.over_relaxation and not plain_steps,
             perturbation=0.0,
             tol=self.tol,
-            max_steps=self.max_iter,
+            max_steps=plain_steps or self.max_iter,
         ):
             history.append(FitRecord(state.beta, state.free_energy, state.heldout, state.step))
             if kept is None or not judged or state.heldout > kept.heldout:
@@ -717,15 +703,6 @@ def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-def with_short_rows(n: CountMatrix) -> CountMatrix:
-    """Cut down long rows, so that no single row determines a start; other rows stay as they are."""
-    totals = row_totals(n)
-    usual = float(np.median(totals[totals > 0])) if totals.any() else 0.0
-    if totals.max(initial=0.0) <= LONG_ROW * usual:
-        return n
-    return scale_rows(n, np.minimum(1.0, USUAL_ROW * usual / np.maximum(totals, 1.0)))
 
 
 def cross_validate(

@@ -381,16 +381,11 @@ class HACM(OneSided):
     tree : {"merging", "annealing"} or Tree, default="merging"
         Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
         transitions of a cooling run (section 5.1; wrong more often where rows are few or short), or given.
-    beta : "auto" or float, default="auto"
-        Inverse temperature of the horizontal posteriors; see `ACM`.
-    predictive : bool, optional
-        Leave every row out of the nodes by which it is judged, see `ACM`; only with ``beta="auto"``, and not
-        for the mixing of single rows, nor with annealed trees.
     n_init : int, default=3
         Flat clusterings (or cooling runs), of which the best is kept: of planted trees with 16 leaves one
         finds nine of ten, three find all.
-    validation_fraction, max_iter, tol, over_relaxation, random_state
-        See `SMM`.
+    beta, predictive, validation_fraction, max_iter, tol, over_relaxation, random_state
+        See `ACM`; rows are not left out for the mixing of single rows, nor with annealed trees.
 
     Attributes
     ----------

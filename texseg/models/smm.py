@@ -39,7 +39,6 @@ from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models.acm import grown
 from texseg.models.base import (
     FLOOR,
-    Labels,
     Model,
     Rng,
     Step,
@@ -51,18 +50,10 @@ from texseg.models.base import (
     products_at,
     soften,
     tempered,
+    with_short_rows,
     working_dtype,
 )
-from texseg.models.estimator import (
-    CooccurrenceEstimator,
-    Data,
-    DensityMixin,
-    Run,
-    best_of,
-    is_large,
-    settings,
-    with_short_rows,
-)
+from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering
 
 
@@ -77,8 +68,7 @@ class Aspects(NamedTuple):
 # numbers (entries x K) of a block of predictive EM; a step takes 1.3 times as long with a quarter, 1.7
 # times with four times as many
 _NUMBERS_AT_ONCE = 2**18
-# of large tables: stored entries of the rows on which settings are chosen, and least such rows an aspect
-FEW_ENTRIES, FEW_ROWS = 2**20, 10
+FEW_ROWS = 10  # for every aspect, where settings are chosen on some of the rows
 FOLD_IN_STEPS = 30  # EM steps that find the mixing of rows that were not fitted
 TILT = 0.92  # factor between the tilts that held-out occurrences decide on
 # sizes with which held-out occurrences decide whether a prior helps; then twice and half as much
@@ -318,18 +308,17 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     n_components : int, default=8
         Number of aspects, K; at most the number of rows; see `choose_number`.
     beta : "auto" or float, default="auto"
-        Inverse temperature of annealed EM; below 1 it prevents overfitting. "auto" chooses it, separately for
-        rows and columns, the stopping point and the sizes of Dirichlet priors on held-out occurrences; two
-        last EM steps take in those that were set aside from ``X``. 1 is plain maximum likelihood, which on
-        sparse tables may predict worse than one profile for all rows.
+        Inverse temperature; below 1 it prevents overfitting. "auto" chooses it, for rows and for columns, the
+        stopping point and the sizes of Dirichlet priors on held-out occurrences, and takes these in at the
+        end. 1 is maximum likelihood, which may predict sparse tables worse than one profile for all rows.
     predictive : bool, default=False
         Leave every occurrence out of the sums that predict its own aspect (section 5.2).
     validation_fraction : float, default=0.1
         Share of the occurrences held out for ``beta="auto"``.
     n_init : int, default=2
-        Starts; the best is kept. The first begins with clusters of rows, grown by splits and merges, the
-        others at random. With ``beta="auto"`` the aspects of all, merged down to K, compete with them: a
-        second start lowers the perplexity by up to 1 %, a third by hardly more.
+        Starts; the best is kept. The first begins with grown clusters of rows, the others at random. With
+        ``beta="auto"`` the aspects of all, merged down to K, compete with them: a second start lowers the
+        perplexity by up to 1 %, a third by hardly more.
     max_iter, tol : int, float, default=100, 1e-5
         Most EM steps at each temperature, which end when three in a row lower F by less than this fraction.
     over_relaxation : bool, default=True
@@ -388,11 +377,8 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         """One run finds all settings; others take them over, and compete with all runs merged down."""
         if data.beta is not None:
             return super()._fit_run(data, rng)
-        if is_large(data.counts):
-            n = data.counts
-            rows = rng.random_sample(n.shape[0]) < FEW_ENTRIES / getattr(n, "nnz", n.shape[0] * n.shape[1])
-            if rows.sum() >= FEW_ROWS * self.n_components:
-                return self._from_few_rows(data, np.flatnonzero(rows), rng)
+        if FEW_ROWS * self.n_components <= data.share_of_few * data.counts.shape[0] < data.counts.shape[0]:
+            return self._from_few_rows(data, rng)
         model, starts = self._model(data), self._starts(self._model(data), data, rng)
         first = self._tempered(model, data, next(starts), rng)
         model, first = self._refine(*self._with_priors(model, first, data, rng), data, rng)
@@ -404,9 +390,10 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         last = self._refine(model, self._descend(model, data, together, beta, rng), data, rng)
         return best_of([*((model, run) for run in runs), last])
 
-    def _from_few_rows(self, data: Data, rows: Labels, rng: Rng) -> tuple[AspectModel, Run]:
-        """Begin with the settings and columns that only these rows have found."""
+    def _from_few_rows(self, data: Data, rng: Rng) -> tuple[AspectModel, Run]:
+        """Begin with the settings and columns that only some of the rows have found."""
         assert data.validation is not None
+        rows = np.flatnonzero(rng.random_sample(data.counts.shape[0]) < data.share_of_few)
         weights = None if data.weights is None else data.weights[rows]
         few = Data(data.counts[rows], weights, data.validation[rows], None, None)
         model, run = self._fit_run(few, rng)
