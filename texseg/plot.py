@@ -17,6 +17,7 @@ Examples
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -297,11 +298,9 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
 class _Node(NamedTuple):
     """A segment of the tree; its children begin where it splits."""
 
-    n_segments: int
-    """Of the label image in which it first appears."""
+    n_segments: int  # of the label image in which it first appears
     region: NDArray[np.bool_]
-    parent: int
-    """Index of the node; -1 for the root."""
+    parent: int  # index of the node; -1 for the root
 
 
 def hierarchy(
@@ -604,11 +603,7 @@ def _one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 
 
 def _panels(axes: Any, n: int, n_columns: int, width: float, height: float, **options: Any) -> NDArray[Any]:
-    """Return the given axes as an array of full rows for ``n`` panels, or those of a new figure.
-
-    ``width`` and ``height`` are those of one panel in inches; ``options`` are passed to ``subplots``. Unused
-    panels are hidden.
-    """
+    """Return the axes given for ``n`` panels, or those of a new figure; sizes are of a panel, in inches."""
     n_rows = -(-n // n_columns)
     if axes is None:
         import matplotlib.pyplot as plt
@@ -649,19 +644,13 @@ def _across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
     >>> _across([-1, 0, 0, 1, 1]).tolist()
     [1.25, 0.5, 2.0, 0.0, 1.0]
     """
-    children: list[list[int]] = [[] for _ in parents]
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            children[parent].append(node)
-    places = np.zeros(len(children))
-    stack = [node for node, parent in enumerate(parents) if parent < 0][::-1]
-    n_leaves = 0
-    while stack:
-        node = stack.pop()
-        stack += children[node][::-1]
-        if not children[node]:
-            places[node], n_leaves = n_leaves, n_leaves + 1
-    for node in reversed(range(len(children))):
-        if children[node]:
-            places[node] = places[children[node]].mean()
+    places, leaves = np.zeros(len(parents)), itertools.count()
+
+    def place(node: int) -> float:
+        children = np.flatnonzero(np.equal(parents, node)).tolist()
+        places[node] = np.mean([place(child) for child in children]) if children else next(leaves)
+        return float(places[node])
+
+    for root in np.flatnonzero(np.less(parents, 0)).tolist():
+        place(root)
     return places

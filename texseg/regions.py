@@ -244,18 +244,9 @@ def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
 
     Pixels of a window of 40 x 40 count as wrong together, those of different windows as wrong independently
     (a block bootstrap of the errors converges to this): the standard deviation of a fraction is the root of
-    the sum over windows of ``(sum sqrt(p (1 - p)))**2``, with the calibrated probability ``p`` of the segment
-    at each pixel, over the number of pixels. Whole textures that were joined or divided wrongly are an error
-    that it does not see.
-
-    Parameters
-    ----------
-    probabilities : ndarray of float, shape (K, H, W)
-        0 for all segments where there is no data.
-
-    Returns
-    -------
-    ndarray of float, shape (K,), of fractions of the area with data
+    the sum over windows of ``(sum sqrt(p (1 - p)))**2``, with the calibrated probability ``p`` (K, H, W) of
+    the segment at each pixel (0 without data), over the number of pixels. Whole textures that were joined or
+    divided wrongly are an error that the result (K,) does not see.
 
     Examples
     --------
@@ -275,16 +266,13 @@ def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def with_intervals(rows: Iterable[SegmentRow], halves: NDArray[np.floating]) -> list[SegmentRow]:
     """Put the intervals of fractions into a table of segments."""
-    half = dict(enumerate(halves.tolist(), start=1))
-    return [
-        row._replace(
-            fraction_low=_tidy(max(0.0, row.fraction - half[row.label])),
-            fraction_high=_tidy(min(1.0, row.fraction + half[row.label])),
-        )
-        if row.label in half
-        else row
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        if row.label <= len(halves):  # else it is unknown, of which there are no probabilities
+            low, high = (row.fraction + sign * halves[row.label - 1] for sign in (-1, 1))
+            row = row._replace(fraction_low=_tidy(max(0.0, low)), fraction_high=_tidy(min(1.0, high)))
+        found.append(row)
+    return found
 
 
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
