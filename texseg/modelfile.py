@@ -339,12 +339,16 @@ def save_textures(
     names: Sequence[str],
     ground: NDArray[np.floating] | None,
     colours: Mapping[str, str],
-    pixel_size: tuple[float, float, str] | None,
+    pixel_size: Sequence[Any] | None,
 ) -> None:
     """Write what a segmenter has learned to a model file."""
     named: dict[str, Any] = {"class_names": list(names)} if any(names) else {}
     named |= {"colours": dict(colours)} if colours else {}
-    named |= {"pixel_size": list(_pixel_size(pixel_size))} if pixel_size is not None else {}
+    named |= (
+        {"pixel_size": [each for each in _pixel_size(pixel_size) if each is not None]}
+        if pixel_size is not None
+        else {}
+    )
     flat = {} if ground is None else {"ground": ground}
     save_model(path, {"parameters": parameters, **_to_plain_data(textures), **flat, **named})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "draw_overlay",
     "html_picture",
     "number_places",
+    "orthogonal_cuts",
     "side_by_side",
 ]
 
@@ -151,3 +152,19 @@ def _draw_number(picture: NDArray[np.uint8], place: NumberPlace, enlarged: float
     cv2.putText(ink, text, (left - first, bottom - top), _FONT, scale, 255, thickness)
     patch[cv2.dilate(ink, np.ones((rim, rim), np.uint8)) > 0] = 0
     patch[ink > 127] = 255
+
+
+def orthogonal_cuts(volume: NDArray[Any]) -> NDArray[Any]:
+    """Put the middle plane (H, W), and to its right and below it both cuts across planes, into one picture.
+
+    Examples
+    --------
+    >>> orthogonal_cuts(np.ones((2, 3, 4), int)).shape
+    (6, 7)
+    """
+    D, H, W = volume.shape[:3]
+    picture = np.zeros((H + D + 1, W + D + 1, *volume.shape[3:]), volume.dtype)
+    picture[:H, :W] = volume[D // 2]
+    picture[:H, W + 1 :] = volume[:, :, W // 2].swapaxes(0, 1)
+    picture[H + 1 :, :W] = volume[:, H // 2]
+    return picture

@@ -239,16 +239,21 @@ _ROWS = {
         "Axes along which textures extend: 3 for a volume (planes, rows, columns), whose textures are then "
         "measured in space. Strokes, masks and labels have three axes, too.",
         (2, 3),
+        flags=(),
     ),
     "spacing": Parameter(
         None,
         "Distances of the planes, rows and columns of a volume, in any unit; by default they are equal.",
         (1e-9, 1e9),
+        flags=(),
     ),
     "planes": Parameter(
         None,
         "The first axis counts planes in depth (z) or time (t): textures are measured within planes, with "
         "one model for all, and the prior on the map couples neighbouring planes.",
+        flags=("--series", "planes"),
+        option="Pages of a file, or images of a folder, are planes in depth or time: textures within planes.",
+        group="Image",
     ),
     "plane_coupling": Parameter(
         0.5,

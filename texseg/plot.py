@@ -35,8 +35,8 @@ from numpy.typing import ArrayLike, NDArray
 from texseg.channels.gabor import GaborBank
 from texseg.io.display import to_rgb
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
-from texseg.overlay import number_places
-from texseg.regions import palette, segment_table
+from texseg.overlay import number_places, orthogonal_cuts
+from texseg.regions import PIXELS, PixelSize, palette, segment_table
 
 __all__ = [
     "annealing",
@@ -44,8 +44,10 @@ __all__ = [
     "channel_histograms",
     "comparison",
     "confidence",
+    "cuts",
     "filter_bank",
     "filter_frequencies",
+    "fractions",
     "hierarchy",
     "labels",
     "overlay",
@@ -97,6 +99,37 @@ def overlay(
         _draw_boundaries(ax, label_image)
     if numbers:
         _draw_numbers(ax, label_image)
+    return ax
+
+
+def cuts(volume: ArrayLike, labels: ArrayLike, *, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
+    """Three orthogonal cuts through the middle of a volume, tinted by label.
+
+    Parameters
+    ----------
+    volume : real array (planes, rows, columns), and bands
+    labels : int array (planes, rows, columns)
+    names : sequence of strings, optional
+        Name of label 1, label 2 and so on.
+    """
+    pictures = (orthogonal_cuts(np.asarray(each)) for each in (volume, labels))
+    return overlay(*pictures, numbers=False, names=names, ax=ax)
+
+
+def fractions(
+    labels: ArrayLike, *, names: Sequence[str] = (), voxel_size: PixelSize = PIXELS, ax: Axes | None = None
+) -> Axes:
+    """Draw the share of every label (planes, rows, columns), plane by plane; label 0 does not count."""
+    volume, ax = np.asarray(labels), _one_axes(ax)
+    n = int(volume.max()) + 1
+    counts = np.stack([np.bincount(plane.ravel(), minlength=n) for plane in volume])[:, 1:]
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    depths = np.arange(len(volume)) * (voxel_size.depth or 1.0)
+    for k, colour in enumerate(palette(n - 1)[1:] / 255):
+        ax.plot(depths, shares[:, k], color=colour, label="".join(names[k : k + 1]) or f"segment {k + 1}")
+    unit = "plane" if voxel_size.depth is None else f"depth ({voxel_size.unit})"
+    ax.set(xlabel=unit, ylabel="share of the plane", ylim=(0, 1))
+    ax.legend()
     return ax
 
 

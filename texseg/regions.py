@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import csv
+import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
@@ -22,11 +23,12 @@ _DIGITS = 6  # of mean confidences; further ones depend on the number of threads
 
 
 class PixelSize(NamedTuple):
-    """Height and width of a pixel, and their unit: ``PixelSize(0.5, 0.5, "um")``."""
+    """Height and width of a pixel, and their unit: ``PixelSize(0.5, 0.5, "um")``; the depth of a voxel."""
 
     height: float = 1.0
     width: float = 1.0
     unit: str = "px"
+    depth: float | None = None
 
 
 PIXELS = PixelSize()
@@ -228,8 +230,8 @@ def checked_description(
     if isinstance(names, str) or not np.iterable(names) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"names must be a sequence of texts, got {names!r:.80}")
     try:
-        height, width, unit = PIXELS if pixel_size is None else pixel_size
-        size = PixelSize(float(height), float(width), unit)
+        height, width, unit, *depth = PIXELS if pixel_size is None else pixel_size
+        size = PixelSize(float(height), float(width), unit, *depth)
         if not (0 < size.height < np.inf and 0 < size.width < np.inf and isinstance(unit, str)):
             raise ValueError
     except (TypeError, ValueError):
@@ -273,6 +275,68 @@ def with_intervals(rows: Iterable[SegmentRow], halves: NDArray[np.floating]) -> 
             row = row._replace(fraction_low=_tidy(max(0.0, low)), fraction_high=_tidy(min(1.0, high)))
         found.append(row)
     return found
+
+
+class VolumeRow(NamedTuple):
+    """One label of a volume, measured in the unit of the voxel size.
+
+    The volume of its voxels; its surface inside the volume, as the gradient of the label smoothed by 1.5
+    voxels sums up (exact for planes, 1 % for spheres of 15 voxels); its centroid, from the outer corner.
+    """
+
+    label: int
+    name: str
+    colour: str
+    voxels: int
+    fraction: float
+    volume: float
+    surface: float
+    centroid_depth: float
+    centroid_row: float
+    centroid_column: float
+    unit: str
+    mean_confidence: float | None
+
+
+def volume_table(
+    labels: NDArray[np.integer],
+    confidence: NDArray[np.floating] | None = None,
+    names: Sequence[str] = (),
+    *,
+    voxel_size: PixelSize = PIXELS,
+) -> list[VolumeRow]:
+    """Describe every label of a volume (planes, rows, columns), ascending; label 0 is skipped.
+
+    Examples
+    --------
+    >>> labels = np.repeat([1, 2], 8).reshape(16, 1, 1) * np.ones((16, 20, 20), int)
+    >>> first, _ = volume_table(labels, voxel_size=PixelSize(0.5, 0.5, "um", 2.0))
+    >>> first.volume, first.surface, first.centroid_depth
+    (1600.0, 100.0, 8.0)
+    """
+    from scipy.ndimage import find_objects, gaussian_filter
+
+    steps = (voxel_size.depth or 1.0, voxel_size.height, voxel_size.width)
+    colours, total = hex_colours(int(labels.max(initial=0))), np.count_nonzero(labels)
+    rows = []
+    for label, box in enumerate(find_objects(labels), start=1):
+        if box is None:
+            continue
+        wide = tuple(slice(max(part.start - 6, 0), part.stop + 6) for part in box)
+        inside = labels[wide] == label
+        slopes = np.gradient(gaussian_filter(inside.astype(np.float32), 1.5, mode="nearest"), *steps)
+        surface = np.sqrt(sum(slope**2 for slope in slopes)).sum(dtype=np.float64) * math.prod(steps)
+        places = np.nonzero(inside)
+        centre = [
+            _tidy(step * (part.start + float(at.mean()) + 0.5))
+            for step, part, at in zip(steps, wide, places, strict=True)
+        ]
+        n = len(places[0])
+        sure = None if confidence is None else round(float(confidence[wide][inside].mean()), _DIGITS)
+        name = names[label - 1] if label <= len(names) else ""
+        values = (n, n / total, _tidy(n * math.prod(steps)), float(f"{surface:.5g}"), *centre)
+        rows.append(VolumeRow._make((label, name, colours[label - 1], *values, voxel_size.unit, sure)))
+    return rows
 
 
 def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
@@ -579,7 +643,7 @@ def harmless_cell(value: Any) -> Any:
     )
 
 
-def csv_text(rows: Sequence[SegmentRow] | Sequence[RegionRow], fields: Sequence[str]) -> str:
+def csv_text(rows: Sequence[tuple[Any, ...]], fields: Sequence[str]) -> str:
     """Comma-separated table with a header line; values that are None stay empty, names are "segment 2"."""
     buffer = StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")

@@ -124,7 +124,7 @@ def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
     from texseg.cli.process import Work
     from texseg.cli.record import digest_of_model
 
-    items = collect(options["paths"], options["recursive"], options["output"])
+    items = collect(options)
     work = Work.of(options, items, kinds_of(options, always), parameters=parameters_of(options))
     if options["shared"]:
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
@@ -190,7 +190,7 @@ def fit(**options: Any) -> None:
     from texseg.cli.outputs import check_folder, refuse_input
 
     target: Path = options["output"]
-    items = collect(options["paths"], options["recursive"], None)
+    items = collect(options | {"output": None})
     refuse_input(target, items)
     check_folder(target.parent)
     model = fit_shared(items, reading_of(options), parameters_of(options), options["quiet"])
@@ -234,7 +234,6 @@ def apply(**options: Any) -> None:
     from texseg.cli.record import digest_of_model
     from texseg.segmenter import Segmenter
 
-    items = collect(options["paths"], options["recursive"], options["output"])
     try:
         model = Segmenter.load(options["model"])
         check_labels_of_edits(options, len(model.names_))
@@ -242,6 +241,8 @@ def apply(**options: Any) -> None:
         model.crop_bar |= options["crop_bar"]
     except (OSError, ValueError) as error:
         fail(str(error))
+    options["volume"] |= model.spatial_dims == 3 or model.planes is not None
+    items = collect(options)
     work = Work.of(
         options,
         items,

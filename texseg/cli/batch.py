@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes
+from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, fit_model, needs_blocks, process, read_crops, read_seeds
 from texseg.cli.record import can_resume, parts_of
@@ -179,12 +179,13 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
                     if needs_blocks(scenes, reading):
                         images = read_crops(scenes[0], reading.memory)
                     else:
-                        images = [scene.read() for scene in scenes]
+                        images = read_images(scenes, reading)
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue
-            channels = (sample or images)[0].pixels.shape[2:]
-            sample += [image for image in images if image.pixels.shape[2:] == channels]
+            n_axes = 2 + reading.is_volume
+            channels = (sample or images)[0].pixels.shape[n_axes:]
+            sample += [image for image in images if image.pixels.shape[n_axes:] == channels]
             break
         if sum(math.prod(image.pixels.shape[:2]) for image in sample) >= _SAMPLE_PIXELS:
             break

@@ -22,9 +22,9 @@ from texseg.cli.terminal import say
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.geo import Georeference
-from texseg.io.read import MAX_PIXELS, read_header
+from texseg.io.read import MAX_PIXELS, read_header, stacked
 from texseg.io.sniff import SNIFF_BYTES, image_format
-from texseg.io.source import Source, open_pages, open_source
+from texseg.io.source import Source, natural_key, open_pages, open_source
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.regions import PixelSize
 from texseg.threads import n_threads
@@ -60,14 +60,15 @@ class Collection(NamedTuple):
     n_special: int
 
 
-def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[Input]:
-    """Find the inputs of a command; none at all is a usage error."""
+def collect(options: dict[str, Any]) -> list[Input]:
+    """Find the inputs of a command; none at all is a usage error. A folder of planes is one input."""
+    paths, recursive, output = options["paths"], options["recursive"], options.get("output")
     for path in paths:
         if path == "-":
             raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
         if re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE):
             raise click.UsageError(f"{path} is an address; download the file and give its name")
-    found = collect_inputs(paths, recursive=recursive, output=output)
+    found = collect_inputs(paths, recursive=recursive, output=output, whole_folders=is_volume(options))
     if found.n_own_outputs:
         say(f"note: skipped {found.n_own_outputs} files that look like texseg output", err=True)
     if found.n_special:
@@ -78,14 +79,12 @@ def collect(paths: Sequence[str], recursive: bool, output: Path | None) -> list[
     return found.inputs
 
 
-def natural_key(text: str) -> list[tuple[int, int | str]]:
-    """Sort key by which ``img_2`` comes before ``img_10``."""
-    parts = re.split(r"(\d+)", text.casefold())
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
-
-
 def collect_inputs(
-    arguments: Sequence[str], *, recursive: bool = False, output: Path | None = None
+    arguments: Sequence[str],
+    *,
+    recursive: bool = False,
+    output: Path | None = None,
+    whole_folders: bool = False,
 ) -> Collection:
     """Expand files, folders and patterns into a list of files in natural order, each once.
 
@@ -99,7 +98,7 @@ def collect_inputs(
         is_pattern = not os.path.lexists(argument) and glob.has_magic(argument)
         paths += map(Path, (is_pattern and glob.glob(argument, recursive=True)) or [argument])
     for path in paths:
-        if not path.is_dir() or _is_zarr(path):
+        if not path.is_dir() or _is_zarr(path) or whole_folders:
             found.setdefault(os.path.abspath(path), (path, path.parent))
             continue
         images = 0
@@ -212,6 +211,8 @@ class ReadOptions:
     ignore_alpha: bool = False
     max_pixels: int | None = MAX_PIXELS
     level: int | None = None  # level of a pyramid; such images are read by windows
+    is_volume: bool = False  # all pages of a file, or images of a folder, are planes of one volume
+    raw: Any = None  # shape and type of volumes without a header
     pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     memory: int | None = None
     """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
@@ -231,10 +232,21 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
 
 def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
+    given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
+    if is_volume(options):
+        if options["page"] is not None or options.get("seeds") is not None:
+            raise click.UsageError("--volume and --series read all pages, without --page and --seeds")
+        return ReadOptions(**given | {"is_volume": True, "page": "all"})
+    if options["raw"] is not None:
+        raise click.UsageError("--raw states the shape of a volume; add --volume or --series")
     if options.get("seeds") is not None and options["page"] == "all":
         raise click.UsageError("--seeds are for a single page; choose it with --page")
-    given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
-    return ReadOptions(**given)
+    return ReadOptions(**given | {"is_volume": False})
+
+
+def is_volume(options: dict[str, Any]) -> bool:
+    """Tell whether inputs are volumes or series of planes."""
+    return bool(options.get("volume") or options.get("planes"))
 
 
 class Pixels(NamedTuple):
@@ -243,17 +255,18 @@ class Pixels(NamedTuple):
     pixels: NDArray[Any]
     mask: NDArray[np.bool_] | None
     size: PixelSize | None = None  # of a pixel, if it is known
+    is_volume: bool = False
 
     @property
     def channel_axis(self) -> int | None:
         """-1 with channels."""
-        return -1 if self.pixels.ndim == 3 else None
+        return -1 if self.pixels.ndim == 3 + self.is_volume else None
 
     @property
     def hold_data(self) -> bool:
         """Whether there is anything to label."""
         finite = np.isfinite(self.pixels) if self.pixels.dtype.kind == "f" else np.ones((), bool)
-        finite = finite.all(axis=-1) if finite.ndim == 3 else finite
+        finite = finite.all(axis=-1) if finite.ndim == 3 + self.is_volume else finite
         return bool((finite if self.mask is None else finite & self.mask).any())
 
 
@@ -265,8 +278,8 @@ class OpenPage:
     ) -> None:
         self.source, self.shape, self.pixel_size = source, source.shape, source.pixel_size
         if reading.pixel_size is not None:  # of level 0
-            (height, width, unit), (down, across) = reading.pixel_size, source.step
-            self.pixel_size = PixelSize(height * down, width * across, unit)
+            size, (down, across) = reading.pixel_size, source.step
+            self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
         self._grey = reading.grey and source.channel_axis is not None
         self.channel_axis = None if self._grey else source.channel_axis
         self.n_channels = 1 if self._grey else source.n_channels
@@ -297,7 +310,8 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
     }
     with ExitStack() as files:
         if reading.page == "all":
-            pages = files.enter_context(open_pages(path, **options, max_pixels=reading.max_pixels))
+            options |= {"raw": reading.raw, "max_pixels": reading.max_pixels}
+            pages = files.enter_context(open_pages(path, **options))
             yield [OpenPage(page, reading) for page in pages]
             return
         options |= {"page": reading.page, "level": reading.level or 0}
@@ -307,6 +321,15 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
         except ImageTooLargeError as error:
             source, too_large = open_source(path, **options), error
         yield [OpenPage(files.enter_context(source), reading, too_large)]
+
+
+def read_images(scenes: Sequence[OpenPage], reading: ReadOptions) -> list[Pixels]:
+    """Read pages, or the one volume that they are planes of."""
+    images = [scene.read() for scene in scenes]
+    if not reading.is_volume:
+        return images
+    pixels, mask = stacked([(image.pixels, image.mask) for image in images])
+    return [Pixels(pixels, mask, images[0].size, is_volume=True)]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:

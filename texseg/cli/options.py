@@ -142,11 +142,27 @@ def _memory(text: str) -> int:
 def _pixel_size(text: str) -> PixelSize:
     from texseg.regions import PixelSize
 
+    if text.count(",") == 2:
+        width, height, depth = (_pixel_size(part) for part in text.split(","))
+        if width.unit == height.unit == depth.unit:
+            return PixelSize(height.height, width.width, width.unit, depth.width)
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([^\W\d_]+)\s*", text, re.IGNORECASE)
     side = float(found[1] + (found[2] or "")) if found is not None else 0.0
     if found is None or not 0 < side < float("inf"):
-        raise ValueError("not a length with its unit, such as 0.25um or 30m")
+        raise ValueError("not a length with its unit, such as 0.25um or 30m, or of voxels 2um,2um,5um")
     return PixelSize(side, side, found[3])
+
+
+def _raw(text: str) -> tuple[tuple[int, ...], Any]:
+    import numpy as np
+
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+):([<>]?[uif]\d|u?int\d+|float\d+)", text)
+    try:
+        if found is None or min(map(int, found.groups()[:3])) < 1:
+            raise TypeError
+        return tuple(map(int, found.groups()[:3])), np.dtype(found[4])
+    except TypeError:
+        raise ValueError("not planes x rows x columns : type, such as 100x512x512:uint16") from None
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -255,6 +271,10 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         for name in FITTED
         if options[name] is not None or PARAMETERS[name].presets is None and name != "cue"
     }
+    if options["volume"]:
+        if options["planes"] is not None:
+            raise click.UsageError("--volume measures textures in space, --series in planes; leave one out")
+        given["spatial_dims"] = 3
     return given | {"edits": edits_of(options)}
 
 
@@ -402,6 +422,8 @@ reading_options = section(
         ReadBy("INTEGER|all", _page),
         "Page to use, counted from 0; all fits one model to all pages.",
     ),
+    _flag("--volume", text="Textures in space: all pages of a file, or images of a folder, are one volume."),
+    _value("--raw", ReadBy("SHAPE:TYPE", _raw), "Volume without a header, such as 100x512x512:uint16."),
     parameter_option("channel_axis"),
     _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
     _flag("--grey", text="Turn colour images grey."),

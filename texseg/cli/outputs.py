@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import itertools
 import os
 import re
@@ -25,15 +26,19 @@ from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson, geopackage
 from texseg.io.source import Source
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
+from texseg.overlay import orthogonal_cuts
 from texseg.regions import (
+    PIXELS,
     PixelSize,
     RegionRow,
     SegmentRow,
     Tally,
+    VolumeRow,
     area_intervals,
     csv_text,
     mean_confidence,
     placed,
+    volume_table,
     with_intervals,
 )
 
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 255  # bytes, of nearly all file systems
 _MANY_PAGES = 1000
 _ON_DEMAND = ("confidence", "probabilities", "intervals", "regions", "polygons", "report")
+_OF_VOLUMES = frozenset("labels overlay confidence segments run".split())
 _FILE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".csv", ".json", ".geojson"))
 _DIGITS = 4  # of probabilities; further ones depend on the number of threads
 _ROWS = 128  # of pixels whose regions are found at once, of an image that comes in several bands
@@ -100,6 +106,7 @@ class Labelled(NamedTuple):
     probabilities: Callable[[int], NDArray[np.float32]] | None = None
     """From the number of a page to its probabilities (K, H, W)."""
     parts: PartsFolder | None = None
+    is_volume: bool = False  # whether the pages are planes of a volume or a series
 
 
 class Legend(NamedTuple):
@@ -129,7 +136,13 @@ class Outcome(NamedTuple):
 
 
 def planned_outputs(
-    item: Input, writing: Writing, *, has_tags: bool, n_pages: int, by_blocks: bool = False
+    item: Input,
+    writing: Writing,
+    *,
+    has_tags: bool,
+    n_pages: int,
+    by_blocks: bool = False,
+    is_volume: bool = False,
 ) -> dict[str, list[Path]]:
     """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
     formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
@@ -141,13 +154,15 @@ def planned_outputs(
     map_format = next((form for form in ("tif", "npy", "png") if form in maps), "tif")
     n_digits = len(str(n_pages - 1))
     pages = [f"_{page:0{n_digits}}" for page in range(n_pages)] if n_pages > 1 else [""]
+    if is_volume:
+        kinds, pages, formats = kinds & _OF_VOLUMES, [""], tuple(f for f in formats if f != "png") or ("tif",)
     endings = {
         "overlay": [f"{page}_overlay.png" for page in pages],
         "polygons": [f"{page}_polygons.{form}" for form in outlines for page in pages],
         "report": [f"{page}_report.html" for page in pages],
         "probabilities": [f"{page}_probabilities.{'zarr' if 'zarr' in formats else 'tif'}" for page in pages],
         "confidence": [f"_confidence.{map_format}"],
-        "segments": ["_segments.csv"],
+        "segments": ["_segments.csv", "_volumes.csv", "_planes.png"] if is_volume else ["_segments.csv"],
         "regions": ["_regions.csv"],
         "labels": [f"_labels.{form}" for form in formats],
         "run": ["_run.json"],
@@ -288,6 +303,10 @@ def write_outputs(
     write_files(_contents(found, files, noted, likely, make_room))
     entry = _write_reports(item, found, files.get("report", ()), writing, legend)
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
+    shown_tally = tallies[0]
+    if found.is_volume:  # all planes below each other
+        shown_tally = Tally(with_regions=False)
+        shown_tally.add(np.concatenate([page.labels for page in pages]))
     result: dict[str, Any] = {
         "n_segments": len(set().union(*(tally.pixels for tally in tallies))),
         "height": source.shape[0],
@@ -309,7 +328,7 @@ def write_outputs(
         item.path,
         "done",
         result=result,
-        rows=tuple(noted[0].tally.segments(legend.names)),
+        rows=tuple(shown_tally.segments(legend.names)),
         choice=found.choice,
         outputs=(*written, *records),
         messages=tuple(messages),
@@ -402,9 +421,12 @@ def _contents(
     about: dict[str, Any] = {"size": noted[0].size, "is_ome": source.header.is_ome}
     legend = noted[0].legend
     layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks, **about)
-    layout = layout._replace(names=legend.names, colours=legend.colours)
+    layout = layout._replace(names=legend.names, colours=legend.colours, is_volume=found.is_volume)
     yield files.get("labels", ()), Rows(_all_rows(noted, make_room), layout)
-    for path, page in zip(files.get("overlay", ()), pages, strict=False):
+    if found.is_volume:
+        yield from _of_volume(files, pages, noted[0])
+    overlays = () if found.is_volume else zip(files.get("overlay", ()), pages, strict=False)
+    for path, page in overlays:
         yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, legend.colours)
     if likely:
         yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
@@ -418,16 +440,43 @@ def _contents(
         yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
     for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
         yield [path], noted_page.polygons(path.suffix == ".gpkg")
+    yield from _tables(found, files, noted)
+
+
+def _tables(
+    found: Labelled, files: Mapping[str, Sequence[Path]], noted: Sequence[_Noted]
+) -> Iterator[tuple[Sequence[Path], Content]]:
+    """Yield the tables of segments and regions; of several pages or planes, a column tells their number."""
     for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
-        for path in files.get(kind, ()):
+        for path in files.get(kind, ())[:1]:
             tables = [noted_page.table(kind) for noted_page in noted]
             if kind == "segments" and noted[0].with_intervals and found.probabilities is not None:
                 halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
                 tables = list(map(with_intervals, tables, halves))
             if len(tables) > 1:  # the first column is the page
-                fields = ("page", *fields)
+                fields = ("plane" if found.is_volume else "page", *fields)
                 tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
             yield [path], csv_text([row for rows in tables for row in rows], fields).encode()
+
+
+def _of_volume(
+    files: Mapping[str, Sequence[Path]], pages: Sequence[Page], noted: _Noted
+) -> Iterator[tuple[Sequence[Path], Content]]:
+    """Yield what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
+    labels, size, legend = np.stack([page.labels for page in pages]), noted.size or PIXELS, noted.legend
+    pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
+    cuts = Overlay(pixels, {"": orthogonal_cuts(labels)}, colours=legend.colours)
+    yield files.get("overlay", ()), cuts
+    for table, figure in [files["segments"][1:]] if "segments" in files else []:
+        from texseg.plot import fractions
+
+        sure = np.stack([page.confidence for page in pages if page.confidence is not None])
+        rows = volume_table(labels, sure, legend.names, voxel_size=size)
+        yield [table], csv_text(rows, VolumeRow._fields).encode()
+        buffer = io.BytesIO()
+        figure_of: Any = fractions(labels, names=legend.names, voxel_size=size).figure
+        figure_of.savefig(buffer, format="png", dpi=120)
+        yield [figure], buffer.getvalue()
 
 
 def _write_reports(
@@ -455,7 +504,7 @@ def _write_reports(
             source=shown(item.path),
             command=command_for(item, writing),
             overview_of=page.source.shape if page.by_blocks else None,
-            pixel_size=page.size,
+            pixel_size=page.size and page.size[:3],
         )
         entries.append(entry)
     return entries[0] if entries else None

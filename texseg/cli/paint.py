@@ -49,17 +49,19 @@ _OF_A_FIT = PARAMETERS.keys() - {"channel_axis", "nodata", "crop_bar"}
 
 def open_page(options: dict[str, Any]) -> None:
     """Serve the page until the command is ended."""
-    items = collect(options["paths"], options["recursive"], options["output"])
+    items = collect(options)
     given = parameters_of({**options, "merge": Edits(), "edits": Edits()})
     del given["edits"]
     reading, folder = reading_of(options), options["output"]
+    if reading.is_volume:
+        raise click.UsageError("texseg open shows images; choose one plane of a volume with --page")
     check_folder(folder)
     words = words_given(click.get_current_context())
     results = _Results(items, reading, folder, {name: words[name] for name in words.keys() - _OWN})
     with ExitStack() as files:
         pages = [files.enter_context(open_scenes(item.path, reading))[0] for item in items]
         pictures = [
-            Canvas(shown(item.name), page, _is_large(page, reading), page.pixel_size)
+            Canvas(shown(item.name), page, _is_large(page, reading), page.pixel_size and page.pixel_size[:3])
             for item, page in zip(items, pages, strict=True)
         ]
         others = f"_and_{len(items) - 1}" if items[1:] else ""

@@ -33,6 +33,7 @@ from texseg.cli.inputs import (
     ReadOptions,
     named_like,
     open_scenes,
+    read_images,
     reading_of,
     refuse_photograph,
 )
@@ -142,9 +143,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         made = made_from(item, work.reading, what)
         geo = scenes[0].source.geo
         has_tags = geo is not None and bool(geo.tags)
-        planned = planned_outputs(
-            item, work.writing, has_tags=has_tags, n_pages=len(scenes), by_blocks=by_blocks
-        )
+        about = {"has_tags": has_tags, "by_blocks": by_blocks, "is_volume": work.reading.is_volume}
+        planned = planned_outputs(item, work.writing, n_pages=len(scenes), **about)
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             return earlier
@@ -227,6 +227,8 @@ def _label_whole(
     item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
     """Label the pages of an input: by the model, or by one model fitted to all of them."""
+    if work.reading.is_volume:
+        return _label_volume(scenes, work, callback)
     images = [scene.read() for scene in scenes]
     seeds = read_seeds(item.path, work.reading, scenes[0])
     usable = [image.hold_data for image in images]
@@ -280,6 +282,21 @@ def _label_whole(
     return Labelled(pages, model, largest, choice, probabilities=probabilities)
 
 
+def _label_volume(scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labelled:
+    """Label the planes of a volume or a series together."""
+    (whole,) = read_images(scenes, work.reading)
+    if not whole.hold_data:
+        raise ValueError(_NO_DATA)
+    model, ((labels, confidence),) = _label_images([whole], work, callback, None)
+    planes = zip(scenes, whole.pixels, labels, confidence, strict=True)
+    pages = [
+        Page(scene.source, [(own, sure)], pixels, own, sure, None, scene.source.geo, scene.pixel_size)
+        for scene, pixels, own, sure in planes
+    ]
+    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
+    return Labelled(pages, model, int(labels.max()), choice, is_volume=True)
+
+
 def _label_images(
     images: Sequence[Pixels], work: Work, callback: Any, seeds: Seeds | None
 ) -> tuple[Segmenter, list[tuple[NDArray[np.int32], NDArray[np.float32]]]]:
@@ -311,6 +328,9 @@ def fit_model(
         for name, value in parameters.items()
         if name != "edits"
     }
+    size = images[0].size
+    if given.get("spatial_dims") == 3 and size is not None and size.depth is not None:
+        given["spacing"] = size.depth, size.height, size.width
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     if len(images) == 1:
         model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from texseg.io.errors import MalformedFileError, UnsuitableImageError
 from texseg.io.files import open_regular, side_text
 from texseg.io.geo import Affine, Georeference, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
+from texseg.regions import PixelSize
 
 
 class ArrayStored(Stored):
@@ -54,6 +56,57 @@ def open_npy(path: Path) -> ArrayStored:
     axes = "YX" if len(shape) == 2 else "???"
     header = Header(format="NPY", shape=shape, axes=axes, dtype=dtype.newbyteorder("="))
     return ArrayStored(np.load(path, mmap_mode="r", allow_pickle=False), header)
+
+
+def open_raw(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> ArrayStored:
+    """Open a volume (planes, rows, columns) without a header; what a file holds more comes before it."""
+    more = path.stat().st_size - math.prod(shape) * dtype.itemsize
+    if more < 0:
+        raise MalformedFileError(f"file is {-more} bytes shorter than {shape} values of {dtype}")
+    header = Header(format="raw", shape=shape, axes="PYX", dtype=dtype.newbyteorder("="))
+    return ArrayStored(np.memmap(path, dtype, mode="r", offset=more, shape=shape), header)
+
+
+def is_of_itk(start: bytes) -> bool:
+    """Tell whether a file is NRRD or MetaImage and holds its values itself, and names no other file."""
+    if start.startswith(b"NRRD000"):
+        return re.search(rb"^data ?file:", start, re.IGNORECASE | re.MULTILINE) is None
+    return re.search(rb"^ElementDataFile *= *LOCAL", start, re.MULTILINE) is not None
+
+
+class ItkStored(ArrayStored):
+    """A volume that SimpleITK reads, as a whole."""
+
+    is_kept = False
+
+    def __init__(self, path: Path, start: bytes) -> None:
+        import SimpleITK
+
+        self._reader = reader = SimpleITK.ImageFileReader()
+        reader.SetFileName(str(path))
+        reader.ReadImageInformation()
+        shape, bands = reader.GetSize()[::-1], reader.GetNumberOfComponents()
+        if len(shape) not in (2, 3):
+            raise UnsuitableImageError(f"array of shape {shape} is not a volume; expected 2 or 3 axes")
+        name = SimpleITK.GetPixelIDValueAsString(reader.GetPixelID())
+        bits = re.search(r"(\d+)-bit (unsigned|signed)? ?(integer|float)", name)
+        if bits is None:
+            raise UnsuitableImageError(f"values of type {name} are not an image; expected real numbers")
+        kind = "f" if bits[3] == "float" else bits[2][0].replace("s", "i")
+        width, height, *depth = reader.GetSpacing()
+        self.header = Header(
+            format="NRRD" if start.startswith(b"NRRD") else "MetaImage",
+            shape=(*shape, bands) if bands > 1 else shape,
+            axes="PYX"[-len(shape) :] + "C" * (bands > 1),
+            dtype=np.dtype(f"{kind}{int(bits[1]) // 8}"),
+            measured=PixelSize(height, width, "mm", *depth),
+        )
+
+    @cached_property
+    def _array(self) -> NDArray:  # type: ignore[override]
+        import SimpleITK
+
+        return SimpleITK.GetArrayFromImage(self._reader.Execute())
 
 
 def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:

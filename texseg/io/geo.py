@@ -216,7 +216,8 @@ _MICROMETRES = {2: 25_400.0, 3: 10_000.0}  # in an inch, a centimetre, by Resolu
 _PRINTED = 20.0  # micrometres; coarser ones are for printing, or from programs that had to write something
 _ONE_SIZE = 0.05  # logarithm of the ratio of sizes that are taken to be one
 _LARGEST_SIZE = 1e9  # of sizes in any unit, and of their inverse
-_OME_SIZE = re.compile(r"""\bPhysicalSize([XY])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
+_OME_SIZE = re.compile(r"""\bPhysicalSize([XYZ])(Unit)?\s*=\s*["']([^"']{1,40})["']""")
+_IMAGEJ_SPACING = re.compile(r"^spacing=([\d.eE+-]{1,40})$", re.MULTILINE)
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
 _METRIC = {"nm": 1e-3, "um": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6}  # micrometres
 OME_UNITS = {
@@ -240,27 +241,39 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
         found = {axis + unit: html.unescape(text) for axis, unit, text in _OME_SIZE.findall(element)}
-        height, width = (
-            size_of(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YX"
+        height, width, depth = (
+            size_of(found.get(axis), found.get(axis), found.get(f"{axis}Unit", "um")) for axis in "YXZ"
         )
-        return size_of_sides(height, width)
+        return size_of_sides(height, width, depth)
     is_said = page.tags.get(_X_RESOLUTION) is not None and page.tags.get(_Y_RESOLUTION) is not None
     across, down = page.get_resolution() if is_said else (0, 0)
     if not across or not down:
         return None
     imagej = _IMAGEJ_UNIT.search(description) if description.startswith("ImageJ=") else None
     if imagej is not None:
-        return size_of(1 / down, 1 / across, imagej[1].strip())
+        size = size_of(1 / down, 1 / across, imagej[1].strip())
+        spacing = _IMAGEJ_SPACING.search(description)
+        depth = None if spacing is None or size is None else size_of(spacing[1], spacing[1], size.unit)
+        return size_of_sides(size, size, depth)
     long = _MICROMETRES.get(page.tags.valueof(_RESOLUTION_UNIT), 0.0)
     return size_of(long / down, long / across, "um") if long / across < _PRINTED else None
 
 
-def size_of_sides(height: PixelSize | None, width: PixelSize | None) -> PixelSize | None:
-    """Size of a pixel from its sides, in micrometres if their units differ."""
-    if height is None or width is None or height.unit == width.unit:
-        return None if height is None or width is None else height._replace(width=width.width)
-    down, across = (_METRIC.get(side.unit, math.nan) * side.width for side in (height, width))
-    return size_of(down, across, "um")
+def size_of_sides(
+    height: PixelSize | None, width: PixelSize | None, depth: PixelSize | None = None
+) -> PixelSize | None:
+    """Size of a pixel, or of a voxel, from its sides, in micrometres if their units differ."""
+    if height is None or width is None:
+        return None
+    if height.unit != width.unit:
+        down, across = (_METRIC.get(side.unit, math.nan) * side.width for side in (height, width))
+        size = size_of(down, across, "um")
+    else:
+        size = height._replace(width=width.width)
+    if size is None or depth is None:
+        return size
+    factor = 1.0 if depth.unit == size.unit else _METRIC.get(depth.unit, math.nan) / _METRIC.get(size.unit, 1)
+    return size if math.isnan(factor) else size._replace(depth=depth.width * factor)
 
 
 def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:

@@ -101,6 +101,42 @@ def read_pages(path: str | os.PathLike[str], **options: Any) -> list[Image]:
         return [source.image() for source in sources]
 
 
+def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
+    """Read the pages of a file, or the images of a folder in natural order, as one volume.
+
+    Multi-page and OME-TIFF, OME-Zarr, ``.npy`` arrays of three axes, and NRRD and MHA if SimpleITK is
+    installed; ``raw=((planes, rows, columns), dtype)`` is for files without a header. Other options are those
+    of :func:`read_image`.
+
+    Returns
+    -------
+    Image
+        Its pixels are (planes, rows, columns), and channels if there are several; its pixel size has a depth
+        if the file states it.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "cube.npy"
+    >>> np.save(path, np.zeros((4, 6, 8)))
+    >>> read_volume(path).pixels.shape
+    (4, 6, 8)
+    """
+    with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
+        planes = [source.read() for source in sources]
+        first, notes = sources[0], tuple(dict.fromkeys(note for source in sources for note in source.notes))
+    pixels, mask = stacked(planes)
+    return Image(pixels, mask, first.channel_axis, first.nodata, None, first.header, notes)
+
+
+def stacked(planes: Sequence[tuple[NDArray, NDArray[np.bool_] | None]]) -> tuple[NDArray, Any]:
+    """Stack planes, and where they hold data (None: everywhere), to a volume."""
+    pixels = np.stack([own for own, _ in planes])
+    if all(mask is None for _, mask in planes):
+        return pixels, None
+    return pixels, np.stack([np.ones(own.shape[:2], bool) if mask is None else mask for own, mask in planes])
+
+
 def read_mask(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.bool_]:
     """Read a mask (H, W) from an image file: every value but zero, in any channel, means valid."""
     with open_source(path, max_pixels=max_pixels) as source:

@@ -7,8 +7,10 @@ the values for "no data" are settled here, whatever the format.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.arrays import find_header, open_envi, open_npy
+from texseg.io.arrays import ItkStored, find_header, is_of_itk, open_envi, open_npy, open_raw
 from texseg.io.beside import data_pixels, with_sidecars
 from texseg.io.display import to_rgb
 from texseg.io.errors import (
@@ -169,8 +171,8 @@ class Source:
         self.step = down, across
         """Rows and columns of level 0 that a pixel of this level stands for."""
         if self.pixel_size is not None:
-            height, width, unit = self.pixel_size
-            self.pixel_size = PixelSize(height * down, width * across, unit)
+            size = self.pixel_size
+            self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
         self._notes = list(header.notes)
         if level and header.geo is not None and (affine := header.geo.transform) is not None:
             self.geo = header.geo.moved(affine.enlarged(down, across))
@@ -301,11 +303,24 @@ def open_source(
 
 @contextmanager
 def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
-    """Open all pages of a file, each a source; the limit `max_pixels` applies to all of them together."""
-    path, wanted = path_of(path), _options(**options)
+    """Open all pages of a file, or the images of a folder in natural order, each a source.
+
+    The limit `max_pixels` applies to all of them together; ``raw`` is the shape (planes, rows, columns) and
+    the type of a file without a header.
+    """
+    path, raw = path_of(path), options.pop("raw", None)
+    wanted = _options(**options)
     with ExitStack() as files:
+        if path.is_dir() and not is_store(path):
+            yield _images_in(path, files, options)
+            return
         with failures_named(path):
-            stored, header = _stored_and_header(path, files)
+            stored: Stored
+            if raw is None:
+                stored, header = _stored_and_header(path, files)
+            else:
+                stored = open_raw(path, *raw)
+                header = stored.header
             header = _with_settled_axes(header, 0, wanted.channel_axis)
             _check(header, header.n_pages, wanted)
             stored.check()
@@ -313,6 +328,47 @@ def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[So
             files.enter_context(Source(path, stored, header, page, 0, wanted))
             for page in range(header.n_pages)
         ]
+
+
+def natural_key(text: str) -> list[tuple[int, int | str]]:
+    """Sort key by which ``img_2`` comes before ``img_10``."""
+    parts = re.split(r"(\d+)", text.casefold())
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+
+
+def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[Source]:
+    """Open the images of a folder as planes of one volume; a note says which numbers are missing."""
+    found = sorted((path for path in folder.iterdir() if _is_image(path)), key=lambda p: natural_key(p.name))
+    if not found:
+        raise ImageReadError(f"{folder.name}: there is no image in this folder")
+    sources = [files.enter_context(open_source(path, **options)) for path in found]
+    for source, path in zip(sources, found, strict=True):
+        if (source.shape, source.n_channels) != (sources[0].shape, sources[0].n_channels):
+            raise UnsuitableImageError(
+                f"{path.name}: planes of a volume must have one size, got {source.shape} after "
+                f"{sources[0].shape}"
+            )
+    limit, total = options.get("max_pixels"), math.prod(sources[0].shape) * len(sources)
+    if limit is not None and total > limit:
+        raise ImageTooLargeError(
+            f"{folder.name}: {len(sources)} planes are {_megapixels(total)}; limit {_megapixels(limit)}, "
+            "raise with --max-pixels / max_pixels="
+        )
+    numbers = [re.findall(r"\d+", path.stem)[-1:] for path in found]
+    if all(numbers):
+        held = sorted({int(number) for (number,) in numbers})
+        gaps = [str(n) for n in range(held[0], min(held[-1], held[0] + 10**5)) if n not in set(held)]
+        if gaps:
+            listed = ", ".join(gaps[:5]) + (" ..." if len(gaps) > 5 else "")
+            sources[0]._notes.append(f"{len(gaps)} planes are missing in the folder: {listed}")
+    return sources
+
+
+def _is_image(path: Path) -> bool:
+    if path.name.startswith(".") or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return image_format(file.read(SNIFF_BYTES)) is not None
 
 
 @contextmanager
@@ -435,6 +491,8 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
         with suppress(UnsuitableImageError):  # said below what it is instead
             hierarchical = hierarchical_format(start)
             return open_hierarchical(hierarchical, path, files) if hierarchical else RasterStored(path, files)
+    if format is None and is_of_itk(start) and find_spec("SimpleITK") is not None:
+        return ItkStored(path, start)
     if format is None:
         raise refusal(start)
     size = os.fstat(stream.fileno()).st_size

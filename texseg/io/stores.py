@@ -80,7 +80,8 @@ def open_zarr(folder: Path) -> ZarrStored:
     with contextlib.suppress(KeyError, TypeError, IndexError, ValueError):  # scales that are not understood
         scale = scales[0]["datasets"][0]["coordinateTransformations"][0]["scale"]
         units = {long: short for short, long in OME_UNITS.items()}
-        pairs = [(scale[place], units[axes[place]["unit"]]) for place in map(names.index, "yx")]
+        known = [name for name in "yxz" if name in names]
+        pairs = [(scale[place], units[axes[place]["unit"]]) for place in map(names.index, known)]
         sides = [size_of(side, side, unit) for side, unit in pairs]
         stored.header = replace(stored.header, measured=size_of_sides(*sides))
     return stored

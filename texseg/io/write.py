@@ -65,6 +65,7 @@ class Layout(NamedTuple):
     names: Sequence[str] = ()  # of label 1, label 2 and so on
     colours: Sequence[str] = ()  # of the same, as ``#0072b2``
     is_ome: bool = False  # describe a TIFF file as OME does, not as ImageJ
+    is_volume: bool = False  # whether the pages are planes of a volume
 
     @property
     def all_colours(self) -> list[str]:
@@ -135,7 +136,7 @@ def _check(path: Path, layout: Layout) -> None:
         raise ValueError(f"{path.name}: labels are written as {', '.join(_FORMATS)}, not {suffix!r}")
     if suffix == ".png" and has_pages:
         raise ValueError(f"a PNG file holds one page, got labels of shape {layout.shape}; use .tif")
-    if suffix == ".zarr" and has_pages and largest is not None:
+    if suffix == ".zarr" and has_pages and largest is not None and not layout.is_volume:
         raise ValueError(f"{path.name}: a zarr array holds one label image, not {layout.shape[0]} pages")
     if suffix == ".png" and (largest or 0) > np.iinfo(np.uint16).max:
         raise ValueError(f"label {largest} does not fit into the 16 bits of a PNG file; use .tif")
@@ -195,7 +196,7 @@ def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
 
     def new(level: int, shape: tuple[int, ...]) -> Any:
         chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
-        names = ("segment", "y", "x")[-len(shape) :]
+        names = ("z" if layout.is_volume else "segment", "y", "x")[-len(shape) :]
         options = {"dtype": layout.stored, "chunks": chunks, "fill_value": 0, "dimension_names": names}
         return group.create_array(str(level), shape=shape, **options)
 
@@ -207,7 +208,7 @@ def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
         at += len(band)
         yield band
     n_levels = 1
-    for level in _overviews(reduced if layout.largest is not None else []):
+    for level in _overviews(reduced if layout.largest is not None and not layout.is_volume else []):
         new(n_levels, level.shape)[:] = level
         n_levels += 1
     group.attrs["ome"] = _of_ome(layout, n_levels)
@@ -218,10 +219,14 @@ def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
     size, more = layout.size or PIXELS, len(layout.shape) - 2
     unit = {"unit": OME_UNITS[size.unit]} if size.unit in OME_UNITS else {}
     axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] * more
+    if layout.is_volume:
+        axes = [{"name": "z", "type": "space", **unit}]
     axes += [{"name": name, "type": "space", **unit} for name in "yx"]
     datasets = []
     for level in range(n_levels):
-        scale = [1.0] * more + [side * _STEP**level for side in size[:2]]
+        scale = [size.depth or 1.0 if layout.is_volume else 1.0] * more + [
+            side * _STEP**level for side in size[:2]
+        ]
         transformations = [{"type": "scale", "scale": scale}]
         datasets.append({"path": str(level), "coordinateTransformations": transformations})
     found: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
@@ -272,13 +277,15 @@ def _calibration(layout: Layout) -> dict[str, Any]:
         return {}
     n_pages = math.prod(pages)
     text = f"ImageJ=1.54f\nimages={n_pages}\nslices={n_pages}\nunit={size.unit}\n"
+    text += "" if size.depth is None else f"spacing={size.depth!r}\n"
     if layout.is_ome:
         unit = size.unit.replace("um", "&#181;m")
+        depth = "" if size.depth is None else f'PhysicalSizeZ="{size.depth!r}" PhysicalSizeZUnit="{unit}" '
         text = (
             '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/'
             '2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" '
             f'Type="{layout.stored.name.replace("float32", "float")}" SizeX="{width}" SizeY="{height}" '
-            f'SizeZ="{n_pages}" SizeC="1" SizeT="1" PhysicalSizeX="{size.width!r}" '
+            f'SizeZ="{n_pages}" SizeC="1" SizeT="1" {depth}PhysicalSizeX="{size.width!r}" '
             f'PhysicalSizeXUnit="{unit}" PhysicalSizeY="{size.height!r}" PhysicalSizeYUnit="{unit}">'
             '<Channel ID="Channel:0"/><TiffData/></Pixels></Image></OME>'
         )
@@ -377,7 +384,7 @@ def write_labels(
     labels: NDArray[np.integer],
     *,
     geo: Georeference | None = None,
-    pixel_size: tuple[float, float, str] | None = None,
+    pixel_size: tuple[float, float, str] | PixelSize | None = None,
     names: Sequence[str] = (),
 ) -> None:
     """Write a label image; the value of each pixel is its label.
@@ -390,12 +397,13 @@ def write_labels(
     ----------
     path : str or path-like
         Target; its suffix decides: ``.png``, ``.tif``, ``.tiff``, ``.npy``, or ``.zarr`` for OME-Zarr.
-    labels : ndarray of int, shape (H, W), or (P, H, W) for the pages of a TIFF or ``.npy`` file
+    labels : ndarray of int, shape (H, W), or (D, H, W) for a volume, or the pages of a TIFF or ``.npy`` file
         Labels, 0 for no data.
     geo : Georeference, optional
         Written as tags into a TIFF file, with 0 as the no-data value, or as a world file next to other files.
     pixel_size : (float, float, str), optional
-        Height, width and unit of a pixel, as in ``read_image(path).pixel_size``: for ImageJ and OME-Zarr.
+        Height, width and unit of a pixel (and depth of a voxel), as in ``read_image(path).pixel_size``: for
+        ImageJ and OME-Zarr.
     names : sequence of str, optional
         Names of label 1, label 2 and so on. Names and colours stand in OME-Zarr itself, and next to a TIFF
         file that has names or a georeference, in ``.aux.xml``, which GDAL and QGIS read.
@@ -418,7 +426,8 @@ def write_labels(
     check_georeference(geo)
     size = checked_description(labels[0] if labels.ndim == 3 else labels, None, names, pixel_size)[2]
     known = size if pixel_size is not None else None
-    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, size=known, names=names)
+    about: dict[str, Any] = {"size": known, "names": names, "is_volume": labels.ndim == 3}
+    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, **about)
     write_rows([target], labels if labels.ndim == 3 else [labels], layout)
 
 

@@ -300,6 +300,8 @@ class Pairs:
         ):
             centres, sums = windows.centres[slice(*part)] - start, out[slice(*part)]
             scores, mine = held[start:stop], own[start:stop]
+            if not len(centres):
+                continue
             if kernels is not None and len(grid) == 2:
                 kernels.inner_ratios(
                     scores, mine, centres, others, sums, *map(int, (grid[1], a, held.shape[2])), float(side)

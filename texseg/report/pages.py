@@ -235,7 +235,7 @@ def page_content(
         "selection": _selection(model, hierarchy),
         "members": _members(model, levels[0]["segments"]),
         "crop": CROP_SIDE,
-        "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:],
+        "pixel": None if pixel_size is None or pixel_size[2] == "px" else pixel_size[1:3],
     }
 
 

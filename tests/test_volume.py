@@ -1,0 +1,310 @@
+"""Volumes and stacks of planes: textures in space or within planes, files, tables, and the command."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+from PIL import Image
+
+import texseg
+from texseg import TextureSegmenter
+from texseg.channels.gabor import GaborBank, directions_in_space
+from texseg.cli import main
+from texseg.fitting.assignment import PottsField
+from texseg.io.errors import ImageTooLargeError
+from texseg.metrics import pixel_accuracy
+from texseg.parameters import PARAMETERS, checked
+from texseg.regions import PixelSize
+from texseg.synth import solid, volume
+
+SIZE = 40
+
+
+def right(labels, truth):
+    return pixel_accuracy(labels.reshape(len(labels), -1), truth.reshape(len(truth), -1))
+
+
+@pytest.fixture(scope="module")
+def mosaic():
+    return volume([solid("fibres", SIZE, 6, (1, 0, 0)), solid("foam", SIZE, 10)], SIZE)
+
+
+@pytest.fixture(scope="module")
+def model(mosaic):
+    return TextureSegmenter(2, spatial_dims=3).fit(mosaic.image)
+
+
+def test_textures_in_space_are_found_and_known_again(mosaic, model, tmp_path):
+    """Labels, confidence, tree, model file and another volume have three axes."""
+    assert right(model.labels_, mosaic.truth) > 0.93
+    assert model.confidence_.shape == mosaic.image.shape
+    assert model.hierarchy_.labels(1).max() == 1
+    model.save(tmp_path / "rock.texseg")
+    again = TextureSegmenter.load(tmp_path / "rock.texseg")
+    assert (again.predict(mosaic.image) == model.labels_).all()
+    assert again.predict_proba(mosaic.image[:24]).shape == (24, SIZE, SIZE, 2)
+    assert right(again.predict(mosaic.image, unknown=True), mosaic.truth) > 0.9
+
+
+def test_a_turned_volume_has_the_turned_labels(mosaic, model):
+    """No axis is special in space."""
+    image, truth = (np.rot90(each, 1, (0, 2)).copy() for each in mosaic)
+    labels = TextureSegmenter(2, spatial_dims=3).fit(image).labels_
+    assert right(labels, truth) == pytest.approx(right(model.labels_, mosaic.truth), abs=0.01)
+
+
+def test_strokes_masks_and_bands_have_the_axes_of_the_volume(mosaic):
+    seeds, mask = np.zeros(mosaic.image.shape, int), np.ones(mosaic.image.shape, bool)
+    for label in (1, 2):
+        z, y, x = np.argwhere(mosaic.truth == label).mean(axis=0).astype(int)
+        seeds[z, y - 1 : y + 2, x - 6 : x + 6] = 3 - label
+    mask[:6] = False
+    bands = np.stack([mosaic.image, mosaic.image], axis=-1)
+    model = TextureSegmenter(spatial_dims=3, channel_axis=-1).fit(bands, mask=mask, seeds=seeds)
+    assert not model.labels_[:6].any()
+    assert np.mean(model.labels_[6:] == 3 - mosaic.truth[6:]) > 0.85
+
+
+def test_coarser_planes_are_measured_in_the_units_of_the_finest_axis():
+    """Of every second plane, with the spacing said, nearly the same labels are found."""
+    image, truth = volume([solid("field", SIZE, 5), solid("field", SIZE, 11)], SIZE)
+    labels = TextureSegmenter(2, spatial_dims=3, spacing=(2, 1, 1)).fit(image[::2]).labels_
+    assert right(labels, truth[::2]) > 0.95
+
+
+@pytest.mark.parametrize("n", [3, 4, 6, 7, 9, 10, 13])
+def test_directions_are_those_of_a_turned_cube_and_no_two_are_opposite(n):
+    found = np.array(directions_in_space(n))
+    assert np.allclose(np.linalg.norm(found, axis=1), 1)
+    assert len(found) == n
+    turned = found[:, [1, 0, 2]] * [1, -1, 1]
+    assert np.allclose(np.sort(np.abs(turned @ found.T).max(axis=1)), 1)
+    assert (np.abs(found @ found.T) - np.eye(n)).max() < 0.99
+
+
+def test_a_filter_in_space_has_the_amplitude_of_its_own_grating():
+    """Also of coarse filters, which are computed on a coarser grid."""
+    bank = GaborBank(n_orientations=9, spacing=(1.0, 1.0, 1.0))
+    places = np.indices((48, 48, 48))
+    for own, within in ((bank.filters[0], 0.2), (bank.filters[12], 0.08), (bank.filters[-1], 0.08)):
+        phase = 2 * np.pi / own.wavelength * np.tensordot(own.direction, places, 1)
+        grating = (3 * np.cos(phase)).astype(np.float32)
+        assert bank.modulus(bank.spectrum(grating), own)[20:28, 20:28, 20:28] == pytest.approx(3, abs=within)
+        flat = bank.modulus(bank.spectrum(np.full((48, 48, 48), 7, np.float32)), own)
+        assert abs(flat).max() < 0.01
+
+
+def test_directions_that_planes_sample_too_coarsely_are_left_out():
+    names = [own.name for own in GaborBank([4.0], 3, spacing=(4.0, 1.0, 1.0)).filters]
+    assert names == ["4 px, (0 0 1)", "4 px, (0 1 0)"]
+
+
+def test_the_prior_in_space_is_a_gaussian_along_all_axes():
+    spot = np.zeros((7 * 7 * 7, 2), np.float32)
+    spot[171, 0] = 1  # in the middle
+    field = PottsField((7, 7, 7), strength=1.0, sigma=0.8).field(spot)[:, 0].reshape(7, 7, 7)
+    assert field == pytest.approx(field.transpose(2, 0, 1), abs=1e-6)
+    assert field.sum() == pytest.approx(1, abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def stack():
+    image, truth = texseg.synth.mosaic(
+        [solid("field", (1, 96, 96), 5)[0], solid("field", (1, 96, 96), 11)[0]], 2, 96
+    )
+    rng = np.random.default_rng(0)
+    return np.stack([image + rng.normal(0, 130, image.shape) for _ in range(6)]), np.stack([truth] * 6)
+
+
+def test_planes_that_are_coupled_change_less_and_are_not_less_right(stack):
+    found = {}
+    for coupling in (0.0, 0.5):
+        labels = TextureSegmenter(2, planes="z", plane_coupling=coupling, cue="texture").fit(stack[0]).labels_
+        found[coupling] = right(labels, stack[1]), (labels[1:] != labels[:-1]).mean()
+    assert found[0.5][0] >= found[0.0][0] - 0.002
+    assert found[0.5][1] < found[0.0][1] / 3
+
+
+def test_without_coupling_a_stack_has_the_labels_of_its_planes_as_images(stack):
+    """One model for all; only specks are followed through planes."""
+    given = {"cue": "texture", "flat_ground": False}
+    alone = TextureSegmenter(2, **given).fit(list(stack[0])).labels_
+    together = TextureSegmenter(2, planes="t", plane_coupling=0, **given).fit(stack[0]).labels_
+    assert np.mean(np.stack(alone) == together) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"spatial_dims": 3, "planes": "z"}, "leave one out"),
+        ({"spacing": (1, 1, 1)}, "spacing needs spatial_dims=3"),
+        ({"spatial_dims": 3, "spacing": (1, 2)}, "one number each"),
+        ({"spatial_dims": 3, "learned_borders": True}, "learned_borders=True needs spatial_dims=2"),
+        ({"spatial_dims": 3, "n_orientations": 5}, "n_orientations .* must be one of 3, 4, 6"),
+    ],
+)
+def test_wrong_parameters_of_volumes_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        TextureSegmenter(2, **parameters).fit(np.random.default_rng(0).normal(size=(24, 24, 24)))
+
+
+def test_a_volume_without_the_parameter_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match="a volume spatial_dims=3, a stack planes='z'"):
+        TextureSegmenter(2).fit(np.zeros((4, 20, 20)))
+
+
+def test_settings_follow_the_axes():
+    assert checked({"spatial_dims": 3, "spacing": (5, 2, 2)}).steps == (2.5, 1, 1)
+    assert checked({"planes": "z"}).n_axes == 3
+    assert PARAMETERS["plane_coupling"].default == 0.5
+
+
+# ---- tables, figures, files --------------------------------------------------------------------------------
+
+
+def test_a_ball_has_its_volume_and_surface():
+    z, y, x = np.indices((20, 40, 40)) - np.array([9.5, 19.5, 19.5]).reshape(3, 1, 1, 1)
+    ball = ((2 * z) ** 2 + y**2 + x**2 < 15**2).astype(int)
+    (row,) = texseg.volume_table(ball, names=["ball"], voxel_size=PixelSize(1.0, 1.0, "um", 2.0))
+    assert row.volume == pytest.approx(4 / 3 * np.pi * 15**3, rel=0.01)
+    assert row.surface == pytest.approx(4 * np.pi * 15**2, rel=0.03)
+    assert (row.centroid_depth, row.centroid_row, row.name) == (20.0, 20.0, "ball")
+
+
+def test_cuts_and_fractions_are_drawn(mosaic):
+    ax = texseg.plot.cuts(mosaic.image, mosaic.truth)
+    assert ax.images[0].get_array().shape[:2] == (2 * SIZE + 1, 2 * SIZE + 1)
+    lines = texseg.plot.fractions(mosaic.truth).lines
+    assert lines[0].get_ydata() + lines[1].get_ydata() == pytest.approx(1)
+
+
+@pytest.fixture
+def folder(mosaic, tmp_path):
+    for z, plane in enumerate(mosaic.image):
+        if z != 5:
+            (tmp_path / "scan").mkdir(exist_ok=True)
+            Image.fromarray(plane).save(tmp_path / "scan" / f"slice_{z}.png")
+    return tmp_path / "scan"
+
+
+def test_a_folder_of_slices_is_read_in_natural_order_and_gaps_are_said(mosaic, folder):
+    image = texseg.read_volume(folder)
+    assert (image.pixels == np.delete(mosaic.image, 5, axis=0)).all()
+    assert image.notes == ("1 planes are missing in the folder: 5",)
+    Image.fromarray(mosaic.image[0, :9]).save(folder / "slice_99.png")
+    with pytest.raises(ValueError, match="slice_99.png: planes of a volume must have one size"):
+        texseg.read_volume(folder)
+
+
+def test_an_empty_folder_and_a_large_one_are_refused(folder, tmp_path):
+    with pytest.raises(OSError, match="no image in this folder"):
+        texseg.read_volume(tmp_path)
+    with pytest.raises(ImageTooLargeError, match="39 planes are .* limit"):
+        texseg.read_volume(folder, max_pixels=50_000)
+
+
+def test_the_distance_of_planes_is_read_from_files_and_written(mosaic, tmp_path):
+    path, um = tmp_path / "stack.tif", PixelSize(2.0, 2.0, "um", 5.0)
+    tifffile.imwrite(
+        path, mosaic.image, imagej=True, resolution=(0.5, 0.5), metadata={"spacing": 5, "unit": "um"}
+    )
+    assert texseg.read_volume(path).pixel_size == um
+    units = {f"PhysicalSize{axis}Unit": "µm" for axis in "XYZ"}
+    sizes = {"PhysicalSizeX": 2, "PhysicalSizeY": 2, "PhysicalSizeZ": 5}
+    tifffile.imwrite(tmp_path / "s.ome.tif", mosaic.image, metadata={"axes": "ZYX", **sizes, **units})
+    assert texseg.read_volume(tmp_path / "s.ome.tif").pixel_size == um
+    for name in ("labels.tif", "labels.zarr"):
+        texseg.write_labels(tmp_path / name, mosaic.truth, pixel_size=um)
+        back = texseg.read_volume(tmp_path / name)
+        assert back.pixel_size == um
+        assert (back.pixels == mosaic.truth).all()
+
+
+def test_nrrd_and_metaimage_are_read_where_simpleitk_is(mosaic, tmp_path):
+    itk = pytest.importorskip("SimpleITK")
+    image = itk.GetImageFromArray(mosaic.image)
+    image.SetSpacing((0.5, 0.5, 2.0))
+    for name in ("rock.nrrd", "rock.mha"):
+        itk.WriteImage(image, str(tmp_path / name))
+        found = texseg.read_volume(tmp_path / name)
+        assert (found.pixels == mosaic.image).all()
+        assert found.pixel_size == PixelSize(0.5, 0.5, "mm", 2.0)
+    itk.WriteImage(image, str(tmp_path / "rock.mhd"))  # which names another file
+    with pytest.raises(OSError, match="MetaImage files are not read"):
+        texseg.read_volume(tmp_path / "rock.mhd")
+
+
+def command(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_the_command_writes_stack_tables_cuts_and_fractions(mosaic, tmp_path):
+    (tmp_path / "rock.raw").write_bytes(b"head" + mosaic.image.tobytes())
+    words = ("--raw", f"{SIZE}x{SIZE}x{SIZE}:uint8", "--volume", "--pixel-size", "2um,2um,2um", "-k", 2)
+    run = command("segment", tmp_path / "rock.raw", *words, "--confidence", "-o", tmp_path / "out")
+    assert run.exit_code == 0, run.output
+    names = "confidence.tif labels.tif overlay.png planes.png run.json segments.csv volumes.csv".split()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"rock_{name}" for name in names]
+    labels = tifffile.imread(tmp_path / "out" / "rock_labels.tif")
+    assert right(labels, mosaic.truth) > 0.93
+    table = (tmp_path / "out" / "rock_volumes.csv").read_text().splitlines()
+    assert float(table[1].split(",")[5]) == 8 * int(table[1].split(",")[3])
+    assert (tmp_path / "out" / "rock_segments.csv").read_text().startswith("plane,label")
+
+
+def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folder, tmp_path):
+    assert command("fit", folder, "--series", "z", "-k", 2, "-o", tmp_path / "m.texseg").exit_code == 0
+    run = command("apply", tmp_path / "m.texseg", folder, "-o", tmp_path / "out")
+    assert run.exit_code == 0, run.output
+    assert "1 planes are missing" in run.output
+    assert tifffile.imread(tmp_path / "out" / "scan_labels.tif").shape == (SIZE - 1, SIZE, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--volume", "--series", "z"), "leave one out"),
+        (("--raw", "3x3x3:uint8"), "add --volume or --series"),
+        (("--volume", "--raw", "3x3:uint8"), "not planes x rows x columns : type"),
+        (("--volume", "--page", "1"), "without --page"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(words, message, folder):
+    run = command("segment", folder, *words)
+    assert run.exit_code == 2
+    assert message in " ".join(run.output.split())
+
+
+def test_a_raw_file_that_is_too_short_is_refused(tmp_path):
+    (tmp_path / "a.raw").write_bytes(b"1234")
+    run = command("segment", tmp_path / "a.raw", "--volume", "--raw", "9x9x9:uint8", "-o", tmp_path)
+    assert "725 bytes shorter" in run.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("wool",), "kind of solid must be one of field"),
+        (("fibres",), "fibres and layers with a direction"),
+        (("field", (4, 4)), "size must be a positive number"),
+    ],
+)
+def test_wrong_arguments_of_solid_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        solid(*arguments)
+
+
+def test_textures_smaller_than_the_volume_are_refused():
+    with pytest.raises(ValueError, match="textures of volume must be at least"):
+        volume([np.zeros((4, 4, 4))], 8)
+
+
+def test_sites_of_a_stack_are_images(stack):
+    """Statistics of textures are those of planes; only the prior sees the stack."""
+    model = TextureSegmenter(2, planes="z").fit(stack[0][:3])
+    cells = model._division.search.cells
+    assert len(cells.grids) == 3
+    assert cells.stacks == ((3, *cells.grids[0]),)
+    assert replace(cells, stacks=()).pieces(cells.sizes)[0].shape == cells.grids[0]
