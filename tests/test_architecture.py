@@ -38,6 +38,7 @@ ONLY_IN = {
     "matplotlib": {"plot", "report"},
     "tifffile": {"io", "cli"},
     "imagecodecs": {"io"},
+    "SimpleITK": {"io"},
     "simplejpeg": {"io"},
     "rasterio": {"io"},
     "PIL": {"io", "plot", "report"},
