@@ -30,15 +30,15 @@ DIAGONAL = (0.0, 1.0, 1.0)
 
 def textures(size: int, seed: int) -> list[Any]:
     """Make eight textures of one size."""
-    kinds: list[tuple[str, float, Any]] = [
-        ("field", 5, None),
+    kinds: list[Any] = [
+        ("field", 5, ()),
         ("fibres", 7, (1, 0, 0)),
-        ("foam", 11, None),
+        ("foam", 11, ()),
         ("layers", 6, (0, 1, 1)),
-        ("spheres", 8, None),
+        ("spheres", 8, ()),
         ("fibres", 7, (0, 1, -1)),
         ("field", 9, (1, 1, 1)),
-        ("field", 12, None),
+        ("field", 12, ()),
     ]
     return [solid(kind, size, scale, along, seed + n) for n, (kind, scale, along) in enumerate(kinds)]
 
@@ -50,7 +50,7 @@ def mosaics(size: int, number: int, counts: tuple[int, ...] = (3, 5, 8)) -> dict
         every = textures(size, 100 * seed)
         for k in counts:
             drawn = np.random.default_rng(seed + 10 * k).permutation(8)[:k]
-            found[k].append(volume([every[n] for n in drawn], size, seed))
+            found[k].append(volume([every[n] for n in drawn], seed))
     return found
 
 
@@ -142,7 +142,7 @@ def of_fibres(size: int, number: int) -> None:
     for seed in range(number):
         one, other = (solid("fibres", size, 7, (1, 0, lean), seed + 5 * (lean > 0)) for lean in (-1, 1))
         wide = [solid("fibres", size, 10, (1, 0, lean), seed + 50 + 5 * (lean > 0)) for lean in (-1, 1)]
-        image, truth = volume([one, other, np.maximum(*wide)], size, seed)
+        image, truth = volume([one, other, np.maximum(*wide)], seed)
         space = right(image, truth, 3, spatial_dims=3)
         planes = right(image, truth, 3, planes="z", cue="texture")
         print(f"fibres: in space {space:.4f}, in planes {planes:.4f}")
@@ -152,7 +152,7 @@ def of_planes(size: int, number: int) -> None:
     """Print how labels change between planes of a stack with noise."""
     for seed in range(number):
         rng = np.random.default_rng(seed)
-        kinds = [("field", 5, None), ("fibres", 7, (1, 1, 0)), ("layers", 6, (0, 1, 1)), ("field", 9, None)]
+        kinds = [("field", 5, ()), ("fibres", 7, (1, 1, 0)), ("layers", 6, (0, 1, 1)), ("field", 9, ())]
         flat = [solid(kind, (1, 2 * size, 2 * size), scale, along, seed)[0] for kind, scale, along in kinds]
         image, truth = mosaic(flat, 3, 2 * size, random_state=seed)
         stack = np.stack([image + rng.normal(0, 60, image.shape) for _ in range(16)])

@@ -28,7 +28,7 @@ def right(labels, truth):
 
 @pytest.fixture(scope="module")
 def mosaic():
-    return volume([solid("fibres", SIZE, 6, (1, 0, 0)), solid("foam", SIZE, 10)], SIZE)
+    return volume([solid("fibres", SIZE, 6, (1, 0, 0)), solid("foam", SIZE, 10)])
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_strokes_masks_and_bands_have_the_axes_of_the_volume(mosaic):
 
 def test_coarser_planes_are_measured_in_the_units_of_the_finest_axis():
     """Of every second plane, with the spacing said, nearly the same labels are found."""
-    image, truth = volume([solid("field", SIZE, 5), solid("field", SIZE, 11)], SIZE)
+    image, truth = volume([solid("field", SIZE, 5), solid("field", SIZE, 11)])
     labels = TextureSegmenter(2, spatial_dims=3, spacing=(2, 1, 1)).fit(image[::2]).labels_
     assert right(labels, truth[::2]) > 0.95
 
@@ -192,7 +192,7 @@ def folder(mosaic, tmp_path):
 def test_a_folder_of_slices_is_read_in_natural_order_and_gaps_are_said(mosaic, folder):
     image = texseg.read_volume(folder)
     assert (image.pixels == np.delete(mosaic.image, 5, axis=0)).all()
-    assert image.notes == ("1 planes are missing in the folder: 5",)
+    assert image.notes == ("planes are missing in the folder: 5 (1)",)
     Image.fromarray(mosaic.image[0, :9]).save(folder / "slice_99.png")
     with pytest.raises(ValueError, match="slice_99.png: planes of a volume must have one size"):
         texseg.read_volume(folder)
@@ -201,7 +201,7 @@ def test_a_folder_of_slices_is_read_in_natural_order_and_gaps_are_said(mosaic, f
 def test_an_empty_folder_and_a_large_one_are_refused(folder, tmp_path):
     with pytest.raises(OSError, match="no image in this folder"):
         texseg.read_volume(tmp_path)
-    with pytest.raises(ImageTooLargeError, match="39 planes are .* limit"):
+    with pytest.raises(ImageTooLargeError, match="40 x 40 x 39 pages .* limit"):
         texseg.read_volume(folder, max_pixels=50_000)
 
 
@@ -258,7 +258,7 @@ def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folde
     assert command("fit", folder, "--series", "z", "-k", 2, "-o", tmp_path / "m.texseg").exit_code == 0
     run = command("apply", tmp_path / "m.texseg", folder, "-o", tmp_path / "out")
     assert run.exit_code == 0, run.output
-    assert "1 planes are missing" in run.output
+    assert "planes are missing in the folder: 5" in run.output
     assert tifffile.imread(tmp_path / "out" / "scan_labels.tif").shape == (SIZE - 1, SIZE, SIZE)
 
 
@@ -283,22 +283,15 @@ def test_a_raw_file_that_is_too_short_is_refused(tmp_path):
     assert "725 bytes shorter" in run.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("wool",), "kind of solid must be one of field"),
-        (("fibres",), "fibres and layers with a direction"),
-        (("field", (4, 4)), "size must be a positive number"),
-    ],
-)
-def test_wrong_arguments_of_solid_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("arguments", [("wool",), ("fibres",), ("field", (4, 4))])
+def test_wrong_arguments_of_solid_are_refused(arguments):
+    with pytest.raises(ValueError, match="with a direction fibres and layers"):
         solid(*arguments)
 
 
-def test_textures_smaller_than_the_volume_are_refused():
-    with pytest.raises(ValueError, match="textures of volume must be at least"):
-        volume([np.zeros((4, 4, 4))], 8)
+def test_textures_of_several_shapes_are_refused():
+    with pytest.raises(ValueError, match="textures of volume must have one shape"):
+        volume([np.zeros((4, 4, 4)), np.zeros((4, 4, 5))])
 
 
 def test_sites_of_a_stack_are_images(stack):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,132 +124,83 @@ def example(size: int = 320, random_state: int = 0) -> Mosaic:
     return mosaic([weave, *blurred, noise[4]], 5, size, random_state=random_state)
 
 
-def volume(
-    textures: Sequence[ArrayLike], size: int | tuple[int, int, int] = 96, random_state: int | None = 0
-) -> Mosaic:
-    """Compose a solid mosaic of volumes (d, h, w), at least as large: one bent Voronoi cell for each.
-
-    The grey values inside each cell are equalised by rank, as in :func:`mosaic`; ``size`` is the side of the
-    cube, or (planes, rows, columns).
+def volume(textures: Sequence[ArrayLike], random_state: int | None = 0) -> Mosaic:
+    """Compose a solid mosaic of volumes of one shape: one bent Voronoi cell for each, equalised by rank.
 
     Examples
     --------
-    >>> fibres, foam = solid("fibres", 32, direction=(1, 0, 0)), solid("foam", 32)
-    >>> image, truth = volume([fibres, foam], 32)
+    >>> image, truth = volume([solid("fibres", 32, direction=(1, 0, 0)), solid("foam", 32)])
     >>> image.shape, image.dtype.name, np.unique(truth).tolist()
     ((32, 32, 32), 'uint8', [1, 2])
     """
-    shape = _cube(size)
     checked = [np.asarray(texture) for texture in textures]
-    for texture in checked:
-        if texture.ndim != 3 or any(np.less(texture.shape, shape)):
-            raise ValueError(f"textures of volume must be at least {shape}, got shape {texture.shape}")
+    if len({texture.shape for texture in checked}) != 1 or checked[0].ndim != 3:
+        raise ValueError(
+            f"textures of volume must have one shape of 3 axes, got {[t.shape for t in checked]}"
+        )
     rng = np.random.default_rng(random_state)
-    truth = _draw_layout("voronoi", len(checked), shape, rng)
-    image = np.empty(shape, np.uint8)
+    truth = _draw_layout("voronoi", len(checked), checked[0].shape, rng)
+    image = np.empty(truth.shape, np.uint8)
     for label, texture in enumerate(checked, start=1):
-        region = truth == label
-        image[region] = _to_uint8(equalize_ranks(texture[tuple(map(slice, shape))], region, rng))
+        image[truth == label] = _to_uint8(equalize_ranks(texture, truth == label, rng))
     return Mosaic(image, truth)
 
 
 def solid(
-    kind: str,
+    kind: Literal["field", "spheres", "fibres", "layers", "foam"],
     size: int | tuple[int, int, int] = 96,
     scale: float = 8.0,
-    direction: Sequence[float] | None = None,
+    direction: Sequence[float] = (),
     random_state: int | None = 0,
 ) -> NDArray[np.float32]:
-    """Fill a volume with one texture.
+    """Fill a volume (planes, rows, columns) with one texture.
 
-    Parameters
-    ----------
-    kind : {"field", "spheres", "fibres", "layers", "foam"}
-        A random field of wavelengths around ``scale``, only along ``direction`` if that is given; spheres at
-        distances of ``scale``; straight fibres along a direction; layers across it; walls around cells.
-    size : int or (int, int, int), default=96
-    scale : float, default=8
-        Pixels.
-    direction : (float, float, float), optional
-        Along planes, rows and columns; needed for fibres and layers.
-    random_state : int or None, default=0
-
-    Returns
-    -------
-    float32 array (D, H, W)
+    Random fields have wavelengths around ``scale`` pixels, only along ``direction`` if that is given; spheres
+    and the cells of foam lie about ``scale`` apart; fibres run along the direction, and layers across it.
 
     Examples
     --------
-    >>> layers = solid("layers", 16, scale=4, direction=(1, 0, 0))
-    >>> layers.shape, bool(np.ptp(layers, axis=(1, 2)).max() < 1e-5)
-    ((16, 16, 16), True)
+    >>> solid("layers", 16, scale=4, direction=(1, 0, 0)).shape
+    (16, 16, 16)
     """
-    shape, rng = _cube(size), np.random.default_rng(random_state)
-    if kind not in _SOLIDS or (direction is None and kind in ("fibres", "layers")):
+    rng, given = np.random.default_rng(random_state), np.atleast_1d(size)
+    shape = tuple(np.repeat(given, 3 if given.size == 1 else 1).tolist())
+    if len(shape) != 3 or (not len(direction) and kind not in ("field", "spheres", "foam")):
         raise ValueError(
-            f"kind of solid must be one of {', '.join(_SOLIDS)} (fibres and layers with a direction), "
-            f"got {kind!r} with direction={direction}"
+            "solid makes field, spheres, foam, or with a direction fibres and layers, of one or three sides; "
+            f"got {kind!r}, {direction=}, {size=}"
         )
-    along = None if direction is None else np.divide(direction, np.linalg.norm(direction))
-    return np.asarray(_SOLIDS[kind](shape, float(scale), along, rng), np.float32)
+    along = np.divide(direction, np.linalg.norm(direction)) if len(direction) else np.zeros(3)
+    places = np.indices(shape).reshape(3, -1).T
+    depth = places @ along
+    if kind == "field":
+        return _field(shape, scale, along, rng)
+    if kind == "layers":
+        edges = np.cumsum(scale * rng.uniform(0.35, 0.65, int(2 * np.ptp(depth) / scale) + 8)) + depth.min()
+        found = np.sin(np.pi * np.interp(depth, edges, np.arange(len(edges))))
+    else:
+        seen = places @ np.linalg.svd(along[None])[2][1:].T if kind == "fibres" else places
+        axes = [np.arange(low - scale, high + scale, scale) for low, high in zip(*_ends(seen), strict=True)]
+        sites = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        sites = sites + rng.uniform(-0.35, 0.35, sites.shape) * scale
+        near, next_to_it = cKDTree(sites).query(seen, 2)[0].T
+        widths = {"spheres": 0.4 * scale - near, "fibres": 0.3 * scale - near}
+        found = np.clip(widths.get(kind, 0.2 * scale - (next_to_it - near)), -1, 1)
+    return found.reshape(shape).astype(np.float32)
 
 
-def _cube(size: int | tuple[int, int, int]) -> tuple[int, ...]:
-    shape = (size,) * 3 if isinstance(size, int | np.integer) else tuple(size)
-    if len(shape) != 3 or min(shape) < 1:
-        raise ValueError(f"size must be a positive number or (planes, rows, columns), got {size!r}")
-    return tuple(map(int, shape))
+def _ends(places: NDArray) -> tuple[Any, Any]:
+    return places.min(axis=0), places.max(axis=0)
 
 
-def _field(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
+def _field(shape: tuple[int, ...], scale: float, along: NDArray, rng: np.random.Generator) -> NDArray:
     f = np.meshgrid(*map(np.fft.fftfreq, shape), indexing="ij", sparse=True)
     radius = np.sqrt(sum(part**2 for part in f))
     gain = np.exp(-0.5 * ((radius * scale - 1) / 0.3) ** 2)
-    if along is not None:
+    if along.any():
         cosine = abs(sum(part * d for part, d in zip(f, along, strict=True))) / np.maximum(radius, 1e-9)
         gain = gain * np.minimum(cosine, 1) ** 12
-    return np.fft.ifftn(np.fft.fftn(rng.normal(size=shape)) * gain).real
-
-
-def _scattered(low: Any, high: Any, scale: float, rng: np.random.Generator) -> NDArray:
-    """Draw points of a box at distances of about ``scale``."""
-    axes = [np.arange(a - scale, b + scale, scale) for a, b in zip(low, high, strict=True)]
-    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    return grid + rng.uniform(-0.35, 0.35, grid.shape) * scale
-
-
-def _spheres(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
-    places = np.indices(shape).reshape(3, -1).T
-    nearest = cKDTree(_scattered(np.zeros(3), shape, scale, rng)).query(places)[0]
-    return np.clip(0.4 * scale - nearest, -1, 1).reshape(shape)
-
-
-def _foam(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
-    places = np.indices(shape).reshape(3, -1).T
-    near = cKDTree(_scattered(np.zeros(3), shape, scale, rng)).query(places, 2)[0]
-    return np.clip(0.2 * scale - (near[:, 1] - near[:, 0]), -1, 1).reshape(shape)
-
-
-def _fibres(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
-    across = np.linalg.svd(along[None])[2][1:]
-    places = np.indices(shape).reshape(3, -1).T @ across.T
-    sites = _scattered(places.min(axis=0), places.max(axis=0), scale, rng)
-    return np.clip(0.3 * scale - cKDTree(sites).query(places)[0], -1, 1).reshape(shape)
-
-
-def _layers(shape: tuple[int, ...], scale: float, along: Any, rng: np.random.Generator) -> NDArray:
-    depth = np.tensordot(along, np.indices(shape), axes=1)
-    edges = np.cumsum(scale * rng.uniform(0.35, 0.65, int(2 * np.ptp(depth) / scale) + 8)) + depth.min()
-    return np.sin(np.pi * np.interp(depth, edges, np.arange(len(edges))))
-
-
-_SOLIDS: dict[str, Callable[..., NDArray]] = {
-    "field": _field,
-    "spheres": _spheres,
-    "fibres": _fibres,
-    "layers": _layers,
-    "foam": _foam,
-}
+    return np.fft.ifftn(np.fft.fftn(rng.normal(size=shape)) * gain).real.astype(np.float32)
 
 
 def equalize_ranks(

@@ -34,20 +34,14 @@ def _separately(
 
 def dilated(values: NDArray, side: Any) -> Any:
     """Largest value in a box around each site."""
-
-    def largest(plane: NDArray, sides: tuple[int, int]) -> NDArray:
-        return cv2.dilate(plane, np.ones(sides, np.uint8))
-
-    return _separately(values, of_each(side, values.ndim), largest, 1)
+    sides = of_each(side, values.ndim)
+    return _separately(values, sides, lambda plane, sides: cv2.dilate(plane, np.ones(sides, np.uint8)), 1)
 
 
 def eroded(values: NDArray, side: Any) -> Any:
     """Smallest value in a box around each site."""
-
-    def smallest(plane: NDArray, sides: tuple[int, int]) -> NDArray:
-        return cv2.erode(plane, np.ones(sides, np.uint8))
-
-    return _separately(values, of_each(side, values.ndim), smallest, 1)
+    sides = of_each(side, values.ndim)
+    return _separately(values, sides, lambda plane, sides: cv2.erode(plane, np.ones(sides, np.uint8)), 1)
 
 
 def beside(marked: NDArray[np.uint8]) -> Any:
@@ -95,15 +89,6 @@ def resized(values: NDArray, shape: Sequence[int], interpolation: int) -> Any:
 def shortened(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
     """Shape of the grid of boxes of some steps that cover a grid."""
     return tuple(-(-length // step) for length, step in zip(shape, steps, strict=True))
-
-
-def distances(inner: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Distance of each site that is not 0 from the nearest 0."""
-    if inner.ndim == 2:
-        return np.asarray(cv2.distanceTransform(inner, cv2.DIST_L2, cv2.DIST_MASK_PRECISE), np.float32)
-    from scipy.ndimage import distance_transform_edt  # not needed for images
-
-    return distance_transform_edt(inner).astype(np.float32)
 
 
 def nearest_zero(marked: NDArray[np.uint8]) -> tuple[Any, int]:

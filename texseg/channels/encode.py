@@ -49,16 +49,7 @@ class Features(NamedTuple):
         return recipes(planes, self.intensity, bank, self.sigma, *weights, self.bank.spacing)
 
     def values_alone(self) -> Features:
-        """Keep only the channels of plain values.
-
-        Examples
-        --------
-        >>> from texseg.channels.planes import split_planes
-        >>> ramp = np.tile(np.arange(100.0), (20, 1))
-        >>> features, _ = learn_features([split_planes(ramp)], bank=GaborBank([4.0], 1), sigma=8.0, n_bins=10)
-        >>> features.values_alone().names
-        ('value',)
-        """
+        """Keep only the channels of plain values."""
         kept = np.flatnonzero(self.wavelengths == 0)
         return self._replace(
             patch_weight=0.0,
@@ -146,13 +137,7 @@ def learn_features(
 
 
 def octaves_of(wavelengths: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Group channels by wavelength; each plain value is a group of its own.
-
-    Examples
-    --------
-    >>> octaves_of(np.array([4.0, 4.0, 8.0, 0.0]))
-    [array([0, 1]), array([2]), array([3])]
-    """
+    """Group channels by wavelength; each plain value is a group of its own."""
     filtered = [np.flatnonzero(wavelengths == w) for w in np.unique(wavelengths[wavelengths > 0])]
     return filtered + [np.array([c]) for c in np.flatnonzero(wavelengths == 0)]
 

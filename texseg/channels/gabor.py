@@ -1,10 +1,7 @@
-"""The Gabor filter bank: one forward transform, then one product and inverse transform per filter.
+"""The Gabor filter bank: a forward transform of each block, then a product and inverse transform per filter.
 
-Large images are filtered block by block, each with the filters' reach around it: the transforms then stay in
-the processor's cache, and all of them share the filters' transfer functions.
-
-In space the Gaussians are round: a transfer function is then a product of three of one axis, and the coarser
-a filter, the smaller the part of the spectrum that holds it; its modulus is computed on as coarse a grid.
+In space the Gaussians are round, so that a transfer function is a product of three lines, and the modulus of
+a coarse filter, which few frequencies hold, is computed on a coarse grid.
 """
 
 from __future__ import annotations
@@ -62,31 +59,13 @@ class Spectrum(NamedTuple):
 
 
 class GaborBank:
-    """Moduli of complex Gabor filters, the texture features of [1]_ section 6.3.
+    """Moduli of complex Gabor filters, the texture features of A.I. Memo 1625, section 6.3.
 
-    Each filter is a Gaussian in the frequency plane on one side of the origin, so that its response is
-    analytic and its modulus is the local amplitude: for a grating ``a cos(...)`` of the filter's own
-    frequency it is ``a``. A second Gaussian at the origin removes the response to constants (no DC).
-
-    The wavelengths are in pixels, above 2: by default three octaves down from sqrt(2) / 4 cycles per pixel.
-    The orientations are evenly spread over 180 degrees, from 0. The bandwidths are widths at half peak: along
-    the wave vector in octaves, and across it in degrees. All orientations of the shortest wavelength come
-    first. With a ``spacing`` of three axes, relative to the finest, the filters are those of space: their
-    directions are spread evenly over the half sphere, and what an axis samples too coarsely is left out.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-    .. [2] A. K. Jain and F. Farrokhnia, Unsupervised texture segmentation using Gabor filters,
-       Pattern Recognition 24(12), 1991.
-
-    Examples
-    --------
-    >>> x = np.arange(64)
-    >>> grating = np.tile(3 * np.cos(2 * np.pi * x / 8), (64, 1))
-    >>> response = GaborBank(wavelengths=[8], n_orientations=2).transform(grating)
-    >>> response.shape, round(float(response[0, 32, 32]), 2), round(float(response[1, 32, 32]), 2)
-    ((2, 64, 64), 3.0, 0.0)
+    Each filter is a Gaussian on one side of the frequency plane, so that its modulus is the amplitude ``a``
+    of a grating ``a cos(...)`` of its own frequency; a second Gaussian removes the response to constants.
+    Wavelengths are in pixels, above 2, orientations spread over 180 degrees, bandwidths octaves along the
+    wave vector and degrees across it. With a ``spacing`` of three axes, relative to the finest, directions
+    spread over the half sphere, and those that an axis samples too coarsely are left out.
     """
 
     def __init__(
@@ -219,13 +198,7 @@ class GaborBank:
 
 
 def directions_in_space(n: int) -> list[tuple[float, ...]]:
-    """Give ``n`` unit vectors (planes, rows, columns), evenly over the half sphere.
-
-    Examples
-    --------
-    >>> directions_in_space(3)
-    [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)]
-    """
+    """Give ``n`` unit vectors (planes, rows, columns), evenly over the half sphere."""
     if n not in _SHELLS:
         allowed = ", ".join(map(str, _SHELLS))
         raise ValueError(f"n_orientations (--orientations) must be one of {allowed} in space, got {n}")
@@ -258,11 +231,7 @@ def _forward(block: NDArray[np.float32]) -> Any:
 def _sampled(
     filter: Filter, v: NDArray[np.floating], u: NDArray[np.floating], centre: float
 ) -> NDArray[np.floating]:
-    """Gaussian at ``centre`` on the wave vector, plus what folds back from beyond the Nyquist frequency.
-
-    This is the spectrum of the sampled kernel, which is as short as the continuous one; a spectrum cut off
-    at Nyquist would make the kernel ring without end.
-    """
+    """Gaussian at ``centre`` on the wave vector, plus what folds back from beyond the Nyquist frequency."""
     angle = np.radians(filter.orientation)
     cos, sin = float(np.cos(angle).round(7)), float(np.sin(angle).round(7))
     width_v = float(np.hypot(filter.along * sin, filter.across * cos))

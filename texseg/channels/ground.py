@@ -28,19 +28,7 @@ _ONE_VALUE = 0.6  # times the level: largest spread of its values (2 to 98 %); s
 
 
 def find_ground(planes: Planes) -> NDArray[np.bool_] | None:
-    """Find flat background, bool (H, W); None if it covers less than a fifth or more than 98 % of the image.
-
-    Ground has a single value apart from a little noise, and is broad. A sky or water that changes slowly is a
-    texture, and so are stripes on a cloth. Where noise hides it, means of 3 x 3 pixels are looked at.
-
-    Examples
-    --------
-    >>> image = np.full((80, 80), 255)
-    >>> image[20:60, 20:60] = np.random.default_rng(0).integers(0, 256, (40, 40))
-    >>> ground = find_ground(split_planes(image))
-    >>> bool(ground[:20].all()), int(ground[21:59, 21:59].sum())
-    (True, 0)
-    """
+    """Find broad background of one value, bool (H, W); None below a fifth or above 98 % of the image."""
     valid = np.ones(planes.bands[0].shape, bool) if planes.mask is None else planes.mask
     units = [to_unit(band, robust_range([band], [planes.mask])) for band in planes.bands]
     ground = _ground_of(units, valid)
@@ -85,11 +73,7 @@ def _ground_of(units: Sequence[NDArray[np.floating]], valid: NDArray[np.bool_]) 
 def _with_tapers(
     core: NDArray[Any], units: Sequence[NDArray[np.floating]], level: float, valid: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Add what is connected to the ground and has its value, unless textures have that value as well.
-
-    So the ground around a field of view reaches into the corners in which no square fits. What remains must
-    be broad, and almost free of the value.
-    """
+    """Add corners connected to the ground that have its value, unless textures have that value as well."""
     alike = valid.copy()
     for unit in units:
         alike &= np.abs(unit - np.median(unit[core > 0])) <= level

@@ -24,19 +24,7 @@ _ONE_FACTOR = (0.83, 1.35)  # slope of the log contrast over the log mean; aroun
 
 
 def multiplies(images: Sequence[Planes]) -> bool:
-    """Whether light, gains or speckle multiply the values: contrast is proportional to brightness.
-
-    Then the logarithm makes dark and bright parts of one texture alike; where contrast follows brightness
-    more slowly, or hardly at all, it makes results worse.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> texture = np.random.default_rng(0).uniform(100, 120, (120, 120))
-    >>> gain = np.linspace(1, 3, 120)
-    >>> multiplies([split_planes(texture * gain)]), multiplies([split_planes(texture + 100 * gain)])
-    (True, False)
-    """
+    """Whether light, gains or speckle multiply the values: contrast is proportional to brightness."""
     if any(band.min() < 0 for planes in images for band in planes.bands):
         return False
     masks = [planes.mask for planes in images]
@@ -49,16 +37,7 @@ def multiplies(images: Sequence[Planes]) -> bool:
 
 
 def notes_on(images: Sequence[Planes]) -> Iterator[str]:
-    """Describe what is unusual about the values of images, and which parameter helps.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> image = np.random.default_rng(0).normal(100, 10, (60, 60))
-    >>> image[:, :20] = -9999
-    >>> [note.split(":")[0] for note in notes_on([split_planes(image)])]
-    ['33 % of the pixels hold the single value -9999, an isolated value']
-    """
+    """Describe what is unusual about the values of images, and which parameter helps."""
     masks = [planes.mask for planes in images]
     bands = list(zip(*(planes.bands for planes in images), strict=True))
     bulks = [bulk_of(band, masks) for band in bands]
@@ -93,11 +72,7 @@ class _Shading(NamedTuple):
 
 
 def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
-    """Compare blocks of one texture, given those of each image (n, side, side); None if there are too few.
-
-    Blocks of one texture are recognised by their contrasts at several distances and directions, each relative
-    to the mean contrast, which no factor changes.
-    """
+    """Compare blocks (n, side, side) of each image that have like relative contrasts; None if too few."""
     blocks = np.concatenate(parts)
     if len(blocks) < _FEWEST_BLOCKS:
         return None

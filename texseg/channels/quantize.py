@@ -50,17 +50,9 @@ class Bulk(NamedTuple):
 def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> Bulk:
     """Separate the bulk of the valid values from outliers.
 
-    A lowest or highest value that at least one pixel in a hundred has, and that lies farther from all others
-    than three times their width (1 to 99 %), is not a measurement. Of the others, the bulk is what lies
-    within a fence: three times their width from 10 to 90 % on either side. Where more than 6 % lie outside,
-    most of the image is flat background, and the fence is drawn round what stands on it as well.
-
-    Examples
-    --------
-    >>> depths = np.r_[np.linspace(2, 3, 179), np.full(20, -9999.0), 500].reshape(20, 10)
-    >>> bulk = bulk_of([depths], [None])
-    >>> bulk.values.max(), bulk.extremes, round(bulk.share, 3)
-    (np.float64(3.0), (-9999.0,), 0.006)
+    A lowest or highest value of one pixel in a hundred, farther from the others than three times their width,
+    is no measurement; the bulk is what lies within three times the width from 10 to 90 % on either side, and
+    round what stands on flat background.
     """
     sample = _sampled(images, masks)
     sample.sort(kind="stable" if sample.itemsize <= 2 else None)  # stable is quicker for few values
@@ -113,11 +105,7 @@ def robust_range(
     low: float | None = 0.1,
     high: float = 99.9,
 ) -> Range:
-    """Order statistics (percentiles) of the bulk of one channel's valid values in some images (H, W).
-
-    With ``low=None`` the range starts at zero and all values are used, as for moduli. If both ends are equal,
-    the range is that of the extreme values.
-    """
+    """Percentiles of the bulk of a channel's valid values; ``low=None`` starts at 0 and uses all values."""
     if low is None:
         sample, bottom = _sampled(images, masks), 0.0
         sample.partition(_rank(sample, high))
@@ -133,11 +121,7 @@ def robust_range(
 
 
 def to_unit(values: NDArray, range: Range) -> NDArray[np.float32]:
-    """Map ``range`` to 0..1, float32; values more than a quarter of the range outside are clipped.
-
-    The result is rounded to multiples of 2**-16, which absorbs the rounding errors of a change of dtype or
-    of an affine map. A range of zero width gives zeros.
-    """
+    """Map ``range`` to 0..1, float32 multiples of 2**-16; values far outside are clipped."""
     extent = range.high - range.low
     if not extent > 0:
         return np.zeros(values.shape, np.float32)

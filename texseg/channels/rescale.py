@@ -20,19 +20,7 @@ _ROOM = 0.25  # margin beyond the learned range, in ranges
 
 
 def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
-    """Say whether images seem to be encoded differently from those learned from, and by which factor.
-
-    Examples
-    --------
-    >>> from texseg.channels.planes import split_planes
-    >>> from texseg.channels.responses import learn_intensity
-    >>> scene = np.random.default_rng(0).integers(0, 256, (60, 60))
-    >>> intensity = learn_intensity([split_planes(scene)], 8.0)
-    >>> mismatch([split_planes(scene)], intensity) is None
-    True
-    >>> mismatch([split_planes(scene * 257)], intensity).split(";")[0]
-    'values go from 0 to 65535 and the model learned from 0 to 255, as if multiplied by 257'
-    """
+    """Say whether images seem to be encoded differently from those learned from, and by which factor."""
     here, there = _ranges(images, intensity.log_offset), _learned(intensity)
     for band, (new, old) in enumerate(zip(here, there, strict=True)):
         width = old.high - old.low

@@ -62,11 +62,7 @@ def measured(band: NDArray[Any], log_offset: float) -> NDArray[Any]:
 def learn_intensity(
     images: Sequence[Planes], sigma: float, logarithm: bool = False, spacing: Sequence[float] = (1, 1)
 ) -> Intensity:
-    """Learn ranges, principal axes and contrast (below ``sigma`` pixels) from images with equally many bands.
-
-    In the logarithm of the values, factors become summands, which are removed with the illumination. A
-    twentieth of the median is added first, so that zeros and small whole numbers do not fill the range.
-    """
+    """Learn ranges, axes and contrast (below ``sigma`` pixels) from images of equally many bands."""
     masks = [planes.mask for planes in images]
     bands = list(zip(*(planes.bands for planes in images), strict=True))
     offset = _log_offset(bands, masks) if logarithm else 0.0
@@ -165,11 +161,7 @@ def _local_mean(plane: NDArray[np.floating], sigma: float, spacing: Sequence[flo
 def flatten_illumination(
     lightness: NDArray[np.floating], sigma: float, contrast: float, spacing: Sequence[float] = (1, 1)
 ) -> NDArray[np.floating]:
-    """Subtract the local mean and divide by the local contrast, damped.
-
-    ``y = (x - mean) / (local standard deviation + contrast)``: slowly changing light disappears, and the
-    image's own ``contrast`` in the denominator keeps the noise of a flat region from becoming a texture.
-    """
+    """Subtract the local mean and divide by the local deviation plus the image's own ``contrast``."""
     detail = lightness - _local_mean(lightness, sigma, spacing)
     spread = _local_mean(detail * detail, sigma, spacing)
     np.sqrt(np.maximum(spread, 0, out=spread), out=spread)
@@ -188,9 +180,8 @@ def recipes(
 ) -> list[Recipe]:
     """List the channels of an image: the bank's moduli of the lightness, patches, plain values.
 
-    Of a colour image, L, a, b (or up to six principal components of the bands) have a total weight of 8, each
-    other channel 1; filters on chroma made results worse. ``value_weight`` is a factor; of logarithms, only a
-    quarter counts.
+    All value channels of a colour image have a total weight of 8, others 1; of logarithms values count a
+    quarter.
     """
     lightness, values = _unit_values(planes.bands, intensity)
     channels = []

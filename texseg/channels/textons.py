@@ -1,17 +1,7 @@
-"""Textons: small patches, vector-quantised by k-means.
+"""Textons: small patches, vector-quantised by k-means (Varma and Zisserman, IEEE PAMI 31(11), 2009).
 
-The moduli of a filter bank keep how strong each frequency is, but not how the frequencies line up. The joint
-histogram of a small neighbourhood does: every pixel gets the texton of a codebook that is nearest to the
-patch around it ([1]_). Textons are bins like any others, so this is simply one more channel.
-
-Patches and textons are multiples of 1/64 between -8 and 8 (a levelled plane has a standard deviation of at
-most 1). Sums of their products are then exact in single precision, whatever the order of summation, so that
-which of two textons is nearer does not depend on the processor.
-
-References
-----------
-.. [1] M. Varma and A. Zisserman, A statistical approach to material classification using image patch
-   exemplars, IEEE PAMI 31(11), 2009.
+Moduli keep how strong each frequency is, textons how frequencies line up. Patches and textons are multiples
+of 1/64 between -8 and 8: sums of their products are exact in single precision, in any order.
 """
 
 from __future__ import annotations

@@ -18,13 +18,8 @@ from texseg.counts.matrix import CountMatrix, CountOperator, check_counts, is_im
 class BlockCounts(CountOperator):
     """A table in blocks of rows, only one of which is in memory at a time.
 
-    The way to fit a table larger than memory: every model of the family takes it in place of an array, in
-    ``fit`` and everywhere else, with the same result; where it holds out occurrences itself, as with
-    ``beta="auto"``, these are drawn block by block, and the result is as good, not the same. Each EM step
-    reads every block once or twice; blocks of about 100 MB on a fast disk work well. Only one block, the
-    memberships of the rows and the profiles stay in memory (about ``8 K (N + M)`` bytes, and a few times as
-    much during a step). There is no ``partial_fit``: EM without the rows it has seen before would forget
-    them.
+    Every model takes it in place of an array, with the same result (where it holds out occurrences itself,
+    with one as good). Each EM step reads every block once or twice; blocks of about 100 MB work well.
 
     Parameters
     ----------
@@ -42,12 +37,6 @@ class BlockCounts(CountOperator):
     >>> n = BlockCounts([np.eye(2, 3), lambda: np.ones((1, 3))])
     >>> n.shape, n @ np.ones(3)
     ((3, 3), array([1., 1., 3.]))
-
-    A table in three blocks, two in files and the third computed whenever it is needed:
-
-    >>> from texseg.models import SMM
-    >>> blocks = BlockCounts(["a.npz", "b.npz", read_from_database])    # doctest: +SKIP
-    >>> SMM(32, beta="auto").fit(blocks)                                # doctest: +SKIP
     """
 
     def __init__(self, blocks: Sequence[str | Path | CountMatrix | Callable[[], Any]]) -> None:

@@ -1,12 +1,4 @@
-"""Cells of a grid of pixels, and their histograms, packed if many.
-
-Cells partition the image; the counts of a cell are sums over its pixels, so that assignments that are
-constant on cells have the same likelihood as on pixels ([1]_ section 5.4).
-
-References
-----------
-.. [1] T. Hofmann and J. Puzicha, A.I. Memo 1625, MIT, 1998.
-"""
+"""Cells of a grid of pixels, whose counts are sums over their pixels (A.I. Memo 1625, section 5.4)."""
 
 from __future__ import annotations
 
@@ -190,11 +182,7 @@ def cell_counts(
     mask: NDArray[np.bool_] | None = None,
     packed: bool = False,
 ) -> Any:
-    """Histograms (cells, C * n_bins) of the cells' own pixels in uint8 bins (C, ...).
-
-    A full cell's sums to ``weights`` in every channel. They can be packed as bytes if weights are 1 and cells
-    have at most 255 pixels.
-    """
+    """Histograms (cells, C * n_bins) of bins (C, ...), summing to ``weights``; packed if all are 1."""
     h, C, side, size = grid.shape[0], len(bins), grid.sides[0], math.prod(grid.sides)
     w = grid.n_cells // h
     table = np.empty((h, w, C, n_bins), np.uint8 if packed else np.float32)
@@ -221,11 +209,9 @@ def cell_counts(
 def window_means(
     counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
 ) -> tuple[NDArray[np.floating], tuple[int, ...], NDArray[np.floating]]:
-    """Average cell histograms over windows around every ``step``-th cell, one side a channel.
+    """Average cell histograms over windows, one side in pixels a channel, around every ``step``-th cell.
 
-    Sides are in pixels, and cells at the ends of a window may count in part. Returns the means
-    (windows, C * n_bins), numbers of windows along the axes, and the valid share (windows,) of the smallest
-    ones.
+    Returns the means (windows, C * n_bins), their shape, and the valid share (windows,) of the smallest ones.
     """
     table = counts.reshape(*grid.shape, len(sides), counts.shape[1] // len(sides))
     presence = grid.sizes.reshape(grid.shape)

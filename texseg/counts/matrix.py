@@ -82,30 +82,11 @@ class _Transposed:
 class WindowedCounts(CountOperator):
     """Local histograms of quantised channels around every pixel, as an implicit count matrix.
 
-    Row ``i`` holds, for every channel, the histogram of the bins in a square window centred on pixel ``i``
-    ([1]_ section 6.3: the sites are pixels, the features are filter responses). The table of N x C * n_bins
-    entries is never formed: ``n @ A`` looks ``A`` up per channel and box-filters the sum, ``n.T @ B``
-    box-filters ``B`` and bins it per channel.
-
-    ``bins`` are uint8 (C, H, W), below ``n_bins``; ``window`` sides are odd numbers of pixels, one or C.
-    Pixels outside ``mask`` (H, W) are counted in no window, and their rows are zero; ``weights`` (C,)
-    multiply the channels. With ``normalize`` every channel of a row sums to its weight. Beyond the ``border``
-    lies nothing ("zero") or the mirror image ("symmetric"); both make the box filter self-adjoint: ``<n A, B>
-    = <A, n.T B>``. Bins may have three axes of space, with a ``spacing`` as in `texseg.counts.grid.CellGrid`.
-
-    References
-    ----------
-    .. [1] T. Hofmann and J. Puzicha, Statistical Models for Co-occurrence Data, A.I. Memo 1625, MIT, 1998.
-
-    Examples
-    --------
-    >>> bins = np.array([[[0, 1], [1, 1]]], dtype=np.uint8)
-    >>> n = WindowedCounts(bins, window=3, n_bins=2, normalize=False)
-    >>> n @ np.eye(2)
-    array([[1., 3.],
-           [1., 3.],
-           [1., 3.],
-           [1., 3.]], dtype=float32)
+    Row ``i`` holds, for every channel, the histogram of the bins in a window centred on pixel ``i`` (A.I.
+    Memo 1625, section 6.3), which is never written down. ``bins`` are uint8 (C, H, W) or (C, D, H, W), below
+    ``n_bins``; ``window`` sides odd numbers of pixels, one or C. Pixels outside ``mask`` are counted in no
+    window; with ``normalize`` every channel of a row sums to its weight; beyond the ``border`` lies nothing
+    or the mirror image; ``spacing`` is that of `texseg.counts.grid.CellGrid`.
     """
 
     def __init__(
@@ -225,15 +206,7 @@ def groups_of(n: CountMatrix) -> NDArray[np.intp]:
 
 
 def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice, scipy.sparse.csr_array]]:
-    """Yield ``(slice, CSR)`` for consecutive blocks of rows, for models that need the entries.
-
-    Examples
-    --------
-    >>> for rows, block in row_blocks(np.eye(3), rows=2):
-    ...     print(rows.start, rows.stop, block.nnz)
-    0 2 2
-    2 3 1
-    """
+    """Yield ``(slice, CSR)`` for consecutive blocks of rows, for models that need the entries."""
     if scipy.sparse.issparse(n):
         n = scipy.sparse.csr_array(n)
     if rows is None:
@@ -247,21 +220,7 @@ def row_blocks(n: CountMatrix, rows: int | None = None) -> Iterator[tuple[slice,
 
 
 def check_counts(X: Any, *, owner: str = "a count matrix", name: str = "X") -> CountMatrix:
-    """Return ``X`` as a count matrix that models can use, or raise an error that says why it is none.
-
-    Entries are non-negative, finite and not all zero; fractional counts and empty rows are allowed. Lists and
-    matrices become float64 (float32 if they are), sparse ones CSR; ``owner`` and ``name`` are for the
-    message.
-
-    Examples
-    --------
-    >>> check_counts([[1, 0], [2, 5]]).dtype
-    dtype('float64')
-    >>> check_counts([[1, -1]], owner="ACM")
-    Traceback (most recent call last):
-    ...
-    ValueError: Negative values in data passed to ACM: counts in X must be at least 0
-    """
+    """Return ``X`` as a count matrix that models can use, or raise an error that names ``owner``."""
     if is_implicit(X):
         return X
     sparse = scipy.sparse.issparse(X)
@@ -291,19 +250,8 @@ def split_counts(
 ) -> list[CountMatrix]:
     """Divide the occurrences (not the entries) of ``n`` among parts at random, for example 80 / 10 / 10 %.
 
-    Parameters
-    ----------
-    n : array or sparse matrix of shape (N, M), or `BlockCounts`
-        Non-negative numbers. The fractional part of an entry goes undivided to one part, so that entries
-        between 0 and 1 are dealt out whole.
-    fractions : sequence of floats
-        Shares of the parts, positive, with sum one.
-    random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    list of CSR arrays of shape (N, M), or of `BlockCounts`
-        They sum to ``n``.
+    ``n`` is an array or sparse matrix (N, M), or `BlockCounts`; the fractional part of an entry goes
+    undivided to one part. Returns matrices of its shape that sum to it.
 
     Raises
     ------

@@ -38,13 +38,7 @@ def in_strips(function: Callable[[slice], Floats], n_sites: int) -> list[Floats]
 
 
 def mix_background(profiles: Floats, background: Floats, share: float = BACKGROUND) -> Floats:
-    """Mix a share of the background (M,) into profiles (..., M).
-
-    Examples
-    --------
-    >>> mix_background(np.array([[1.0, 0.0]]), np.array([0.5, 0.5]))
-    array([[0.999, 0.001]])
-    """
+    """Mix a share of the background (M,) into profiles (..., M)."""
     return (1 - share) * profiles + share * background
 
 

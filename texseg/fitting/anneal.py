@@ -1,9 +1,7 @@
 """The driver: cooling, convergence, over-relaxation, growth with split and merge, coarse-to-fine levels.
 
-The loop is a generator. ``for state in anneal(...)`` sees every step; progress bars, plots, early stopping
-and saving are consumers, and leaving the loop stops the fit. At fixed temperature F never rises: an EM step
-lowers it by construction, an over-relaxed step ([1]_ section 5.3) that raises it is undone, and moves that
-split one cluster and merge two others are made only when they lower it.
+The loop is a generator, which shows every step; leaving it stops the fit. At fixed temperature F never rises:
+an over-relaxed step that raises it is undone, and moves are made only when they lower it.
 
 References
 ----------
@@ -111,26 +109,12 @@ def anneal(
 ) -> Iterator[State]:
     """Fit a model by annealed EM, yielding every step ([1]_ section 5.1).
 
-    ``n`` may be a list of levels from coarse to fine: the inverse temperatures of the ``schedule`` are those
-    of the first level, and finer ones stay at the last. By default it leads from just above the first phase
-    transition, computed from the data, down to temperature 1; a temperature ends when three steps in a row
-    lower F by less than ``tol`` of it, after ``max_steps``, or when the held-out log-likelihood, that
-    ``validation(params, posteriors)`` returns, has not improved for ``patience`` steps.
-
-    A run starts from ``start`` or the model's own parameters, with ``n_clusters`` clusters. With ``growth``
-    it starts with one, at most ``n_clusters`` are allowed, and those beyond their phase transition are split
-    at every temperature; "split-merge" then also splits one and merges two others as long as that lowers F.
-    Without it, ``perturbation`` is the relative noise that lets identical clusters separate at the first
-    level. ``over_relax`` lengthens M-steps as long as that lowers F ([1] Eq. 63), if F never rises.
-
-    Examples
-    --------
-    >>> from texseg.models.histograms import HistogramClustering
-    >>> n = np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
-    >>> run = anneal(HistogramClustering(), n, n_clusters=2, rng=np.random.RandomState(0))
-    >>> end = last_of(run)
-    >>> end.n_distinct, np.sort(end.params.profiles[:, 0]).round(2)
-    (2, array([0.1, 0.9]))
+    The inverse temperatures of the ``schedule``, by default from the first phase transition to 1, are those
+    of the first of several levels ``n``. A temperature ends when three steps lower F by less than ``tol`` of
+    it, after ``max_steps``, or when ``validation(params, posteriors)`` has not improved for ``patience``
+    steps. With ``growth`` a run starts with one cluster and splits those beyond their transition, up to
+    ``n_clusters``; "split-merge" also exchanges clusters. ``over_relax`` lengthens M-steps as long as that
+    lowers F ([1] Eq. 63).
     """
     levels = n if isinstance(n, list) and isinstance(n[0], Level) else [Level(n, row_weights)]
     first = levels[0]
@@ -201,11 +185,8 @@ def grow(
 ) -> Iterator[State]:
     """Grow clusters at one temperature by splitting, then merge back to one, exchanging clusters on the way.
 
-    Begins with one cluster, splits the one that gains most until there are ``n_clusters + n_extra``, then
-    merges the pair that loses least until one is left. So every number below the largest is visited twice. At
-    each number, as long as a split gains more than some merge loses, both are made. Fast and reliable with
-    hard assignments (the model's posterior ``ArgMax()``). With ``doubling`` all clusters that gain are split
-    together, which takes half the time and finds a little less.
+    So every number below ``n_clusters + n_extra`` is visited twice. With ``doubling`` all clusters that gain
+    are split together, which takes half the time and finds a little less.
     """
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
@@ -239,16 +220,7 @@ def merge_down(
     row_weights: Floats | None = None,
     settle_steps: int = 6,
 ) -> Any:
-    """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left.
-
-    Examples
-    --------
-    >>> from texseg.models.acm import HistogramClustering
-    >>> model, n = HistogramClustering(), np.repeat([[9.0, 1.0], [1.0, 9.0]], 50, axis=0)
-    >>> many = model.initial(n, 5, np.random.RandomState(0), spread=0.5)
-    >>> np.sort(merge_down(model, n, many, 2).profiles[:, 0]).round(2)
-    array([0.1, 0.9])
-    """
+    """Merge the pairs of clusters that lose least, again and again, until ``n_clusters`` are left."""
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
     first = problem.step(params, None)

@@ -1,22 +1,11 @@
 """From scores to assignments: the three posterior policies of the clustering models.
 
 A policy is called as ``policy(scores, beta, weights, previous, row_weights)`` and returns the posteriors
-``Q`` (N, K) and the free energy in nats, ``F = -beta sum Q scores + (the prior's term)``. Only the likelihood
-is tempered, never the prior ([1]_ Eq. 60, 65):
-
-===================  =====================================  ==========================================
-policy               prior's term of F                      posteriors
-===================  =====================================  ==========================================
-:class:`SoftMax`     ``sum KL(Q || weights)``               ``softmax(beta scores + log weights)``
-:class:`ArgMax`      none                                   one-hot at the largest score ([1]_ Eq. 23)
-:class:`PottsField`  ``-H(Q) - strength / 2 sum Q (G Q)``   mean field of a Potts model on pixel grids
-===================  =====================================  ==========================================
-
-Several runs at once have one more axis before the clusters: scores and posteriors (N, S, K), weights (S, K),
-and free energies (S,).
-
-A row may stand for several sites that share one assignment ([1]_ section 5.4): its scores are then means
-over its sites and ``row_weights`` says how many there are. Every row's part of F is multiplied by its weight.
+``Q`` (N, K), or (N, S, K) for several runs, and the free energy in nats, ``F = -beta sum Q scores + (the
+prior's term)``: ``sum KL(Q || weights)`` for :class:`SoftMax`, nothing for :class:`ArgMax` ([1]_ Eq. 23), and
+``-H(Q) - strength / 2 sum Q (G Q)`` for :class:`PottsField`. Only the likelihood is tempered ([1]_ Eq. 60,
+65). A row that stands for several sites ([1]_ section 5.4) has their mean scores, and ``row_weights`` says
+how many there are.
 
 References
 ----------
@@ -77,14 +66,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
 
 
 def soft_max_over(logits: Floats) -> Floats:
-    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous.
-
-    Examples
-    --------
-    >>> soft_max_over(np.log([[1.0, 2.0], [3.0, 2.0]]))
-    array([[0.25, 0.5 ],
-           [0.75, 0.5 ]])
-    """
+    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous."""
     _normalise_exponentials(logits, axis=-2)
     return logits
 
@@ -103,11 +85,6 @@ def arg_max_over(values: Floats) -> NDArray[np.int32]:
     """Index, int32, of the largest value (K, ...) along the first axis; ties go to the first.
 
     Like NumPy's ``argmax``, which would first copy the values into another layout.
-
-    Examples
-    --------
-    >>> arg_max_over(np.array([[0.2, 0.5], [0.8, 0.5]]))
-    array([1, 0], dtype=int32)
     """
     best = values[0].copy()
     index = np.zeros(best.shape, np.int32)
@@ -167,12 +144,9 @@ class ArgMax:
 def mean_field(
     local: Floats, field: Callable[[Floats], Floats], planes: Floats | None = None, n_sweeps: int = 1
 ) -> Floats:
-    """Sweep ``Q <- softmax(local + field of Q)`` over all sites, cells or pixels.
+    """Sweep ``Q <- softmax(local + field of Q)`` over all sites (..., K, N), from ``planes`` if given.
 
     The number of sweeps does not depend on the map, so that a block has the posteriors of the whole.
-
-    ``local``, the tempered scores, and ``planes``, the initial posteriors, are (..., K, N), for one run or
-    several; without ``planes``, sweeps start from ``softmax(local)``. ``field`` gives a new array.
     """
     if planes is None:
         planes = _soft_max_in_strips(local.copy())
@@ -198,11 +172,7 @@ class PottsField:
     """Mean field of a Potts model over pixel grids: neighbours pull a site towards their own cluster.
 
     ``Q <- softmax(beta scores + strength * G Q)``, where ``G`` is a Gaussian neighbourhood that ends at the
-    border of the grid. It replaces the mixing proportions; with it the ACM becomes a hidden-Markov ACM.
-
-    All sites are updated at once and F still never rises: a sweep minimises F with its last term replaced
-    by the tangent, so F falls by at least ``1/2 |dQ|^2 + strength / 2 <dQ, G dQ>``; and the eigenvalues of
-    ``G`` lie above -0.001, so no strength below 1000 needs damping.
+    border of the grid. F never rises, since the eigenvalues of ``G`` lie above -0.001.
 
     ``shape`` is that of the grid, of two or three axes, or one for each of several images; ``sigma`` counts
     sites. ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``

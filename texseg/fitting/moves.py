@@ -152,11 +152,7 @@ def _losses_of(problem: Problem, now: Partition, i: NDArray[np.intp], j: NDArray
 
 
 def close_pairs(problem: Problem, now: Partition, n_pairs: int) -> list[tuple[int, int]]:
-    """Up to ``n_pairs`` pairs i < j, no cluster in two of them, whose merging raises F least.
-
-    Only the pairs with the least Hellinger distance, weighted by size, are judged: of many clusters, all
-    pairs would need memory and time for (K, K, M) numbers.
-    """
+    """Up to ``n_pairs`` disjoint pairs i < j, among the closest, whose merging raises F least."""
     counts, K = now.stats.counts, now.Q.shape[1]
     sizes = np.maximum(counts.sum(axis=1), 1e-30)
     roots = np.sqrt(counts / sizes[:, None])

@@ -77,30 +77,20 @@ def is_of_itk(start: bytes) -> bool:
 class ItkStored(ArrayStored):
     """A volume that SimpleITK reads, as a whole."""
 
-    is_kept = False
-
-    def __init__(self, path: Path, start: bytes) -> None:
+    def __init__(self, path: Path) -> None:
         import SimpleITK
 
         self._reader = reader = SimpleITK.ImageFileReader()
         reader.SetFileName(str(path))
         reader.ReadImageInformation()
-        shape, bands = reader.GetSize()[::-1], reader.GetNumberOfComponents()
-        if len(shape) not in (2, 3):
-            raise UnsuitableImageError(f"array of shape {shape} is not a volume; expected 2 or 3 axes")
         name = SimpleITK.GetPixelIDValueAsString(reader.GetPixelID())
-        bits = re.search(r"(\d+)-bit (unsigned|signed)? ?(integer|float)", name)
-        if bits is None:
-            raise UnsuitableImageError(f"values of type {name} are not an image; expected real numbers")
-        kind = "f" if bits[3] == "float" else bits[2][0].replace("s", "i")
+        kind, axes = re.match(r"(\d+)-bit (float|signed|unsigned)", name), "PYX"[-reader.GetDimension() :]
+        if kind is None or reader.GetNumberOfComponents() > 1 or reader.GetDimension() > 3:
+            raise UnsuitableImageError(f"{name} of {reader.GetDimension()} axes is not a volume of numbers")
+        dtype = np.dtype({"signed": "i"}.get(kind[2], kind[2][0]) + str(int(kind[1]) // 8))
         width, height, *depth = reader.GetSpacing()
-        self.header = Header(
-            format="NRRD" if start.startswith(b"NRRD") else "MetaImage",
-            shape=(*shape, bands) if bands > 1 else shape,
-            axes="PYX"[-len(shape) :] + "C" * (bands > 1),
-            dtype=np.dtype(f"{kind}{int(bits[1]) // 8}"),
-            measured=PixelSize(height, width, "mm", *depth),
-        )
+        size = PixelSize(height, width, "mm", *depth)
+        self.header = Header("ITK", reader.GetSize()[::-1], axes, dtype, measured=size)
 
     @cached_property
     def _array(self) -> NDArray:  # type: ignore[override]

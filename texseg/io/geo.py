@@ -288,7 +288,7 @@ def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
 
 
 def relative_size(
-    size: tuple[float, float, str] | None, reference: tuple[float, float, str] | None, rounded: bool = True
+    size: Sequence[Any] | None, reference: Sequence[Any] | None, rounded: bool = True
 ) -> tuple[float, float] | None:
     """How many times longer and wider a pixel is than another; None where that is not known.
 

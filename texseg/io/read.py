@@ -104,15 +104,9 @@ def read_pages(path: str | os.PathLike[str], **options: Any) -> list[Image]:
 def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
     """Read the pages of a file, or the images of a folder in natural order, as one volume.
 
-    Multi-page and OME-TIFF, OME-Zarr, ``.npy`` arrays of three axes, and NRRD and MHA if SimpleITK is
-    installed; ``raw=((planes, rows, columns), dtype)`` is for files without a header. Other options are those
-    of :func:`read_image`.
-
-    Returns
-    -------
-    Image
-        Its pixels are (planes, rows, columns), and channels if there are several; its pixel size has a depth
-        if the file states it.
+    Its pixels are (planes, rows, columns), and channels if there are several, and its pixel size has a depth
+    if the file states it. ``raw=((planes, rows, columns), dtype)`` is for files without a header; other
+    options are those of :func:`read_image`.
 
     Examples
     --------
@@ -123,9 +117,8 @@ def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
     (4, 6, 8)
     """
     with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
-        planes = [source.read() for source in sources]
+        pixels, mask = stacked([source.read() for source in sources])
         first, notes = sources[0], tuple(dict.fromkeys(note for source in sources for note in source.notes))
-    pixels, mask = stacked(planes)
     return Image(pixels, mask, first.channel_axis, first.nodata, None, first.header, notes)
 
 

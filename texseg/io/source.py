@@ -7,7 +7,6 @@ the values for "no data" are settled here, whatever the format.
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import re
@@ -342,25 +341,19 @@ def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[
     if not found:
         raise ImageReadError(f"{folder.name}: there is no image in this folder")
     sources = [files.enter_context(open_source(path, **options)) for path in found]
+    first = sources[0]
     for source, path in zip(sources, found, strict=True):
-        if (source.shape, source.n_channels) != (sources[0].shape, sources[0].n_channels):
+        if (source.shape, source.n_channels) != (first.shape, first.n_channels):
             raise UnsuitableImageError(
-                f"{path.name}: planes of a volume must have one size, got {source.shape} after "
-                f"{sources[0].shape}"
+                f"{path.name}: planes of a volume must have one size, got {source.shape} after {first.shape}"
             )
-    limit, total = options.get("max_pixels"), math.prod(sources[0].shape) * len(sources)
-    if limit is not None and total > limit:
-        raise ImageTooLargeError(
-            f"{folder.name}: {len(sources)} planes are {_megapixels(total)}; limit {_megapixels(limit)}, "
-            "raise with --max-pixels / max_pixels="
+    _check(first.header, len(sources), first._options)
+    held = {int(number) for path in found for number in re.findall(r"\d{1,9}", path.stem)[-1:]}
+    gaps = sorted(set(range(min(held, default=0), min(max(held, default=0), 10**6))) - held)
+    if gaps:
+        first._notes.append(
+            f"planes are missing in the folder: {', '.join(map(str, gaps[:5]))} ({len(gaps)})"
         )
-    numbers = [re.findall(r"\d+", path.stem)[-1:] for path in found]
-    if all(numbers):
-        held = sorted({int(number) for (number,) in numbers})
-        gaps = [str(n) for n in range(held[0], min(held[-1], held[0] + 10**5)) if n not in set(held)]
-        if gaps:
-            listed = ", ".join(gaps[:5]) + (" ..." if len(gaps) > 5 else "")
-            sources[0]._notes.append(f"{len(gaps)} planes are missing in the folder: {listed}")
     return sources
 
 
@@ -492,7 +485,7 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
             hierarchical = hierarchical_format(start)
             return open_hierarchical(hierarchical, path, files) if hierarchical else RasterStored(path, files)
     if format is None and is_of_itk(start) and find_spec("SimpleITK") is not None:
-        return ItkStored(path, start)
+        return ItkStored(path)
     if format is None:
         raise refusal(start)
     size = os.fstat(stream.fileno()).st_size

@@ -1,14 +1,8 @@
 """What borders between given textures look like: a classifier of pixels, learned on composites.
 
-How much each channel and window size reveals about the place of a border depends on the textures. It can be
-learned from composites of an image's own segments (:mod:`texseg.pixels.composites`), whose borders are known
-to the pixel: log-densities of the textures in several descriptions of a pixel's neighbourhood, each averaged
-over windows of several sizes, are weighted by a linear discriminant ([1]_), whose shared covariance accounts
-for what channels have in common. Its temperature is fitted on a composite it was not trained on.
-
-References
-----------
-.. [1] T. Hastie, R. Tibshirani, J. Friedman, The Elements of Statistical Learning, 2nd ed., section 4.3.
+Log-densities of the textures in several descriptions of a pixel's neighbourhood, over windows of several
+sizes, are weighted by a linear discriminant (T. Hastie, R. Tibshirani, J. Friedman, The Elements of
+Statistical Learning, 2nd ed., section 4.3). Its temperature is fitted on a composite of its own.
 """
 
 from __future__ import annotations
@@ -223,11 +217,9 @@ def learn_borders(
     piece: int,
     rng: np.random.Generator,
 ) -> BorderClassifier | None:
-    """Learn the textures' borders from composites made of the insides of segments.
+    """Learn the textures' borders from composites made of the insides of segments, ``piece`` cells wide.
 
-    Labels (H, W) run from 0, everywhere; lengths are proportional to ``cell`` (pixels), and pieces are
-    ``piece`` cells wide. None if fewer than two textures have enough pixels inside, or a composite shows too
-    little of one; textures without enough pixels are not known to the classifier.
+    None if fewer than two textures have enough pixels inside; those without are not known to the classifier.
     """
     inner = [trusted(one, cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.sum([label_sizes(one, len(log_profiles)) for one in inner], axis=0)
@@ -302,13 +294,7 @@ def _vectors(form: NDArray[np.floating], pixels: NDArray[np.intp]) -> NDArray[np
 
 
 def n_scores(wavelengths: NDArray[np.float64], n_labels: int) -> int:
-    """Count the scores of a pixel for channels of these wavelengths and ``n_labels`` textures.
-
-    Examples
-    --------
-    >>> n_scores(np.array([4.0, 4.0, 8.0, 0.0]), n_labels=2)
-    16
-    """
+    """Count the scores of a pixel for channels of these wavelengths and ``n_labels`` textures."""
     return (len(octaves_of(wavelengths)) + 1) * n_labels * len(_WINDOWS)
 
 

@@ -1,8 +1,4 @@
-"""Composites: images made of an image's own segments, whose borders are known to the pixel.
-
-The true borders of an image are unknown, but the insides of its segments are known. Pieces of them, put
-together in another layout, show what borders between these very textures look like.
-"""
+"""Composites: images made of an image's own segments, whose borders are known to the pixel."""
 
 from __future__ import annotations
 
@@ -52,13 +48,7 @@ def trusted(
 
 
 def label_sizes(labels: NDArray[np.int32], n_labels: int) -> NDArray[np.intp]:
-    """Pixels of each label from 0 to ``n_labels`` - 1; faster than counting all values at once.
-
-    Examples
-    --------
-    >>> label_sizes(np.array([[0, 1, -1, 1]], np.int32), 3).tolist()
-    [1, 2, 0]
-    """
+    """Pixels of each label from 0 to ``n_labels`` - 1; faster than counting all values at once."""
     return np.array(side_by_side(lambda k: np.count_nonzero(labels == k), range(n_labels)), np.intp)
 
 
@@ -69,11 +59,7 @@ def compose(
     side: float,
     rng: np.random.Generator,
 ) -> Composite:
-    """Put pieces of the insides of segments, about ``side`` pixels wide, together in a random layout.
-
-    ``usable`` labels (H, W) are -1 where no piece may be taken (:func:`trusted`), and hold each label. The
-    composite is as high as the highest image and as wide as the widest, at most 300 pixels: this is enough.
-    """
+    """Put pieces of ``usable`` texture (labels (H, W), else -1), ``side`` pixels wide, together at random."""
     height, width = np.minimum(np.max([one.shape for one in usable], axis=0), _LARGEST).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     sizes = np.array([label_sizes(one, n_labels) for one in usable], float)

@@ -1,9 +1,4 @@
-"""Join the parts of a label map processed block by block, as if it had been processed as a whole.
-
-Whether a part is too small is known only when it has been followed across all block borders. Each block
-reports the sizes, scores and neighbours of its parts; :func:`joined_labels` combines them and gives the final
-label of each part.
-"""
+"""Join the parts of a label map processed block by block, as if it had been processed as a whole."""
 
 from __future__ import annotations
 
@@ -35,11 +30,7 @@ def parts_of_block(
     origin: tuple[int, ...],
     whole: tuple[int, ...],
 ) -> BlockParts:
-    """Describe the parts of a block.
-
-    ``scores`` (K, m) are those of ``pixels`` (m,), flat indices of the pixels of small parts; ``origin`` is
-    the block's first pixel in an image of the shape ``whole``.
-    """
+    """Describe the parts of a block, given scores (K, m) of the pixels of small parts, and its origin."""
     places, n = parts.places, len(parts.sizes) - 1
     index = np.unravel_index(parts.first[1:], places.shape)
     flat = np.zeros(n, np.int64)
@@ -62,11 +53,7 @@ def parts_of_block(
 def joined_labels(
     blocks: Mapping[tuple[int, ...], BlockParts], area: float, min_size: float
 ) -> dict[tuple[int, ...], NDArray[np.int32]]:
-    """Give the final labels of the parts of all blocks, by their places in the grid of blocks.
-
-    Missing blocks hold no data. Parts below ``area`` pixels whose label has a larger one are merged, and then
-    all below ``min_size``.
-    """
+    """Give the final labels of the parts of all blocks; those below ``area`` and ``min_size`` are merged."""
     places = list(blocks)
     sizes = [len(blocks[place].labels) for place in places]
     offset = dict(zip(places, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))

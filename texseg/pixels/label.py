@@ -40,11 +40,9 @@ def pixel_posteriors(
 ) -> PixelPlanes:
     """Mean field of a Potts model over the pixels near borders, starting from the cells' posteriors.
 
-    Pixels three or more cells away from any border between cells keep their cell's posterior: a small window
-    separates two textures at their border, but inside a texture it may be misled. ``local`` (K, n) are the
-    log-likelihoods of the ``band`` of pixels near borders (sorted flat indices); a unanimous neighbourhood, a
-    Gaussian with a standard deviation of half a cell, adds ``strength`` nats. In a stack of planes those on
-    either side add to it, see `texseg.fitting.assignment.PottsField`.
+    ``local`` (K, n) are the log-likelihoods of the ``band`` of pixels (sorted flat indices); others keep the
+    posterior of their cell. A unanimous neighbourhood, a Gaussian of half a cell, adds ``strength`` nats;
+    planes of a stack add to it, see `texseg.fitting.assignment.PottsField`.
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
     near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
@@ -111,11 +109,7 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
 def speck_sizes(
     labels: NDArray[np.int32], sizes: NDArray[np.integer], n_labels: int, area: float
 ) -> NDArray[np.floating]:
-    """Size (K,) below which parts of a label are specks; 0 if all of them are so small.
-
-    A knot in a cloth briefly looks like another texture, but a texture that occurs only in small parts keeps
-    them.
-    """
+    """Size (K,) below which parts of a label are specks; 0 if all of them are so small."""
     largest = np.zeros(n_labels, np.int64)
     np.maximum.at(largest, labels, sizes)
     return np.where(largest >= area, area, 0)
@@ -155,11 +149,7 @@ def merge_parts(
     near: list[set[int]],
     limits: NDArray[np.floating],
 ) -> None:
-    """Give small parts to the neighbour that explains them best, in place, the smallest part first.
-
-    Touching parts of one label become one, named after the largest; of equals, the part with the first pixel
-    goes first. This ends when no part that has a neighbour is small.
-    """
+    """Give small parts to the neighbour that explains them best, in place, the smallest part first."""
     into = np.arange(len(own))
     first = into.copy()
     queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]

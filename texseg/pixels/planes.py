@@ -19,11 +19,7 @@ _PIXELS = 2**18  # whose cells are looked up at once
 
 @dataclass
 class PixelPlanes:
-    """K planes of an image's shape: the pixels of a cell share a value, except a band with their own values.
-
-    Far from borders, values are computed per cell, and whole planes would repeat them for every pixel.
-    Iterating yields whole planes, one at a time.
-    """
+    """K planes of an image's shape: pixels of a cell share a value, except a band with their own."""
 
     grid: CellGrid
     cells: Floats  # (K, cells)
