@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import math
 import re
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
