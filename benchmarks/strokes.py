@@ -39,14 +39,14 @@ def draw_strokes(truth, ignore_label, n_strokes, rng):
         parts = label(truth == value, connectivity=1)
         part = parts == np.bincount(parts.ravel())[1:].argmax() + 1
         for _ in range(n_strokes):
-            seeds[one_stroke(part, rng)] = number
+            seeds[one_stroke(part, rng)[0]] = number
     return seeds
 
 
 def one_stroke(part, rng):
-    """Pixels (H, W) of a straight stroke inside a part: of those that were tried, the most."""
+    """Pixels (H, W) and ends of a straight stroke inside a part: of those that were tried, the most."""
     rows, columns = np.nonzero(part)
-    best, most = part, -1
+    best, most = (part, ()), -1
     for _ in range(TRIES):
         i, angle = rng.integers(len(rows)), rng.uniform(0, np.pi)
         half = LENGTH / 2 * np.array([np.cos(angle), np.sin(angle)])
@@ -56,7 +56,7 @@ def one_stroke(part, rng):
         cv2.line(drawn, *ends, 1, WIDTH)
         inside = np.count_nonzero(drawn & part)
         if inside > most:
-            best, most = drawn.astype(bool) & part, inside
+            best, most = (drawn.astype(bool) & part, ends), inside
         if inside == np.count_nonzero(drawn) and inside >= WHOLE * WIDTH * LENGTH:
             break
     return best

@@ -18,7 +18,6 @@ import hmac
 import json
 import re
 import secrets
-import threading
 from collections.abc import Sequence
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,7 +40,6 @@ __all__ = ["Server"]
 
 _TILE, _MOST_LEVELS = 512, 8  # pixels of a picture of a part of an image; halvings of its size
 _LARGEST_BODY = 2**20  # bytes
-_MOST_CONNECTIONS = 64
 _PATIENCE = 20.0  # seconds until an unchanged state is sent all the same
 _SILENCE = 60.0  # seconds until a connection that says nothing is closed
 _ONCE = ("Host", "Origin", "X-Token", "Content-Length", "Transfer-Encoding")
@@ -73,21 +71,6 @@ class Server(ThreadingHTTPServer):
         self.session, self.kinds, self.token = session, kinds, secrets.token_urlsafe(32)
         self.hosts = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
         self.address = f"http://{self.hosts[0]}/?token={self.token}"
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection, unless there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a connection that broke."""

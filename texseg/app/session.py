@@ -17,7 +17,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,13 +43,14 @@ __all__ = ["FITTED", "Operation", "Canvas", "Session", "Painted"]
 
 Window = tuple[slice, slice]
 Member = tuple[int, Window]
+Classes = tuple[tuple[int, ...], ...]
 Operation = dict[str, Any]
 
 FITTED = ("n_segments", "smoothness", "min_size", "cue", "log")
 """Parameters that can be changed on the page."""
 
 _MOST_POINTS, _MOST_OPERATIONS = 5000, 20_000
-_FARTHEST, _WIDEST = 1e6, 4096.0  # pixels, of a point from the corner and of a brush
+_FARTHEST = 2**15  # pixels, of a point from the corner; and the widest brush
 _CROPS, _CROP = 8, 512  # number, and side in pixels, of the crops that stand for a large image
 _PIXELS_KEPT = 2**23  # of results that are kept for undoing
 _DOTS, _DOT = 12, 3  # number, and radius in pixels, of the dots that stand for a segment without strokes
@@ -62,110 +62,82 @@ class JobStopped(Exception):
     """The user has stopped a computation, or it is no longer wanted."""
 
 
-class Part(NamedTuple):
-    """A segment of the last fit, and the classes that are painted into it."""
-
-    label: int  # 0 where a split has made it
-    classes: tuple[int, ...]
-
-
 class Painted(NamedTuple):
     """A model, and what its labels mean."""
 
     model: Segmenter
-    parts: tuple[tuple[Part, ...], ...]
-    """Of every label, from 1; several where segments were merged."""
     members: tuple[Member, ...]
     """Windows of images that the model was fitted to; those of large ones are crops."""
     parameters: Mapping[str, Any]
+    classes: Classes = ()
+    """Of every label, from 1; several where segments were merged."""
+    fit: Classes = ()  # the same when it was fitted
     strokes: tuple[Operation, ...] = ()
-    is_split: bool = False  # which no option of the command does
     bare: Painted | None = None  # the same before any stroke that could still be erased
 
-    @property
-    def classes(self) -> list[int]:
-        """Identity of every label, from 1."""
-        return [parts[0].classes[0] for parts in self.parts]
+    def with_classes(self, *classes: tuple[int, ...]) -> Painted:
+        """Let labels 1, 2 and so on mean these classes."""
+        return self._replace(classes=classes, fit=classes)
 
     @property
     def label_of(self) -> dict[int, int]:
         """Label of every class, merged ones included."""
-        return {c: k for k, parts in enumerate(self.parts, 1) for part in parts for c in part.classes}
-
-    def unmerged(self) -> Painted:
-        """Give every part of merged segments a label again, that of the fit."""
-        return self._replace(parts=tuple((part,) for part in sorted(itertools.chain(*self.parts))))
-
-    def numbered(self, *classes: tuple[int, ...]) -> Painted:
-        """Let labels 1, 2 and so on mean these classes."""
-        return self._replace(parts=tuple((Part(k, own),) for k, own in enumerate(classes, start=1)))
-
-
-@dataclass
-class Canvas:
-    """An image that is painted on; of a large one only windows are in memory."""
-
-    name: str
-    page: Any
-    """With ``shape``, ``channel_axis`` and ``read(window)``, which gives ``pixels`` and ``mask``."""
-    is_large: bool
-    pixel_size: Any = None
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return int(self.page.shape[0]), int(self.page.shape[1])
-
-    @cached_property
-    def shown(self) -> tuple[int, int]:
-        """Size of the overview."""
-        return shown_shape(self.shape)
+        return {c: k for k, own in enumerate(self.classes, 1) for c in own}
 
     @property
-    def everything(self) -> Window:
-        """The window that holds all of it."""
-        return slice(0, self.shape[0]), slice(0, self.shape[1])
+    def groups(self) -> list[list[int]] | None:
+        """Labels of the fit in every label; None after a split, which no option of the command does."""
+        label_of = self._replace(classes=self.fit).label_of
+        if not {c for own in self.classes for c in own} <= label_of.keys():
+            return None
+        return [sorted({label_of[c] for c in own}) for own in self.classes]
 
-    @cached_property
-    def _whole(self) -> Any:
-        return self.page.read()
+
+class Canvas:
+    """An image that is painted on; of a large one only windows are in memory.
+
+    ``page`` has ``shape``, ``channel_axis`` and ``read(window)``, which gives ``pixels`` and ``mask``.
+    """
+
+    def __init__(self, name: str, page: Any, is_large: bool, pixel_size: Any = None) -> None:
+        self.name, self.page, self.is_large, self.pixel_size = name, page, is_large, pixel_size
+        self.shape = H, W = int(page.shape[0]), int(page.shape[1])
+        self.shown = shown_shape(self.shape)
+        self.everything: Window = (slice(0, H), slice(0, W))
+        self._kept: Any = None
 
     def read(self, window: Window) -> Any:
         """Pixels of a window, and where they hold data."""
         if self.is_large:
             return self.page.read(window)
-        return self._whole._replace(
-            pixels=self._whole.pixels[window],
-            mask=None if self._whole.mask is None else self._whole.mask[window],
+        self._kept = self._kept or self.page.read(self.everything)
+        mask = self._kept.mask
+        return self._kept._replace(
+            pixels=self._kept.pixels[window], mask=None if mask is None else mask[window]
         )
 
     @cached_property
-    def _reduced(self) -> NDArray[np.float32]:
-        """Pixels at the size of the overview, read strip by strip."""
+    def _reduced(self) -> tuple[NDArray[np.float32], tuple[float, float]]:
+        """Pixels at the size of the overview, read strip by strip, and the range of values to show."""
         edges = (
             np.linspace(0, self.shown[0], max(2, self.shown[0] // 32 * self.is_large)).astype(int).tolist()
         )
         strips = []
         for top, bottom in itertools.pairwise(edges):
             rows = slice(*(round(edge * self.shape[0] / self.shown[0]) for edge in (top, bottom)))
-            pixels = self.read((rows, self.everything[1])).pixels
-            strips.append(reduced(pixels.astype(np.float32), (bottom - top, self.shown[1])))
-        return np.concatenate(strips)
+            pixels = self.read((rows, self.everything[1])).pixels.astype(np.float32)
+            strips.append(reduced(pixels, (bottom - top, self.shown[1])))
+        small = np.concatenate(strips)
+        return small, display_range(small) if self.is_large else display_range(*self._kept[:2])
 
     def drawn(self, pixels: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.uint8]:
         """Picture (h, w, 3) of pixels."""
-        return reduced(np.rint(displayable(pixels, *self._range)).astype(np.uint8), shape)
-
-    @cached_property
-    def _range(self) -> tuple[float, float]:
-        if self.is_large:
-            return display_range(self._reduced)
-        return display_range(self._whole.pixels, self._whole.mask)
+        return reduced(np.rint(displayable(pixels, *self._reduced[1])).astype(np.uint8), shape)
 
     @cached_property
     def overview(self) -> NDArray[np.uint8]:
         """Picture (h, w, 3) of all of it."""
-        return self.drawn(self._reduced, self.shown)
+        return self.drawn(self._reduced[0], self.shown)
 
     @cached_property
     def look(self) -> Look:
@@ -204,7 +176,7 @@ class Session:
         self._wanted: list[tuple[int, Any]] = []  # images and places of blocks
         self._kept: dict[tuple[int, ...], Painted] = {}
         self._built: tuple[int, ...] | None = None
-        self._failed: set[tuple[Any, ...]] = set()  # jobs that did not work
+        self._stuck = -1  # operations on which a job has failed
         self._broken: set[int] = set()  # operations that cannot be done
         self._to_save: list[tuple[int, tuple[str, ...]]] = []
         self._stop, self._is_filling, self._is_closed, self._told = threading.Event(), True, False, 0.0
@@ -252,7 +224,7 @@ class Session:
     def save(self, image: int, kinds: Sequence[str]) -> None:
         """Write results of some kinds, when all strokes are learned."""
         with self.changed:
-            self._failed = set()
+            self._stuck = -1
             self._to_save.append((image, tuple(map(str, kinds))))
             self.tell("saving ...")
 
@@ -260,6 +232,7 @@ class Session:
         """Note that a window looks at an image, so that its labels are wanted."""
         with self.changed:
             if image not in self._seen:
+                self._stuck = -1
                 self.changed.notify_all()
             self._seen[image] = time.monotonic()
 
@@ -372,10 +345,9 @@ class Session:
     def classes(self) -> list[dict[str, Any]]:
         """Classes that one can paint, in the order of the labels: those of segments, then those added."""
         with self.changed:
-            parts = () if self.state is None else self.state.parts
-            every = [[c for part in own for c in part.classes] for own in parts]
-            used, live = {c for own in every for c in own}, self.live
-            every += [[each["cls"]] for each in live if each["kind"] == "class" and each["cls"] not in used]
+            every, live = list(() if self.state is None else self.state.classes), self.live
+            used = set(itertools.chain(*every))
+            every += [(each["cls"],) for each in live if each["kind"] == "class" and each["cls"] not in used]
         given: dict[int, str] = {}
         for n, each in enumerate(live):
             if each["kind"] == "name":
@@ -430,16 +402,16 @@ class Session:
         if picture.is_large:
             sampled: list[Any] = sample_windows(picture.shape, n_crops=_CROPS, side=_CROP)
             windows = [window for window in sampled if picture.read(window).hold_data] or sampled
-        state = Painted(None, (), tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
+        state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
         model = self.fitted(state, None, parameters.get("n_segments"))
-        return state._replace(model=model).numbered(*((k,) for k in range(1, model.n_segments_ + 1)))
+        return state._replace(model=model).with_classes(*((k,) for k in range(1, model.n_segments_ + 1)))
 
     def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
         """Learn all strokes."""
         bare, label_of = state.bare or state, state.label_of
         members = self._members(state.members, strokes)
         new = sorted({each["cls"] for each in strokes} - label_of.keys() - {0})
-        grown = state.numbered(*map(_classes, state.parts), *((c,) for c in new))._replace(members=members)
+        grown = state.with_classes(*state.classes, *((c,) for c in new))._replace(members=members)
         seeds = self.seeds_of(grown, strokes, with_dots=False)
         painted = set(
             np.unique(np.concatenate([[0], *(own.ravel() for own in seeds if own is not None)])).tolist()
@@ -451,12 +423,12 @@ class Session:
             return bare
         if members != state.members or state.model.ground_ is not None:
             model = self.fitted(
-                grown, self.seeds_of(grown, strokes, with_dots=True), max(2, len(grown.parts))
+                grown, self.seeds_of(grown, strokes, with_dots=True), max(2, len(grown.classes))
             )
         else:
             model = copy.copy(state.model)
             model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
-        return grown._replace(model=model, strokes=tuple(strokes), is_split=False, bare=bare)
+        return grown._replace(model=model, strokes=tuple(strokes), bare=bare)
 
     def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
         """Add images, or windows of large ones, that were painted on."""
@@ -482,23 +454,22 @@ class Session:
         """Do an operation other than a stroke."""
         if operation["kind"] in ("fit", "mask"):
             return self._anew(state, operation.get("values", {}), strokes)
-        label_of, model = state.label_of, copy.copy(state.model)
-        parts = list(state.parts)
+        label_of, model, classes = state.label_of, copy.copy(state.model), list(state.classes)
         if operation["kind"] == "merge":
             labels = sorted({label_of[c] for c in operation["classes"] if c in label_of})
             if len(labels) > 1:
                 model.merge([labels])
-                parts[labels[0] - 1] = tuple(sorted(part for k in labels for part in parts[k - 1]))
-                parts = [own for k, own in enumerate(parts, 1) if k not in labels[1:]]
-            return state._replace(model=model, parts=tuple(parts))
-        if operation["cls"] not in label_of:
-            return state
-        label = label_of[operation["cls"]]
-        model.split(label)
-        first, *others = parts[label - 1]
-        parts[label - 1] = (first,)
-        parts += [(part,) for part in others or [Part(0, (1000 * operation["id"],))]]
-        return state._replace(model=model, parts=tuple(parts), is_split=state.is_split or not others)
+                classes[labels[0] - 1] = tuple(itertools.chain(*(classes[k - 1] for k in labels)))
+                classes = [own for k, own in enumerate(classes, 1) if k not in labels[1:]]
+        elif operation["cls"] in label_of:
+            label = label_of[operation["cls"]]
+            model.split(label)
+            first, *others = [own for own in state.fit if set(own) <= set(classes[label - 1])] or [
+                classes[label - 1]
+            ]
+            classes[label - 1] = first
+            classes += others or [(1000 * operation["id"],)]
+        return state._replace(model=model, classes=tuple(classes))
 
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
         """Fit with other parameters, or to what a lasso has left; painted classes stay.
@@ -510,15 +481,15 @@ class Session:
         if not painted:
             return self._first(parameters)
         is_free = "n_segments" in values
-        own = {classes[0]: classes for classes in map(_classes, state.parts)}
-        first = {state.classes[label_of[c] - 1] if c in label_of else c for c in painted}
+        own = {classes[0]: classes for classes in state.classes}
+        first = {state.classes[label_of[c] - 1][0] if c in label_of else c for c in painted}
         every = list(dict.fromkeys([*own, *sorted(first), *(range(1, MOST_SEGMENTS) if is_free else ())]))
         wanted = max(2, len(first), values["n_segments"] or 0) if is_free else len(every)
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
-        fresh = state.numbered(*(own.get(c, (c,)) for c in every if c in chosen))
+        fresh = state.with_classes(*(own.get(c, (c,)) for c in every if c in chosen))
         fresh = fresh._replace(parameters=parameters, members=self._members(state.members, strokes))
         model = self.fitted(fresh, self.seeds_of(fresh, strokes, with_dots=not is_free), wanted)
-        return fresh._replace(model=model, strokes=tuple(strokes), is_split=False, bare=None)
+        return fresh._replace(model=model, strokes=tuple(strokes), bare=None)
 
     # ---- the thread that computes ------------------------------------------------------------------------
 
@@ -533,12 +504,12 @@ class Session:
                 self._bump()
 
     def _run(self) -> None:
-        while not self._is_closed:
+        while True:
             with self.changed:
-                while (job := next(self._jobs(), None)) is None and not self._is_closed:
+                while self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
                     self.changed.wait()
-                if job is None or self._is_closed:
-                    return
+                    if self._is_closed:
+                        return
                 self._stop.clear()
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -547,27 +518,20 @@ class Session:
                 except JobStopped:
                     pass
                 except Exception as error:  # whatever happens to one job, the page stays alive
-                    self._failed.add(self._key(job))
+                    self._stuck = self.painted
                     self.tell(" ".join(str(error).split()) or type(error).__name__)
             for text in dict.fromkeys(str(each.message) for each in caught):
                 self.tell(f"note: {text}")
             with self.changed:
-                if self.progress is not None:
-                    self.progress = None
-                    self._bump()
+                self.progress = None
+                self._bump()
+                if self._is_closed:
+                    return
 
-    def _key(self, job: Any) -> tuple[Any, ...]:
-        """Tell a job from others, and from the same after something has changed."""
-        return job.func.__name__, job.args, self.number, self.painted
-
-    def _jobs(self) -> Iterator[Any]:
-        """Yield what there is to do, without what has failed."""
-        return (job for job in self._all_jobs() if self._key(job) not in self._failed)
-
-    def _all_jobs(self) -> Iterator[Callable[[], None]]:
+    def _jobs(self) -> Iterator[Callable[[], None]]:
         """Yield what there is to do: the model, labels that are looked at, results, what is said of them."""
         if self.is_behind:
-            yield partial(self._build)
+            yield self._build
         if self.state is None:
             return
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
@@ -585,12 +549,7 @@ class Session:
                 places = (place for place in self.plan(image) if place not in self._blocks[image])
                 yield from (partial(self._fill, image, place) for place in places)
 
-    def _build(self) -> None:
-        """Do the operations that are not done yet."""
-        with self.changed:
-            live = [each for each in self.live if each["kind"] not in ("name", "class")]
-            self._is_filling = True
-        ids = tuple(each["id"] for each in live)
+    def _lasso(self, live: Sequence[Operation]) -> None:
         self.left = {}
         for each in live:
             if each["kind"] == "mask":
@@ -598,6 +557,14 @@ class Session:
                 cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
                 left = (drawn > 0) == each["keep"]
                 self.left[each["image"]] = left & self.left.get(each["image"], left)
+
+    def _build(self) -> None:
+        """Do the operations that are not done yet."""
+        with self.changed:
+            live = [each for each in self.live if each["kind"] not in ("name", "class")]
+            self._is_filling = True
+        ids = tuple(each["id"] for each in live)
+        self._lasso(live)
         if () not in self._kept:
             self._kept[()] = self._first(self.parameters)
         start = max(n for n in range(len(ids) + 1) if ids[:n] in self._kept)
@@ -621,13 +588,8 @@ class Session:
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
-        self.publish(state, ids)
-
-    def publish(self, state: Painted, ids: tuple[int, ...] | None = None) -> None:
-        """Show a state; without ``ids``, in place of the present one."""
         with self.changed:
-            self._built = self._built if ids is None else ids
-            self.state = self._kept[self._built or ()] = state
+            self._built, self.state = ids, state
             self.number += 1
             self.labels, self.confidence, self.content, self._blocks, self._wanted = {}, {}, {}, {}, []
             for (image, window), labels in zip(state.members, state.model._images(), strict=True):
@@ -697,7 +659,7 @@ class Session:
         same: dict[str, Any] = {"shape": picture.shape, "shown": picture.shown, "look": picture.look}
         same["features"] = model.textures_.features
         profiles, hierarchy = model.profiles_, None
-        levels = [level_content(len(state.parts), labels, profiles, confidence=small, **same)]
+        levels = [level_content(len(state.classes), labels, profiles, confidence=small, **same)]
         if with_others and state.members == ((image, picture.everything),):
             hierarchy = model.hierarchy_
             for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
@@ -705,7 +667,7 @@ class Session:
                 levels.append({**level, "histograms": ""})
         about = (picture.shape, picture.shown, small, hierarchy, picture.pixel_size)
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
-        content |= {"classes": state.classes, "rest": not with_others}
+        content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
         doubts = [
             each for window, own in sure for each in _doubts(self.labels[image], own, window, picture.shown)
         ]
@@ -743,10 +705,6 @@ def rasterised(
     return drawn.astype(np.int32)
 
 
-def _classes(parts: Sequence[Part]) -> tuple[int, ...]:
-    return tuple(c for part in parts for c in part.classes)
-
-
 def _doubts(
     labels: NDArray[np.integer], sure: NDArray[np.floating], window: Window, shown: tuple[int, int]
 ) -> list[Any]:
@@ -778,12 +736,9 @@ def _whole(value: Any, least: int) -> int:
 
 def _points(points: Any) -> list[list[float]]:
     """Check points: column, row and width of the brush, in pixels of the image."""
-    if not isinstance(points, list) or not 1 <= len(points) <= _MOST_POINTS:
-        raise ValueError(f"points must be a list of 1 to {_MOST_POINTS}")
-    for point in points:
-        match point:
-            case [int() | float() as x, int() | float() as y, int() | float() as width]:
-                if abs(x) < _FARTHEST and abs(y) < _FARTHEST and 0 < width <= _WIDEST:
-                    continue
-        raise ValueError(f"a point must be [column, row, width], three numbers, got {point!r:.60}")
-    return points
+    table = np.array(points, float)
+    if table.ndim != 2 or table.shape[1] != 3 or len(table) > _MOST_POINTS:
+        raise ValueError(f"points must be a list of 1 to {_MOST_POINTS}, each [column, row, width]")
+    if not (np.abs(table) < _FARTHEST).all() or not (table[:, 2] > 0).all():
+        raise ValueError(f"points must be finite and near the image, got {points!r:.60}")
+    return table.tolist()

@@ -18,30 +18,22 @@ from typing import Any
 import click
 import numpy as np
 
-from texseg.app import FITTED, Canvas, Painted, Server, Session
+from texseg.app import FITTED, Canvas, Server, Session
 from texseg.cli.inputs import OUTPUT_KINDS, Input, OpenPage, ReadOptions, collect, open_scenes, reading_of
 from texseg.cli.options import parameters_of, words_given
 from texseg.cli.outputs import (
-    Labelled,
-    Legend,
-    Page,
     Writing,
     check_folder,
-    planned_outputs,
-    write_outputs,
 )
-from texseg.cli.process import Work, label_by_blocks, needs_blocks
-from texseg.cli.record import made_from
+from texseg.cli.process import Work, needs_blocks, process
 from texseg.cli.terminal import InterruptedBySignalError, say, shown
-from texseg.edits import Edits
+from texseg.edits import Edits, parse_merges
 from texseg.io.write import write_labels
 from texseg.parameters import PARAMETERS
-from texseg.regions import own_colours
 
 _LARGEST_WHOLE = 2**23  # pixels; strokes on larger images are learned from crops
 _USUAL = ("labels", "overlay", "segments", "model")
-_OPTIONS = {kind: f"--{kind}" for kind in ("confidence", "probabilities", "regions", "polygons")}
-_OPTIONS["report"] = "--report-html"
+_ASKED = {"confidence", "probabilities", "regions", "polygons", "report"}  # kinds that are options
 _OWN = {"", "output", "port", "no_browser", "quiet", "recursive", *FITTED}
 """Options of `texseg open` alone, or that are changed on its page."""
 _OF_A_FIT = PARAMETERS.keys() - {"channel_axis", "nodata", "crop_bar"}
@@ -89,7 +81,7 @@ def _is_large(page: OpenPage, reading: ReadOptions) -> bool:
 
 @dataclass
 class _Results:
-    """Writes what was painted: results as the command does, model, strokes, and the commands for them."""
+    """Writes what was painted, by the commands that it gives to make it again."""
 
     items: Sequence[Input]
     reading: ReadOptions
@@ -99,58 +91,51 @@ class _Results:
 
     def __call__(self, session: Session, image: int, kinds: Sequence[str]) -> dict[str, Any]:
         """Write results about an image."""
-        item, picture, state, reading = (
-            self.items[image],
-            session.pictures[image],
-            session.state,
-            self.reading,
-        )
+        item, canvas, state = self.items[image], session.pictures[image], session.state
         assert state is not None  # nothing is saved before there is one
-        names = [each["name"] for each in session.classes()][: len(state.parts)]
-        written, options = [], []
+        reading, maps, options = self.reading, [], dict(self.words)
         if image in session.left:
-            written.append(self._map("masks", item, session.left[image]))
-            reading, options = replace(reading, mask=written[-1]), ["--mask", str(written[-1])]
-        fit = state.unmerged()
-        seeds = (
-            session.seeds_of(fit, state.strokes, with_dots=True)
-            if state.strokes
-            else [None] * len(fit.members)
-        )
-        for (number, window), own in zip(fit.members, seeds, strict=True):
+            maps.append(self._map("masks", item, session.left[image]))
+            reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
+        fit = state._replace(classes=state.fit)
+        seeds = session.seeds_of(fit, state.strokes, with_dots=True) if state.strokes else []
+        for (number, window), own in zip(fit.members, seeds, strict=False):
             if own is not None and window == session.pictures[number].everything:
-                written.append(self._map("strokes", self.items[number], own))
-                options += ["--seeds", str(written[-1])] if number == image else []
-        is_repeatable = fit.members == ((image, picture.everything),) and not (
-            state.is_split or picture.is_large
-        )
-        if is_repeatable and state.strokes:  # as the command will find it
-            model = session.fitted(fit, seeds, len(fit.parts))
-            groups = tuple(tuple(part.label for part in parts) for parts in state.parts)
-            state = state._replace(model=model.merge([group for group in groups if len(group) > 1]))
-            session.publish(state)
+                maps.append(self._map("strokes", self.items[number], own))
+                if number == image:
+                    reading, options["seeds"] = replace(reading, seeds=maps[-1]), ["--seeds", str(maps[-1])]
+        names = [each["name"] for each in session.classes()][: len(state.classes)]
         model = copy.copy(state.model).rename(dict(enumerate(names, 1)))
-        model.pixel_size_ = picture.pixel_size
-        outputs = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
-        written += self._write(item, reading, session, image, model, outputs)
-        flags = [_OPTIONS[kind] for kind in _OPTIONS if kind in kinds]
-        commands = []
-        if is_repeatable:
-            words = [
-                *_parameters(fit),
-                *options,
-                *_merges(state, names),
-                *flags,
-                *chain(*self.words.values()),
+        model.pixel_size_ = session.pictures[0].pixel_size
+        written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
+        flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
+        work = Work(reading, Writing(self.folder, kinds=written), model=model, names=model.names_)
+        file, commands, groups = self.folder / f"{item.name}.texseg", [], state.groups
+        if fit.members == ((image, canvas.everything),) and groups is not None and not canvas.is_large:
+            parameters = {**state.parameters, "edits": Edits()}
+            if state.strokes:
+                parameters["n_segments"] = len(fit.classes)
+            texts = [
+                "+".join(map(str, own)) + f"={name}" * bool(name)
+                for own, name in zip(groups, names, strict=True)
             ]
+            merges = [text for text in texts if not text.isdecimal()]
+            words = [*_words(parameters), *chain(*options.values()), *flags]
+            words += [word for text in merges for word in ("--merge", text)]
             commands.append(("The same again:", self._command("segment", words, [item])))
-        if "model" in kinds or not is_repeatable:
-            written.append(self.folder / f"{item.name}.texseg")
-            model.save(written[-1])
-            reading_words = chain(*(self.words[name] for name in self.words.keys() - _OF_A_FIT))
-            again = self._command("apply", [str(written[-1]), *flags, *reading_words], self.items)
+            work = replace(
+                work, parameters={**parameters, "edits": parse_merges(merges)}, model=None, names=()
+            )
+        if "model" in kinds or work.model is not None:
+            model.save(file)
+            maps.append(file)
+            words = [*chain(*(self.words[name] for name in self.words.keys() - _OF_A_FIT)), *flags]
+            again = self._command("apply", [str(file), *words], self.items)
             commands.append(("What was learned, on these or other images:", again))
-        files = [shown(path.relative_to(self.folder)) for path in written]
+        outcome = process(item, work, session.follow)
+        if outcome.status == "failed":
+            raise ValueError(outcome.reason)
+        files = [shown(path.relative_to(self.folder)) for path in (*maps, *outcome.outputs)]
         return {"folder": shown(self.folder.resolve()), "files": files, "commands": commands}
 
     def _map(self, kind: str, item: Input, values: Any) -> Path:
@@ -164,65 +149,14 @@ class _Results:
         end = ["--"] if any(path.startswith("-") for path in paths) else []
         return shlex.join(map(shown, ["texseg", verb, *words, "-o", str(self.folder), *end, *paths]))
 
-    def _write(
-        self,
-        item: Input,
-        reading: ReadOptions,
-        session: Session,
-        image: int,
-        model: Any,
-        kinds: frozenset[str],
-    ) -> list[Path]:
-        """Write the results that the command writes, from the labels that are seen."""
-        writing = Writing(self.folder, kinds=kinds)
-        with open_scenes(item.path, reading) as (scene,):
-            source, is_large = scene.source, session.pictures[image].is_large
-            tags = source.geo is not None and bool(source.geo.tags)
-            made = made_from(item, reading, {"operations": session.live, "names": model.names_})
-            planned = planned_outputs(item, writing, has_tags=tags, n_pages=1, by_blocks=is_large)
-            if is_large:
-                work = Work(reading, writing, model=model, names=model.names_)
-                found = label_by_blocks(item, scene, work, made, session.follow)
-            else:
-                read, ((_, sure),), labels = scene.read(), session.sure(image), session.labels[image]
-                shown_at = source.geo, scene.pixel_size
-                page = Page(source, [(labels, sure)], read.pixels, labels, sure, read.mask, *shown_at)
 
-                def probabilities(_: int) -> Any:
-                    return np.moveaxis(model.predict_proba(read.pixels, mask=read.mask), -1, 0)
-
-                found = Labelled([page], model, int(labels.max()), probabilities=probabilities)
-            outcome = write_outputs(
-                item,
-                found,
-                planned,
-                writing,
-                Legend(model.names_, own_colours(model.names_, model.colours_)),
-                made,
-            )
-            if found.parts is not None:
-                found.parts.remove()
-        return list(outcome.outputs)
-
-
-def _parameters(state: Painted) -> list[str]:
-    """Options for the parameters of a fit."""
+def _words(parameters: Mapping[str, Any]) -> list[str]:
+    """Options for the parameters that can be changed on the page."""
     words = []
     for name in FITTED:
-        row, value = PARAMETERS[name], state.parameters.get(name)
-        value = len(state.parts) if name == "n_segments" and state.strokes else value
+        row, value = PARAMETERS[name], parameters.get(name)
         if isinstance(value, bool):
             words.append(row.flags[0].split("/")[not value])
         elif value not in (None, row.default):
             words += [row.flags[0], f"{value:g}" if isinstance(value, float) else str(value)]
-    return words
-
-
-def _merges(state: Painted, names: Sequence[str]) -> list[str]:
-    """Options that merge and name segments of a fit."""
-    words = []
-    for parts, name in zip(state.parts, names, strict=True):
-        group = "+".join(str(part.label) for part in parts)
-        if len(parts) > 1 or name:
-            words += ["--merge", f"{group}={name}" if name else group]
     return words

@@ -149,7 +149,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         if earlier is not None:
             return earlier
         if by_blocks:
-            found = label_by_blocks(item, scenes[0], work, made, callback)
+            found = _label_by_blocks(item, scenes[0], work, made, callback)
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names or (() if found.model is None else found.model.names_)
@@ -398,7 +398,7 @@ def _amount(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
 
 
-def label_by_blocks(
+def _label_by_blocks(
     item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any
 ) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
