@@ -32,7 +32,8 @@ from texseg.metrics import adjusted_rand_index
 COMMAND = [sys.executable, "-m", "texseg"]
 STROKES = 8  # timed on every image
 WAIT = """const done = arguments.at(-1), from = arguments[0], start = performance.now();
-(function look() { if (%s) done((performance.now() - start) / 1000); else requestAnimationFrame(look); })();"""
+const look = () => %s ? done((performance.now() - start) / 1000) : requestAnimationFrame(look);
+look();"""
 PAINT = """const [cls, points, width] = arguments, [H, W] = told.shape;
 const box = at("sheet").getBoundingClientRect();
 choose(cls); brush.size = width * scaleNow();

@@ -149,10 +149,10 @@ class TestRefusals:
             (stroke(1, *[(1, 1)] * 5001), "points must be a list of 1 to 5000"),
             (stroke(-1, (1, 1)), "a whole number of at least 0"),
             (stroke(1, (1, 1), image=1), "image must be a number from 0 to 0"),
-            (stroke(1, (1, 1), width=0), "a point must be"),
-            (stroke(1, (float("nan"), 1)), "a point must be"),
-            (stroke(1, (1, float("inf"))), "a point must be"),
-            (stroke(1, ("1", 1)), "a point must be"),
+            (stroke(1, (1, 1), width=0), "points must be finite"),
+            (stroke(1, (float("nan"), 1)), "points must be finite"),
+            (stroke(1, (1, float("inf"))), "points must be finite"),
+            (stroke(1, ("one", 1)), "could not convert"),
             ({"kind": "merge", "classes": [1]}, "not an operation"),
             ({"kind": "merge", "classes": [1, "2"]}, "a whole number of at least 1"),
             ({"kind": "split", "cls": True}, "a whole number of at least 1"),
@@ -253,7 +253,7 @@ class TestOperations:
         self.do(session, {"kind": "class"})
         cls = session.classes()[-1]["cls"]
         self.do(session, stroke(cls, (20, 85), (100, 85), width=8))
-        assert session.state.classes[-1] == cls and (session.labels[0] == n + 1).sum() > 500
+        assert session.state.classes[-1] == (cls,) and (session.labels[0] == n + 1).sum() > 500
 
     def test_windows_do_not_lose_each_others_strokes(self, session):
         self.do(session, stroke(1, (10, 10)), by="b")

@@ -228,12 +228,18 @@ def test_the_index_links_to_every_report_from_where_it_stands(report, tmp_path):
     entries = [
         report._replace(path=tmp_path / "deep er" / "a#1.html", title="a & b"),
         report._replace(path=tmp_path / "b.html", n_segments=1),
+        report._replace(path=tmp_path / "c.html", single_texture=0.73),
     ]
     write_index(tmp_path / "index.html", entries, title="all <of> them")
     page = (tmp_path / "index.html").read_text("utf-8")
-    assert re.findall(r'href="([^"]+)"><img', page) == ["deep%20er/a%231.html", "b.html"]
+    assert re.findall(r'href="([^"]+)"><img', page) == ["deep%20er/a%231.html", "b.html", "c.html"]
     assert "a &amp; b" in page and "all &lt;of&gt; them" in page
     assert "2 segments, 128 x 96 pixels" in page and "1 segment, " in page
+    assert (
+        page.count("probably a single texture")
+        == page.count("2 segments, probably a single texture (73%)")
+        == 1
+    )
     thumbnail = pixels(re.findall(r'<img src="([^"]+)"', page)[0])
     assert thumbnail.shape == (*SHAPE, 3) and thumbnail[..., 0].std() > 0
 

@@ -526,7 +526,8 @@ def earlier_outcome(
         with open_regular(path, _PAGE_BYTES) as file:
             found = re.search(rb'"thumbnail": "(data:image/[\w;,+/=]+)"', file.read())
         picture = "" if found is None else found[1].decode()
-        entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture)
+        single = result.get("single_texture", 0.0)
+        entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture, single)
     return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
 
 

@@ -68,9 +68,7 @@ def open_page(options: dict[str, Any]) -> None:
             try:
                 server.serve_forever(poll_interval=0.1)
             except InterruptedBySignalError as interruption:
-                if (
-                    not session.close()
-                ):  # a thread in the middle of a library would end the process as a crash
+                if not session.close():  # a thread that is in a library would end the process as a crash
                     atexit.register(os._exit, 128 + interruption.number)
                 raise
 
@@ -93,39 +91,34 @@ class _Results:
         """Write results about an image."""
         item, canvas, state = self.items[image], session.pictures[image], session.state
         assert state is not None  # nothing is saved before there is one
-        reading, maps, options = self.reading, [], dict(self.words)
+        reading, seeds, maps, options = self.reading, None, [], dict(self.words)
         if image in session.left:
             maps.append(self._map("masks", item, session.left[image]))
             reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
         fit = state._replace(classes=state.fit)
-        seeds = session.seeds_of(fit, state.strokes, with_dots=True) if state.strokes else []
-        for (number, window), own in zip(fit.members, seeds, strict=False):
+        strokes = session.seeds_of(fit, state.strokes, with_dots=True) if state.strokes else []
+        for (number, window), own in zip(fit.members, strokes, strict=False):
             if own is not None and window == session.pictures[number].everything:
                 maps.append(self._map("strokes", self.items[number], own))
-                if number == image:
-                    reading, options["seeds"] = replace(reading, seeds=maps[-1]), ["--seeds", str(maps[-1])]
+                seeds = maps[-1] if number == image else seeds
         names = [each["name"] for each in session.classes()][: len(state.classes)]
         model = copy.copy(state.model).rename(dict(enumerate(names, 1)))
-        model.pixel_size_ = session.pictures[0].pixel_size
+        model.pixel_size_ = canvas.pixel_size
         written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
         flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
         work = Work(reading, Writing(self.folder, kinds=written), model=model, names=model.names_)
         file, commands, groups = self.folder / f"{item.name}.texseg", [], state.groups
         if fit.members == ((image, canvas.everything),) and groups is not None and not canvas.is_large:
-            parameters = {**state.parameters, "edits": Edits()}
-            if state.strokes:
-                parameters["n_segments"] = len(fit.classes)
-            texts = [
-                "+".join(map(str, own)) + f"={name}" * bool(name)
-                for own, name in zip(groups, names, strict=True)
-            ]
-            merges = [text for text in texts if not text.isdecimal()]
+            parameters = dict(state.parameters)
+            if seeds is not None:
+                parameters["n_segments"], options["seeds"] = len(fit.classes), ["--seeds", str(seeds)]
+            pairs = zip(("+".join(map(str, own)) for own in groups), names, strict=True)
+            merges = [f"{own}={name}" if name else own for own, name in pairs if name or "+" in own]
             words = [*_words(parameters), *chain(*options.values()), *flags]
             words += [word for text in merges for word in ("--merge", text)]
             commands.append(("The same again:", self._command("segment", words, [item])))
-            work = replace(
-                work, parameters={**parameters, "edits": parse_merges(merges)}, model=None, names=()
-            )
+            parameters["edits"] = parse_merges(merges)
+            work = Work(replace(reading, seeds=seeds), work.writing, parameters)
         if "model" in kinds or work.model is not None:
             model.save(file)
             maps.append(file)

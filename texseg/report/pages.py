@@ -69,6 +69,7 @@ class ReportEntry(NamedTuple):
     shape: tuple[int, int]
     thumbnail: str
     """Picture of the overlay as a data URI."""
+    single_texture: float = 0.0  # probability that the image is a single texture
 
 
 def filled(template: str, **values: str) -> str:
@@ -209,7 +210,9 @@ def write_report(
         CONTENT=script_json(content),
     )
     atomic_write(path, page.encode())
-    return ReportEntry(path, title, levels[0]["n"], shape, content["thumbnail"])
+    selection = getattr(model, "selection_", None)
+    single = 0.0 if selection is None or hierarchy is None else float(selection.one_texture)
+    return ReportEntry(path, title, levels[0]["n"], shape, content["thumbnail"], single)
 
 
 def page_content(
@@ -251,6 +254,8 @@ def write_index(
     for entry in entries:
         link = quote(os.fsencode(Path(os.path.relpath(entry.path, path.parent)).as_posix()))
         number = f"{entry.n_segments} segment" + ("" if entry.n_segments == 1 else "s")
+        if entry.n_segments > 1 and entry.single_texture >= 0.5:
+            number += f", probably a single texture ({entry.single_texture:.0%})"
         cards.append(
             f'<a class="card" href="{link}"><img src="{entry.thumbnail}" alt="">'
             f"<strong>{escape(entry.title)}</strong>"
