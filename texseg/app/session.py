@@ -211,7 +211,7 @@ class Session:
                 self._keep()
 
     def cancel(self) -> None:
-        """Stop what is being computed; an operation that wants a new fit is taken out."""
+        """Stop what is being computed; an operation that wants a new fit is removed."""
         with self.changed:
             self._stop.set()
             self._is_filling, is_behind = False, self.is_behind

@@ -32,7 +32,7 @@ def match_textures(models: Sequence[Any], limit: float = 0.25) -> list[TextureMa
     """Give one numbering to the textures of models that were fitted apart, such as to different images.
 
     Textures are compared by their histograms of filter responses (relative to the contrast of the image) and
-    values, channel by channel; textons are left out, since each model has its own. The distance of two
+    values, channel by channel; textons are skipped, since each model has its own. The distance of two
     histograms is the earth mover's, relative to the mean difference of two values from the textures of both
     models: 0 is equal, 1 as far as any two. That of textures is the mean over channels by their weights.
     Each model is assigned to all before it so that the sum of distances is smallest; a texture farther than

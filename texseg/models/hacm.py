@@ -385,7 +385,7 @@ class HACM(OneSided):
         Flat clusterings (or cooling runs), of which the best is kept: of planted trees with 16 leaves one
         finds nine of ten, three find all.
     beta, predictive, validation_fraction, max_iter, tol, over_relaxation, random_state
-        See `ACM`; rows are not left out for the mixing of single rows, nor with annealed trees.
+        See `ACM`; rows are not held out for the mixing of single rows, nor with annealed trees.
 
     Attributes
     ----------
