@@ -31,7 +31,7 @@ from texseg.metrics import adjusted_rand_index
 
 COMMAND = [sys.executable, "-m", "texseg"]
 STROKES = 8  # timed on every image
-WAIT = """const done = arguments.at(-1), from = arguments[0], start = performance.now();
+WAIT = """const [from, done] = arguments, start = performance.now();
 const look = () => %s ? done((performance.now() - start) / 1000) : requestAnimationFrame(look);
 look();"""
 PAINT = """const [cls, points, width] = arguments, [H, W] = told.shape;

@@ -215,8 +215,8 @@ class Session:
         with self.changed:
             self._stop.set()
             self._is_filling, is_behind = False, self.is_behind
-            fits = [each for each in self.operations if each["kind"] in ("fit", "mask")]
-            if fits and is_behind:
+            fits = [each for each in self.live if each["kind"] in ("fit", "mask")]
+            if fits and is_behind and fits[-1]["id"] not in (self._built or ()):
                 self.operations.remove(fits[-1])
                 self._keep()
             self.tell("stopped")
@@ -241,10 +241,8 @@ class Session:
         with self.changed:
             plan = self.plan(image)
             ranges = (range(part.start // plan.side, -(-part.stop // plan.side)) for part in window)
-            missing = [
-                (image, place) for place in itertools.product(*ranges) if place not in self._blocks[image]
-            ]
-            self._wanted = [*missing, *self._wanted][:64]
+            missing = set(itertools.product(*ranges)) - self._blocks[image]
+            self._wanted = [*((image, place) for place in sorted(missing)), *self._wanted][:64]
             self.changed.notify_all()
 
     def tell(self, text: str) -> None:
@@ -299,19 +297,23 @@ class Session:
 
     def _restore(self) -> None:
         """Take up what an earlier session has left on the same images."""
-        try:
-            found = json.loads(self.path.read_bytes())
-            if found["images"] != self._about():
-                raise ValueError
-            for each in found["operations"]:
-                own = self._numbered(self.checked(each), _whole(each["id"], 1))
-                self.operations.append({**own, "by": "earlier"})
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            other, self.operations = self.path.name, []
-            self.path = self.path.with_name(f"{self.path.stem}_2.json")
-            self.tell(f"{other} does not belong to these images; strokes are kept in {self.path.name}")
+        first = self.path
+        for n in itertools.count(2):
+            try:
+                found = json.loads(self.path.read_bytes())
+                if found["images"] == self._about():
+                    own = [
+                        self._numbered(self.checked(each), _whole(each["id"], 1))
+                        for each in found["operations"]
+                    ]
+                    self.operations = [{**each, "by": "earlier"} for each in own]
+                    return
+            except FileNotFoundError:
+                return
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                pass
+            self.path = first.with_name(f"{first.stem}_{n}.json")
+            self.tell(f"{first.name} does not belong to these images; strokes are kept in {self.path.name}")
 
     def _keep(self) -> None:
         """Save all operations, and wake who waits."""
@@ -362,11 +364,10 @@ class Session:
         self, state: Painted, strokes: Sequence[Operation], with_dots: bool
     ) -> list[NDArray[np.int32] | None]:
         """Seeds of the members; with dots deep inside of segments that have no strokes."""
-        pairs = [(image, window, self.pictures[image].shape) for image, window in state.members]
-        found = [rasterised(strokes, state.label_of, image, window) for image, window, _ in pairs]
-        painted = set(np.unique(np.concatenate([np.unique(own) for own in found])).tolist())
+        found = [rasterised(strokes, state.label_of, *member) for member in state.members]
+        painted = _values(found)
         for own, labels in zip(found, state.model._part_images() if with_dots else (), strict=False):
-            for label in set(np.unique(labels).tolist()) - painted - {0}:
+            for label in _values([labels]) - painted - {0}:
                 box = slice(0, labels.shape[0]), slice(0, labels.shape[1])
                 for y, x, depth in deepest_places(labels, label, box, _DOTS, apart=8 * _DOT):
                     if not own[y, x]:
@@ -376,24 +377,22 @@ class Session:
     def fitted(self, state: Painted, seeds: Sequence[Any] | None, n_segments: int | None) -> Segmenter:
         """Fit a model to the members of a state."""
         given = {**state.parameters, "n_segments": n_segments}
-        images, masks = [], []
-        for image, window in state.members:
-            read, left = self.pictures[image].read(window), self.left.get(image)
-            given["flat_ground"] = given.get("flat_ground") if not self.pictures[image].is_large else False
-            images.append(read.pixels)
-            masks.append(
-                read.mask if left is None else left[window] & (True if read.mask is None else read.mask)
-            )
-        model = Segmenter(**given, channel_axis=self.pictures[0].page.channel_axis, callback=self.follow)
+        if any(self.pictures[image].is_large for image, _ in state.members):
+            given["flat_ground"] = False  # crops do not show how much there is
+        axis = self.pictures[0].page.channel_axis
+        model = Segmenter(**given, channel_axis=axis, callback=self.follow)
+        images, masks = zip(*(self._data(*member) for member in state.members), strict=True)
         if len(images) == 1:
             model.fit(images[0], mask=masks[0], seeds=seeds and seeds[0])
         else:
-            pairs = zip(images, masks, strict=True)
-            model.fit(
-                images, mask=[np.ones(i.shape[:2], bool) if m is None else m for i, m in pairs], seeds=seeds
-            )
+            model.fit(list(images), mask=list(masks), seeds=seeds)
         model.callback = None
         return model
+
+    def _data(self, image: int, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        read, left = self.pictures[image].read(window), self.left.get(image)
+        mask = np.ones(read.pixels.shape[:2], bool) if read.mask is None else read.mask
+        return read.pixels, mask if left is None else mask & left[window]
 
     def _first(self, parameters: Mapping[str, Any]) -> Painted:
         """Fit the first image, or crops of it if it is large."""
@@ -413,18 +412,15 @@ class Session:
         new = sorted({each["cls"] for each in strokes} - label_of.keys() - {0})
         grown = state.with_classes(*state.classes, *((c,) for c in new))._replace(members=members)
         seeds = self.seeds_of(grown, strokes, with_dots=False)
-        painted = set(
-            np.unique(np.concatenate([[0], *(own.ravel() for own in seeds if own is not None)])).tolist()
-        )
+        painted = _values([own for own in seeds if own is not None])
         gone = {c for c in new if grown.label_of[c] not in painted}  # new classes that were erased again
         if gone:
             return self._with_strokes(state, [each for each in strokes if each["cls"] not in gone])
-        if painted == {0}:
+        if not painted:
             return bare
         if members != state.members or state.model.ground_ is not None:
-            model = self.fitted(
-                grown, self.seeds_of(grown, strokes, with_dots=True), max(2, len(grown.classes))
-            )
+            seeds = self.seeds_of(grown, strokes, with_dots=True)
+            model = self.fitted(grown, seeds, max(2, len(grown.classes)))
         else:
             model = copy.copy(state.model)
             model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
@@ -433,21 +429,23 @@ class Session:
     def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
         """Add images, or windows of large ones, that were painted on."""
         for stroke in strokes:
-            picture = self.pictures[stroke["image"]]
+            image, canvas = stroke["image"], self.pictures[stroke["image"]]
             for x, y, _ in stroke["points"] if stroke["cls"] else []:
-                own = [window for image, window in members if image == stroke["image"]]
-                if any(w[0].start <= y < w[0].stop and w[1].start <= x < w[1].stop for w in own):
+                around = [canvas.everything, *(window for number, window in members if number == image)]
+                is_in = [
+                    rows.start <= y < rows.stop and columns.start <= x < columns.stop
+                    for rows, columns in around
+                ]
+                if not is_in[0] or any(is_in[1:]):
                     continue
-                if not (0 <= y < picture.shape[0] and 0 <= x < picture.shape[1]):
-                    continue
-                window = picture.everything
-                if picture.is_large:
-                    starts = (
-                        min(max(0, int(at) - _CROP // 2), n - _CROP)
-                        for at, n in zip((y, x), picture.shape, strict=True)
-                    )
-                    window = tuple(slice(max(0, at), max(0, at) + _CROP) for at in starts)  # type: ignore[assignment]
-                members = (*members, (stroke["image"], window))
+                window = canvas.everything
+                if canvas.is_large:
+                    starts = [
+                        max(0, min(int(at) - _CROP // 2, n - _CROP))
+                        for at, n in zip((y, x), canvas.shape, strict=True)
+                    ]
+                    window = slice(starts[0], starts[0] + _CROP), slice(starts[1], starts[1] + _CROP)
+                members = (*members, (image, window))
         return members
 
     def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:
@@ -464,11 +462,9 @@ class Session:
         elif operation["cls"] in label_of:
             label = label_of[operation["cls"]]
             model.split(label)
-            first, *others = [own for own in state.fit if set(own) <= set(classes[label - 1])] or [
-                classes[label - 1]
-            ]
-            classes[label - 1] = first
-            classes += others or [(1000 * operation["id"],)]
+            merged = [own for own in state.fit if set(own) <= set(classes[label - 1])]
+            classes[label - 1 : label] = merged[:1] or classes[label - 1 : label]
+            classes += merged[1:] or [(1000 * operation["id"],)]
         return state._replace(model=model, classes=tuple(classes))
 
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
@@ -609,9 +605,8 @@ class Session:
         if picture.is_large:
             self._blocks[image], labels = set(), np.zeros(picture.shape, np.uint8)
         else:
-            read, left = picture.read(picture.everything), self.left.get(image)
-            mask = read.mask if left is None else left & (True if read.mask is None else read.mask)
-            labels, self.confidence[image] = state.model.predict_with_confidence(read.pixels, mask=mask)
+            pixels, mask = self._data(image, picture.everything)
+            labels, self.confidence[image] = state.model.predict_with_confidence(pixels, mask=mask)
         with self.changed:
             self.labels[image] = labels
             self._bump()
@@ -635,10 +630,8 @@ class Session:
         picture, state, plan = self.pictures[image], self.state, self.plan(image)
         assert state is not None
         request = Request(state.model._smoothness, state.model.min_size)
-        labels, core = (
-            read_block(picture.page, place, plan, state.model.textures_, request).labels,
-            plan.core(place),
-        )
+        labels = read_block(picture.page, place, plan, state.model.textures_, request).labels
+        core = plan.core(place)
         with self.changed:
             self.labels[image][core] = labels * (self.left[image][core] if image in self.left else 1)
             self._blocks[image].add(place)
@@ -668,10 +661,10 @@ class Session:
         about = (picture.shape, picture.shown, small, hierarchy, picture.pixel_size)
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
         content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
-        doubts = [
-            each for window, own in sure for each in _doubts(self.labels[image], own, window, picture.shown)
+        doubts = (_doubts(self.labels[image], own, window, picture.shown) for window, own in sure)
+        content["doubts"] = [
+            each[1:] for each in sorted(itertools.chain(*doubts), reverse=True)[:_MOST_DOUBTS]
         ]
-        content["doubts"] = [each[1:] for each in sorted(doubts, reverse=True)[:_MOST_DOUBTS]]
         content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
         with self.changed:
             if state is self.state:
@@ -726,6 +719,10 @@ def _doubts(
         where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
         found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
     return found
+
+
+def _values(maps: Sequence[NDArray[np.integer]]) -> set[int]:
+    return set().union(*(np.unique(own).tolist() for own in maps))
 
 
 def _whole(value: Any, least: int) -> int:
