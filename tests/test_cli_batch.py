@@ -514,9 +514,11 @@ class TestNames:
         assert "caf%E9_report.html" in (tmp_path / "out" / "texseg_reports.html").read_text(encoding="utf-8")
 
     def test_a_name_too_long_for_its_results_is_refused_before_the_work(self, tmp_path):
-        folder = folder_of(tmp_path / "in", ["a" * 243 + ".png", "a" * 242 + ".png", "b.png"])
+        folder = folder_of(tmp_path / "in", ["a" * 236 + ".png", "a" * 235 + ".png", "b.png"])
         said = invoke("segment", folder, "-k", 2, "-o", tmp_path / "out", exit_code=1)
-        reason = "its name is too long for its results (at most 255 bytes with the ending _segments.csv"
+        reason = (
+            "its name is too long for its results (at most 255 bytes with the ending _numbers_overlay.png"
+        )
         assert said.stderr.count(reason) == 1
         assert said.stdout.splitlines()[-1] == "2 done, 1 failed"
 

@@ -180,6 +180,8 @@ def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
     """Refuse an input whose outputs would have names longer than file systems take, before any work."""
     planned = planned_outputs(item, writing, has_tags=True, n_pages=_MANY_PAGES if several_pages else 1)
     names = [path.name for paths in planned.values() for path in paths]
+    names += [f"{path.name}.aux.xml" for path in planned.get("labels", ())]
+    names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
     longest = max(names, key=lambda name: len(os.fsencode(name)))
     if len(os.fsencode(longest)) > _LONGEST_NAME:
         raise OSError(
