@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Self, TextIO
 
+from texseg.threads import kernels
+
 __all__ = [
     "TYPICAL_SEGMENTS",
     "Phases",
@@ -30,10 +32,10 @@ TYPICAL_SEGMENTS = 5
 """Number of segments assumed in a forecast when it is not known."""
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
-_BASE = 50e6  # bytes; threads keep some of the memory they have freed
 _TRIALS = 7
 _TRIAL_SIDE = 512  # pixels
-_OF_CHOOSING = 1.4  # times as long with the default preset when the number is chosen; 1.2 to 1.5
+_OF_CHOOSING = 1.3  # times as long with the default preset when the number is chosen; 1.0 to 1.65
+_WITHOUT_COMPILER = 1.3  # times as long where loops are not compiled
 _COSTS = {  # of the phases of a fit, in their order, as measured on images of 512 to 1280 pixels
     "filters": 0.1,
     "histograms": 0.03,
@@ -48,11 +50,11 @@ _COST_OF_OTHER_MODELS = 1.0
 
 
 _PRESETS = ("default", "plain")
-_OF_COMPOSITES = 300**2  # pixels at most
 _LEARNED_FROM = 16 * 512**2  # pixels of crops
 _BLOCK_WITH_MARGIN = 1312  # pixels, side
 _PER_MEGAPIXEL = 300.0  # trials, for labelling blocks
-_OF_PLAIN = 0.65  # times as long without the additions to the paper's method
+_ONCE_OF_PLAIN = 0.65  # of the memory that does not grow with the image
+_OF_PLAIN = 0.9  # times as long without the additions to the paper's method
 
 
 def expected_memory(
@@ -63,13 +65,13 @@ def expected_memory(
     Examples
     --------
     >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '434 MB'
+    '426 MB'
     """
     _check_preset(preset)
     K = n_segments or TYPICAL_SEGMENTS
-    labelling = n_pixels * (45.0 + 8.5 * K + 4.0 * n_channels)  # by two threads; a single one takes .7 of it
-    composites = min(n_pixels, _OF_COMPOSITES) * (82.0 + 60.0 * n_channels) + 2.4e6 * K
-    return _BASE + (labelling if preset == "plain" else max(labelling, composites))
+    once = (40e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
+    once *= _ONCE_OF_PLAIN if preset == "plain" else 1.0
+    return once + n_pixels * (45.0 + 8.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
@@ -81,8 +83,9 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
     _check_preset(preset)
     megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
     # each segment above five costs more than those before
-    share = 0.35 + 0.13 * K if K <= 5 else 1 + 0.17 * (K - 5)
-    trials = (110.0 + 340.0 * megapixels**1.2) * share * (_OF_CHOOSING if n_segments is None else 1.0)
+    share = 0.65 + 0.07 * K if K <= 5 else 1 + 0.21 * (K - 5)
+    trials = (110.0 + 300.0 * megapixels) * share * (_OF_CHOOSING if n_segments is None else 1.0)
+    trials *= _WITHOUT_COMPILER if kernels is None else 1.0
     return trials * (_OF_PLAIN if preset == "plain" else 1.0) * _seconds_of_a_trial()
 
 
@@ -102,7 +105,7 @@ def expected_by_blocks(
     --------
     >>> memory, _ = expected_by_blocks((20000, 20000))
     >>> f"{memory / 1e6:.0f} MB"
-    '434 MB'
+    '426 MB'
     """
     learning = expected_memory(_LEARNED_FROM, n_channels, n_segments, preset)
     labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN**2, n_channels, n_segments, preset)
@@ -196,9 +199,8 @@ def _check_preset(preset: str) -> None:
 
 def _seconds_of_a_trial() -> float:
     """Time the kinds of work that make up a segmentation: transforms, filters, functions, histograms."""
+    import cv2
     import numpy as np
-    import scipy.fft
-    import scipy.ndimage
 
     # once a large array has been freed, C libraries keep the memory, as during a segmentation
     np.empty(2**22, np.float32).fill(0)
@@ -206,8 +208,9 @@ def _seconds_of_a_trial() -> float:
     seconds = []
     for _ in range(_TRIALS):
         start = time.process_time()
-        spectrum = scipy.fft.rfft2(image)
-        smooth = scipy.ndimage.uniform_filter(scipy.fft.irfft2(spectrum * spectrum, s=image.shape), 33)
+        spectrum = cv2.dft(image, flags=cv2.DFT_COMPLEX_OUTPUT)
+        spectrum = cv2.dft(spectrum * spectrum, flags=cv2.DFT_INVERSE | cv2.DFT_SCALE | cv2.DFT_REAL_OUTPUT)
+        smooth = cv2.blur(spectrum, (33, 33))
         np.exp(smooth * np.float32(1e-3)).sum()
         np.bincount((np.abs(image) * 10).astype(np.intp).ravel())
         seconds.append(time.process_time() - start)

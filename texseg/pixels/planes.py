@@ -64,8 +64,10 @@ class PixelPlanes:
             out[rows] = self.cells[np.maximum(labels[rows], 0), self.grid.cells_of_rows(rows)]
 
         side_by_side(look, range(0, len(out), side))
-        own = np.maximum(labels.ravel()[self.band], 0)
-        out.ravel()[self.band] = self.near[own, np.arange(len(own))]
+        for at in range(0, len(self.band), _PIXELS):
+            pixels = self.band[at : at + _PIXELS]
+            own = np.maximum(labels.ravel()[pixels], 0)
+            out.ravel()[pixels] = self.near[own, np.arange(at, at + len(own))]
         return out
 
     def exchange(self, pixels: NDArray[np.intp], one: NDArray, other: NDArray) -> None:
