@@ -9,6 +9,9 @@ import numpy as np
 import tifffile
 from PIL import Image
 
+from texseg.io.read import MAX_PIXELS
+from texseg.io.source import open_pages, open_source, shown
+
 SHAPE = (160, 192)  # not square: a transposition shows
 GEO_TAGS = [
     (33550, 12, 3, (0.5, 0.5, 0.0), True),
@@ -32,6 +35,16 @@ def scene():
     grey.setflags(write=False)
     pixels = np.clip(128 + 45 * grey, 0, 255).astype(np.uint8)
     return pixels, truth.astype(np.int32)
+
+
+def read_pages(path, **options):
+    with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
+        return [source.image() for source in sources]
+
+
+def read_mask(path):
+    with open_source(path, max_pixels=MAX_PIXELS) as source:
+        return shown(source, None, np.any)
 
 
 def hole():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tifffile
 from click.testing import CliRunner
-from io_scenes import SHAPE, scene
+from io_scenes import SHAPE, read_mask, scene
 
 from texseg import TextureSegmenter, segment
 from texseg.cli import main
-from texseg.io.read import read_image, read_labels, read_mask
+from texseg.io.read import read_image, read_labels
 from texseg.metrics import match_labels, pixel_accuracy
 
 PIXELS, TRUTH = scene()

@@ -10,11 +10,11 @@ import io_scenes
 import numpy as np
 import pytest
 import tifffile
-from io_scenes import SHAPE, scene, stored_with_orientation
+from io_scenes import SHAPE, read_mask, read_pages, scene, stored_with_orientation
 from PIL import Image, ImageFile
 
 from texseg.io.errors import ImageReadError, ImageTooLargeError
-from texseg.io.read import read_header, read_image, read_labels, read_mask, read_pages
+from texseg.io.read import read_header, read_image, read_labels
 
 PIXELS = scene()[0]
 

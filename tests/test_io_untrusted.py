@@ -13,10 +13,11 @@ import io_scenes
 import numpy as np
 import pytest
 import tifffile
+from io_scenes import read_mask, read_pages
 from scipy.io import netcdf_file
 
 from texseg.io.errors import ImageReadError
-from texseg.io.read import read_header, read_image, read_label_picture, read_labels, read_mask, read_pages
+from texseg.io.read import read_header, read_image, read_label_picture, read_labels
 from texseg.io.seeds import read_seed_file
 from texseg.io.source import open_source
 

@@ -17,6 +17,7 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from io_scenes import read_pages
 from PIL import Image
 from scipy.special import ellipe
 from skimage.color import deltaE_ciede2000, rgb2lab
@@ -25,7 +26,7 @@ from skimage.measure import perimeter_crofton
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, write_polygons
-from texseg.io.read import read_image, read_labels, read_pages
+from texseg.io.read import read_image, read_labels
 from texseg.io.write import Layout, Overlay, Rows, write_files, write_labels, write_rows
 from texseg.regions import PixelSize, Tally, connected_regions, csv_text, palette, region_table, segment_table
 

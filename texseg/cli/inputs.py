@@ -25,6 +25,7 @@ from texseg.io.geo import Georeference
 from texseg.io.read import MAX_PIXELS, read_header, stacked
 from texseg.io.sniff import SNIFF_BYTES, image_format
 from texseg.io.source import Source, natural_key, open_pages, open_source
+from texseg.io.stores import is_store
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.regions import PixelSize
 from texseg.threads import n_threads
@@ -98,7 +99,7 @@ def collect_inputs(
         is_pattern = not os.path.lexists(argument) and glob.has_magic(argument)
         paths += map(Path, (is_pattern and glob.glob(argument, recursive=True)) or [argument])
     for path in paths:
-        if not path.is_dir() or _is_zarr(path) or whole_folders:
+        if not path.is_dir() or is_store(path) or whole_folders:
             found.setdefault(os.path.abspath(path), (path, path.parent))
             continue
         images = 0
@@ -131,11 +132,6 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
         for name in files:
             if not name.startswith(".") and name.casefold() not in _SYSTEM_FILES:
                 yield Path(place, name)
-
-
-def _is_zarr(folder: Path) -> bool:
-    """Tell whether a folder is one array, or one OME-Zarr image."""
-    return any((folder / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
 def _is_special(path: Path) -> bool:

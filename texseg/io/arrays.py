@@ -1,9 +1,8 @@
-"""Arrays in files, which are read by slices: NumPy ``.npy``, never unpickled, and ENVI."""
+"""NumPy ``.npy`` files, read by slices and never unpickled."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.beside import parse_nodata
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.files import open_regular, side_text
-from texseg.io.geo import Affine, Georeference, georeference_of
+from texseg.io.files import open_regular
 from texseg.io.header import Decoded, Header, Stored, Window
 from texseg.regions import PixelSize
 
@@ -109,93 +106,3 @@ def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
         raise UnsuitableImageError(f"{found} is not an image; expected 2 axes, or 3 with channels or pages")
     if 0 in shape:
         raise UnsuitableImageError(f"{found} is empty")
-
-
-_HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
-_TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
-_COMPLEX = (6, 9)
-_AXES = {"bsq": "CYX", "bil": "YCX", "bip": "YXC"}
-
-
-def find_header(image: Path) -> str | None:
-    """Text of the ENVI header that belongs to a file of raw values, None if there is none."""
-    for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
-        text = side_text(path, _HEADER_BYTES) if path != image else None
-        if text is not None and text.lstrip().startswith("ENVI"):
-            return text
-    return None
-
-
-def open_envi(path: Path, text: str) -> ArrayStored:
-    """Open an ENVI image: the file of its values, by the text of its header."""
-    entries = _entries(text)
-    height, width, n_bands = (_whole(entries, key) for key in ("lines", "samples", "bands"))
-    offset = _whole(entries, "header offset", 0)
-    kind = _whole(entries, "data type")
-    if kind in _COMPLEX:
-        raise UnsuitableImageError("complex ENVI files are not images; expected real numbers")
-    if kind not in _TYPES or min(height, width, n_bands) < 1:
-        raise MalformedFileError("the ENVI header next to the image is invalid")
-    interleave = entries.get("interleave", "bsq").lower()
-    if interleave not in _AXES:
-        raise MalformedFileError(f"interleave {interleave!r} of the ENVI header is not bsq, bil or bip")
-    if _whole(entries, "file compression", 0):
-        raise MalformedFileError("compressed ENVI images are not read")
-    extent = {"C": n_bands, "Y": height, "X": width}
-    axes = _AXES[interleave]
-    stored = tuple(extent[axis] for axis in axes)
-    dtype = np.dtype((">" if _whole(entries, "byte order", 0) else "<") + _TYPES[kind])
-    if offset + math.prod(stored) * dtype.itemsize > path.stat().st_size:
-        raise MalformedFileError("file is truncated: shorter than its ENVI header says")
-    values: NDArray = np.memmap(path, dtype, mode="r", offset=offset, shape=stored)
-    if n_bands == 1:
-        values, axes = values.squeeze(axis=axes.index("C")), "YX"
-    header = Header(
-        format="ENVI",
-        shape=values.shape,
-        axes=axes,
-        dtype=dtype.newbyteorder("="),
-        nodata=parse_nodata(entries.get("data ignore value", "")),
-        geo=_place(entries),
-    )
-    return ArrayStored(values, header)
-
-
-def _entries(text: str) -> dict[str, str]:
-    """Names in lower case, and values; a value in braces may span several lines."""
-    entries = {}
-    lines = (line.strip() for line in text.splitlines())
-    for line in lines:
-        key, is_entry, value = line.partition("=")
-        parts = [value.strip()]
-        while parts[0].startswith("{") and "}" not in parts[-1]:
-            parts.append(next(lines, "}"))
-        if is_entry and not key.startswith(";"):
-            entries[key.strip().lower()] = " ".join(parts)
-    return entries
-
-
-def _whole(entries: dict[str, str], key: str, default: int | None = None) -> int:
-    text = entries.get(key, "" if default is None else str(default))
-    if not re.fullmatch(r"\d{1,12}", text):
-        raise MalformedFileError(f"the ENVI header next to the image has an invalid entry {key!r}: {text!r}")
-    return int(text)
-
-
-def _place(entries: dict[str, str]) -> Georeference | None:
-    """Georeference from the entry 'map info': projection, tie point (pixel from 1, map), pixel size, zone."""
-    words = [word.strip() for word in entries.get("map info", "").strip("{}").split(",")]
-    try:
-        column, row, x, y, width, height = (float(word) for word in words[1:7])
-    except ValueError:
-        return None
-    if any(word.lower().startswith("rotation") and word.split("=")[-1].strip(" }0.") for word in words):
-        return None
-    affine = Affine(width, 0.0, x, 0.0, -height, y).shifted(1 - column, 1 - row)
-    system = entries.get("coordinate system string", "").strip("{}")
-    is_wgs84 = any(word.upper().replace(" ", "-") == "WGS-84" for word in words)
-    if words[0].upper() == "UTM" and is_wgs84 and len(words) > 8 and words[7].isdecimal():
-        system = f"EPSG:{(32700 if words[8].lower() == 'south' else 32600) + int(words[7])}"
-    elif words[0].lower().startswith("geographic") and is_wgs84:
-        system = "EPSG:4326"
-    return georeference_of(affine, system)

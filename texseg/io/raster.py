@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
+from texseg.io.files import side_text
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT".split()
 _MOST_NAMES = 12
-_SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx")
+_HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
+_SIDE_SUFFIXES = (".prj", ".aux.xml", ".idx", ".hdr")
 _ENVIRONMENT = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",  # what lies next to an image is read here
     "RAW_CHECK_FILE_SIZE": "YES",
@@ -39,6 +41,8 @@ class RasterStored(Stored):
         others = [name for name in raster.files if not _belongs_to(Path(name), path)]
         if others or not raster.count:
             raise UnsuitableImageError("its pixels lie in other files, which are not opened")
+        if np.dtype(raster.dtypes[0]).kind not in "buif":
+            raise UnsuitableImageError(f"values of type {raster.dtypes[0]}; expected real numbers")
         n_bands, nodata, t = raster.count, raster.nodatavals, raster.transform
         self.header = Header(
             format=raster.driver,
@@ -60,16 +64,29 @@ class RasterStored(Stored):
         return read
 
 
+def find_header(image: Path) -> bool:
+    """Tell whether there is an ENVI header that belongs to a file of raw values."""
+    for path in (image.with_suffix(".hdr"), image.with_name(image.name + ".hdr"), image.with_suffix(".HDR")):
+        text = side_text(path, _HEADER_BYTES) if path != image else None
+        if text is not None and text.lstrip().startswith("ENVI"):
+            return True
+    return False
+
+
 def _opened(path: Path, drivers: Sequence[str]) -> Any:
     """Open a file by one of some of GDAL's drivers."""
     import rasterio
     from rasterio.io import DatasetReader
 
     try:
-        with rasterio.Env(**_ENVIRONMENT), warnings.catch_warnings():
+        # the header of an ENVI image is a file next to it
+        siblings = {"GDAL_DISABLE_READDIR_ON_OPEN": "TRUE"} if list(drivers) == ["ENVI"] else {}
+        with rasterio.Env(**_ENVIRONMENT | siblings), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a missing georeference
             return DatasetReader(path, driver=list(drivers))
     except rasterio.errors.RasterioIOError as error:
+        if siblings:
+            raise MalformedFileError(f"not as its ENVI header says ({error})") from error
         raise UnsuitableImageError(f"neither texseg nor GDAL can read it ({error})") from error
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
 from texseg.io.files import path_of
-from texseg.io.source import Image, indices_of, open_pages, open_source, shown
+from texseg.io.source import Image, indices_of, open_pages, open_source
 from texseg.io.source import read_header as read_header
 
 MAX_PIXELS = 178_956_970
@@ -95,12 +95,6 @@ def read_image(
         return source.image()
 
 
-def read_pages(path: str | os.PathLike[str], **options: Any) -> list[Image]:
-    """Read all pages of a file, in order; the limit `max_pixels` applies to all of them together."""
-    with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
-        return [source.image() for source in sources]
-
-
 def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
     """Read the pages of a file, or the images of a folder in natural order, as one volume.
 
@@ -128,12 +122,6 @@ def stacked(planes: Sequence[tuple[NDArray, NDArray[np.bool_] | None]]) -> tuple
     if all(mask is None for _, mask in planes):
         return pixels, None
     return pixels, np.stack([np.ones(own.shape[:2], bool) if mask is None else mask for own, mask in planes])
-
-
-def read_mask(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.bool_]:
-    """Read a mask (H, W) from an image file: every value but zero, in any channel, means valid."""
-    with open_source(path, max_pixels=max_pixels) as source:
-        return shown(source, None, np.any)
 
 
 def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.arrays import ItkStored, find_header, is_of_itk, open_envi, open_npy, open_raw
+from texseg.io.arrays import ItkStored, is_of_itk, open_npy, open_raw
 from texseg.io.beside import data_pixels, with_sidecars
 from texseg.io.display import to_rgb
 from texseg.io.errors import (
@@ -37,7 +37,7 @@ from texseg.io.files import open_regular, path_of
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import open_picture
-from texseg.io.raster import RasterStored, open_hierarchical
+from texseg.io.raster import RasterStored, find_header, open_hierarchical
 from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
 from texseg.io.stores import is_store, open_zarr
 from texseg.overlay import html_picture
@@ -477,9 +477,10 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
     stream = files.enter_context(open_regular(path))
     start = stream.read(SNIFF_BYTES)
     format = image_format(start)
-    envi = None if format else find_header(path)
-    if envi is not None:
-        return open_envi(path, envi)
+    if format is None and find_header(path):
+        if find_spec("rasterio") is None:
+            raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
+        return RasterStored(path, files, ["ENVI"])
     if format is None and find_spec("rasterio") is not None:
         with suppress(UnsuitableImageError):  # said below what it is instead
             hierarchical = hierarchical_format(start)
