@@ -17,6 +17,7 @@ from texseg.io.errors import ImageReadError
 from texseg.io.polygons import polygons
 from texseg.io.read import read_header, read_image
 from texseg.io.source import open_source
+from texseg.regions import PixelSize
 from texseg.segmenter import segment
 
 PIXELS = scene()[0]
@@ -337,9 +338,9 @@ class TestPixelSize:
     )  # fmt: skip
     def test_of_tiff_files(self, tmp_path, options, expected):
         tifffile.imwrite(tmp_path / "p.tif", PIXELS, **options)
-        assert read_image(tmp_path / "p.tif").pixel_size == expected
+        assert read_image(tmp_path / "p.tif").pixel_size == (expected and PixelSize(*expected))
         with open_source(tmp_path / "p.tif") as windows:
-            assert windows.pixel_size == expected
+            assert windows.pixel_size == (expected and PixelSize(*expected))
 
     @pytest.mark.parametrize(
         "keys, expected",
@@ -358,7 +359,9 @@ class TestPixelSize:
             (33922, 12, 6, (0.0, 0.0, 0.0, 5e5, 5e6, 0.0), True),
             (34735, 3, len(directory), directory, True),
         ]
-        assert read_image(io_scenes.tiff(tmp_path / "m.tif", PIXELS, extratags=tags)).pixel_size == expected
+        assert read_image(io_scenes.tiff(tmp_path / "m.tif", PIXELS, extratags=tags)).pixel_size == (
+            expected and PixelSize(*expected)
+        )
 
     def test_levels_of_a_pyramid_have_larger_pixels(self, tmp_path):
         with tifffile.TiffWriter(tmp_path / "p.tif") as file:
@@ -366,4 +369,4 @@ class TestPixelSize:
             file.write(np.zeros((128, 128), np.uint8), subifds=1, tile=(32, 32), **size)
             file.write(np.zeros((64, 64), np.uint8), subfiletype=1, tile=(32, 32))
         with open_source(tmp_path / "p.tif", level=1) as windows:
-            assert windows.pixel_size == (2, 2, "um")
+            assert windows.pixel_size == PixelSize(2, 2, "um")

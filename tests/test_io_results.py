@@ -56,7 +56,7 @@ def test_imagej_knows_the_size_of_a_pixel(tmp_path, pages):
         assert file.pages[0].get_resolution() == pytest.approx((4, 2))
         assert np.array_equal(np.squeeze(file.asarray()), labels)
     image = texseg.read_image(tmp_path / "l.tif", page=pages - 1 if pages > 1 else None)
-    assert image.pixel_size == pytest.approx((0.5, 0.25, "um"))
+    assert image.pixel_size[:3] == pytest.approx((0.5, 0.25, "um"))
     assert np.array_equal(image.pixels, LABELS)
 
 
@@ -70,7 +70,7 @@ def test_labels_of_an_ome_image_are_ome_and_those_of_blocks_keep_their_size(tmp_
         with tifffile.TiffFile(tmp_path / "a.ome_labels.tif") as file:
             assert file.is_ome and 'PhysicalSizeY="0.5"' in file.ome_metadata
             assert file.series[0].shape == image.shape
-        assert texseg.read_image(tmp_path / "a.ome_labels.tif").pixel_size == (0.5, 0.25, "um")
+        assert texseg.read_image(tmp_path / "a.ome_labels.tif").pixel_size[:3] == (0.5, 0.25, "um")
 
 
 def test_zarr_is_an_ome_label_image_with_levels(tmp_path):
@@ -88,7 +88,7 @@ def test_zarr_is_an_ome_label_image_with_levels(tmp_path):
     assert label["colors"] == [{"label-value": n, "rgba": [*COLOURS[n - 1], 255]} for n in (1, 2, 3)]
     assert [each["name"] for each in label["properties"]] == ["water", "segment 2", "forest"]
     image = read_image(tmp_path / "l.zarr")
-    assert image.pixel_size == (0.5, 0.25, "um")
+    assert image.pixel_size[:3] == (0.5, 0.25, "um")
     assert np.array_equal(image.pixels, labels)
 
 
@@ -179,7 +179,7 @@ def test_a_model_finds_its_textures_at_another_magnification(fine, tmp_path):
     sure = texseg.read_image(tmp_path / "coarse_probabilities.tif", channel_axis=0).pixels
     assert sure.shape == (*truth.shape, 3)
     assert np.mean(sure.argmax(axis=-1)[9:] + 1 == labels[9:]) > 0.97
-    assert np.array_equal(texseg.TextureSegmenter.load(fine / "m.texseg").pixel_size_, (0.25, 0.25, "um"))
+    assert np.array_equal(texseg.TextureSegmenter.load(fine / "m.texseg").pixel_size_[:3], (0.25, 0.25, "um"))
 
 
 def test_what_resampling_needs_is_said(fine, tmp_path):
