@@ -38,7 +38,7 @@ def lay_out(source: Path) -> None:
     (source / "benchmarks").mkdir()
     shutil.copy(ROOT / "benchmarks" / "README.md", source / "benchmarks")
     (source / "docs").mkdir()
-    for name in ("segments.png", "licences.md"):
+    for name in ("segments.png", "open.png", "licences.md"):
         shutil.copy(ROOT / "docs" / name, source / "docs")
     first, guide = (ROOT / "README.md").read_text("utf-8").split("\n---\n", 1)
     notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))

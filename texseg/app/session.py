@@ -658,7 +658,8 @@ class Session:
             for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
                 level = level_content(k, other, np.repeat(profiles[:1], other.max(initial=1), axis=0), **same)
                 levels.append({**level, "histograms": ""})
-        about = (picture.shape, picture.shown, small, hierarchy, picture.pixel_size)
+        chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
+        about = (picture.shape, picture.shown, small, chosen, picture.pixel_size)
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
         content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
         doubts = (_doubts(self.labels[image], own, window, picture.shown) for window, own in sure)
