@@ -304,8 +304,6 @@ def labelled(data: Path | None) -> Iterator[tuple[str, sp.csr_array, NDArray]]:
         yield "cstr", counts, np.array((data / "cstr.labels.txt").read_text().split()[: counts.shape[0]])
     counts, names, _ = CORPORA["digits"]()
     yield "digits", counts, np.array([name.split()[-1] for name in names])
-    counts, names, _ = CORPORA["docstrings"]()
-    yield "docstrings", counts, np.array([name.rpartition(".")[0] for name in names])
 
 
 def print_alike(data: Path | None, K: int = 32, n: int = 10) -> None:

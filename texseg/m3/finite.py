@@ -34,33 +34,28 @@ class FiniteM3(DensityMixin, CountEstimator):
     n_components : sequence of two or more ints, or int, default=(10, 2)
         K1, K2 and so on; a single number is K1, with a second space of one topic common to all documents.
     omega : float in 0 ... 1, or sequence of L floats, optional
-        For two spaces, how far the first outweighs the second; or the shares of all spaces, summing to one.
+        For two spaces, how far the first outweighs the second; or the shares of all spaces, with sum one.
         Estimated by default.
     alpha : {"asymmetric", "symmetric"}, float or sequence of L floats, default="asymmetric"
-        Concentration of the memberships, estimated by Newton's method: one per topic, or one per space as in
-        the paper (Eq. 10), which predicted worse on all data tried. Numbers are used as given, one for all
-        spaces or one for each.
+        Concentration of the memberships: estimated for each topic, or for each space as in the paper (Eq.
+        10), which predicted worse on all data tried; or numbers, one for all spaces or one for each.
     topic_prior : float, default=0.3
         Symmetric Dirichlet prior of the topics, which are then integrated out. 0 is maximum likelihood, the
         paper's choice, under which new words have probability zero.
-    warm_up : int, default=10
-        Number of first iterations in which only the topics are estimated.
-    max_iter, tol : int, float, default=200, 1e-5
-        Most iterations, warm-up included, which end when the bound rises by less than this fraction of it.
+    warm_up, max_iter, tol : int, int, float, default=10, 200, 1e-5
+        First iterations, in which only the topics are estimated; most iterations, these included, which end
+        when the bound rises by less than this fraction of it.
     max_doc_iter : int, default=15
-        Most steps of an E-step. Each starts from flat memberships, as for new documents; a document keeps
-        the memberships of the previous iteration if these give a higher bound.
+        Most steps of an E-step, each from flat memberships; a document keeps those of the previous iteration
+        if these give a higher bound.
     random_state : int, RandomState, Generator or None
-        Draws the first topics.
 
     Attributes
     ----------
-    components_ : ndarray of shape (K1 + ... + KL, M)
-        The topics, first space first; rows sum to one.
+    components_, alpha_ : ndarrays of shape (K1 + ... + KL, M) and (K1 + ... + KL,)
+        The topics, first space first, whose rows sum to one, and concentrations of the memberships.
     weights_, omega_ : ndarray of shape (L,), float
         Shares of the spaces; for two, ``(1 + omega_) / 2`` and ``(1 - omega_) / 2``, else there is no omega_.
-    alpha_ : ndarray of shape (K1 + ... + KL,)
-        Concentrations of the memberships.
     labels_ : int ndarray of shape (D,)
         The topic of the first space that each training document has most of.
     lower_bound_, history_ : float, ndarray of shape (n_iter_,)

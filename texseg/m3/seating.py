@@ -8,16 +8,14 @@ P ~ DP(kappa, P1 x P2), Pl ~ DP(gamma_l, Gl), with ::
 
     kappa = alpha / omega,    gamma_l = alpha omega_l / (1 - omega)^2 .
 
-Pairs already met are rewarded, n_cd + kappa beta1_c beta2_d, and de Finetti holds. omega = 1 is one
-Dirichlet process of concentration alpha exactly (the gammas are infinite), omega = 0 two independent ones of
-concentrations alpha omega1 and alpha omega2 (kappa is infinite). beta1, beta2 are sampled, after the
-numbers of tables, as in Teh et al. (2006, direct assignment). Here omega has a likelihood, and can be
-sampled from a grid::
+Pairs already met are rewarded, n_cd + kappa beta1_c beta2_d. omega = 1 is one Dirichlet process of
+concentration alpha (infinite gammas), omega = 0 two independent ones (infinite kappa). beta1, beta2 are
+sampled, after the numbers of tables, as in Teh et al. (2006). omega can be sampled from a grid, with ::
 
     p(z, beta | omega) = prod_l gamma_l^Kl (rest_l)^(gamma_l - 1) / prod_c beta_lc
                          x Gamma(kappa) / Gamma(kappa + N) prod_cd (kappa beta1_c beta2_d)_(n_cd) ,
 
-the first factor being the intensity of Kl weights of a Dirichlet process, (x)_n a rising factorial.
+(x)_n a rising factorial; the first factor is the intensity of Kl weights of a Dirichlet process.
 """
 
 from __future__ import annotations

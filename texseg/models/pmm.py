@@ -130,12 +130,10 @@ class PMM(DensityMixin, CooccurrenceEstimator):
 
     Attributes
     ----------
-    components_ : ndarray of shape (L, M)
-        ``p(j | l)``, rows sum to one.
-    weights_, mixing_ : ndarrays of shape (K, L) and (N, L)
-        ``pi``, whose sum is one, and ``p(l | i)``.
-    row_components_, row_posteriors_ : ndarrays of shape (K, N) and (N, K)
-        ``p(i | k)`` and ``p(k | i)``.
+    components_, mixing_ : ndarrays of shape (L, M) and (N, L)
+        ``p(j | l)`` and ``p(l | i)``; rows sum to one.
+    weights_, row_components_, row_posteriors_ : ndarrays of shape (K, L), (K, N) and (N, K)
+        ``pi``, whose sum is one, ``p(i | k)`` and ``p(k | i)``.
     labels_ : int ndarray of shape (N,)
         Most probable row group of every row, from 0.
     beta_, free_energy_, n_iter_, converged_, history_

@@ -171,11 +171,9 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
     ----------
     row_labels_, labels_, column_labels_ : int ndarrays of shape (N,), (N,) and (M,)
         Clusters of the rows and of the columns, from 0.
-    association_, joint_ : ndarrays of shape (K, L)
-        ``c_kl``, how many times more often clusters occur together than if they were independent, and
-        ``pi_kl``, the share of every pair of clusters in all occurrences; sums to one.
-    mutual_information_ : float
-        Mutual information between row and column clusters, in nats.
+    association_, joint_, mutual_information_ : ndarrays of shape (K, L), float
+        ``c_kl``, how many times more often clusters occur together than if they were independent; ``pi_kl``,
+        their share in all occurrences; and the information between them, in nats.
     mixing_, column_mixing_, weights_ : ndarrays of shape (N, K), (M, L) and (K,)
         Posterior probabilities, and mixing proportions of the rows.
     components_ : ndarray of shape (K, M)
