@@ -265,7 +265,7 @@ def test_without_shared_memory_a_batch_works_in_one_process(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError(), "not enough memory; --memory with less"),
+        (MemoryError(), "not enough memory; try --memory with less"),
         (RecursionError(), "too deeply nested"),
         (OSError(28, "No space left on device", "x"), "No space left on device: x"),
     ],
@@ -374,7 +374,7 @@ def test_every_parameter_that_a_message_names_exists():
     public = [getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room))]
     classes = [found for found in public if isinstance(found, type)]
     methods = [each for found in classes for _, each in inspect.getmembers(found, callable)]
-    known = {"n_samples"}  # what scikit-learn calls the number of rows
+    known = {"n_samples", "charset", "nonce"}  # of scikit-learn, the number of rows, and of headers of pages
     for found in filter(callable, [*public, *methods]):
         with contextlib.suppress(TypeError, ValueError):  # of what is written in C
             known |= {*inspect.signature(found).parameters}
