@@ -126,6 +126,8 @@ def test_the_command_gives_every_file_names_and_colours(tmp_path):
     assert "<Category>sand</Category>" in (tmp_path / "i_labels.tif.aux.xml").read_text()
     outlines = tmp_path / "i_polygons.geojson"
     assert outlines.exists() == (len(formats) > 1) == (tmp_path / "i_polygons.gpkg").exists()
+    run("segment", tmp_path / "i.png", "-k", 2, "--format", "png", "-o", tmp_path)
+    assert not list(tmp_path.glob("i_labels.tif*"))  # nor its names
     if outlines.exists():
         assert json.loads(outlines.read_text())["features"][0]["properties"]["unit"] == "px"
 
@@ -190,6 +192,9 @@ def test_what_resampling_needs_is_said(fine, tmp_path):
     run(*apply, "--pixel-size", "250nm")
     failed = CliRunner().invoke(main, [*map(str, apply), "--pixel-size", "10um", "--memory", "1M"])
     assert "by blocks" not in failed.output and "resampled to 49.2 Mpx it needs about" in failed.output
+    planes = [*map(str, apply[:2]), str(tmp_path / "v.npy"), "--volume", "--resample", "-o", str(tmp_path)]
+    np.save(tmp_path / "v.npy", np.zeros((4, 9, 9), np.uint8))
+    assert "--resample is for images, not for volumes" in CliRunner().invoke(main, planes).output
     coarse = ["segment", str(tmp_path / "plain.png"), "-k", "2", "-o", str(tmp_path), "--min-size", "50um2"]
     failed = CliRunner().invoke(main, coarse)
     assert "--min-size in um needs the size of a pixel in such a unit" in failed.output

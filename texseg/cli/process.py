@@ -165,6 +165,8 @@ def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
     """How many times longer and wider pixels are than those the model learned from; 1 unless they matter."""
     learned = None if work.model is None else work.model.pixel_size_
     times = relative_size(scene.pixel_size, learned)
+    if work.resample and work.reading.is_volume:
+        raise ValueError("--resample is for images, not for volumes and series")
     if work.resample and times is None:
         raise ValueError(
             "--resample needs the size of a pixel of both the model and the image, in units of length: pass "
@@ -182,24 +184,21 @@ def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
 
 def _resampled(image: Pixels, times: tuple[float, float]) -> Pixels:
     """Bring an image to so many times as many rows and columns; holes are filled from their edge."""
+    if times == (1.0, 1.0):
+        return image
     planes = split_planes(image.pixels, channel_axis=image.channel_axis, mask=image.mask)
-    bands = [_resized(band.astype(np.float32), times) for band in planes.bands]
+    height, width = (max(1, round(n * by)) for n, by in zip(image.pixels.shape, times, strict=False))
+    bands = [_resized(band.astype(np.float32), (height, width)) for band in planes.bands]
     bands *= image.pixels.shape[2] // len(bands) if image.pixels.ndim == 3 else 1
-    mask = None if planes.mask is None else _resized(planes.mask.astype(np.uint8), times) > 0
+    mask = None if planes.mask is None else _resized(planes.mask.astype(np.uint8), (height, width)) > 0
     return Pixels(np.stack(bands, axis=-1) if image.pixels.ndim == 3 else bands[0], mask)
 
 
-def _resized(
-    plane: NDArray[Any], times: tuple[float, float], shape: tuple[int, int] = (0, 0)
-) -> NDArray[Any]:
-    """Resize a plane (H, W) by factors, or to a shape; whole numbers are those of the nearest pixel."""
-    height, width = (
-        shape if any(shape) else (max(1, round(n * by)) for n, by in zip(plane.shape, times, strict=True))
-    )
-    way = cv2.INTER_AREA if height * width < plane.size else cv2.INTER_CUBIC
-    return cv2.resize(
-        plane, (width, height), interpolation=way if plane.dtype.kind == "f" else cv2.INTER_NEAREST_EXACT
-    )
+def _resized(plane: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Resize a plane (H, W) to a shape; whole numbers are those of the nearest pixel."""
+    way = cv2.INTER_AREA if shape[0] * shape[1] < plane.size else cv2.INTER_CUBIC
+    way = way if plane.dtype.kind == "f" else cv2.INTER_NEAREST_EXACT
+    return cv2.resize(np.ascontiguousarray(plane), shape[::-1], interpolation=way)
 
 
 def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
@@ -239,13 +238,12 @@ def _label_whole(
     model = None
     if any(usable):
         chosen = [image for image, is_usable in zip(images, usable, strict=True) if is_usable]
-        seen = chosen if times == (1.0, 1.0) else [_resampled(image, times) for image in chosen]
+        seen = [_resampled(image, times) for image in chosen]
         model, found = _label_images(seen, work, callback, seeds)
         for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
             if times != (1.0, 1.0):
-                shape = scenes[place].shape
-                own = _resized(page[0].astype(np.uint16), times, shape).astype(np.int32)
-                page = own, np.clip(_resized(page[1], times, shape), 0, 1)
+                own, sure = (_resized(p, scenes[place].shape) for p in (page[0].astype(np.uint16), page[1]))
+                page = own.astype(np.int32), np.clip(sure, 0, 1)
                 if (mask := images[place].mask) is not None:
                     page[0][~mask], page[1][~mask] = 0, 0
             labels[place], confidence[place] = page
@@ -267,15 +265,11 @@ def _label_whole(
         image = images[number]
         if model is None:
             return np.zeros((1, *image.pixels.shape[:2]), np.float32)
-        shape = image.pixels.shape[:2]
-        image = image if times == (1.0, 1.0) else _resampled(image, times)
-        found = model.predict_proba(image.pixels, mask=image.mask, rescale=work.rescale)
-        planes = np.moveaxis(found, -1, 0)
-        if times == (1.0, 1.0):
-            return planes
-        return np.stack(
-            [np.clip(_resized(np.ascontiguousarray(plane), times, shape), 0, 1) for plane in planes]
-        )
+        seen = _resampled(image, times)
+        found = np.moveaxis(model.predict_proba(seen.pixels, mask=seen.mask, rescale=work.rescale), -1, 0)
+        if seen is image:
+            return found
+        return np.stack([np.clip(_resized(plane, image.pixels.shape[:2]), 0, 1) for plane in found])
 
     choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
     largest = max(int(of_page.max()) for of_page in labels)
@@ -336,10 +330,10 @@ def fit_model(
         model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)
     else:
         model.fit([image.pixels for image in images], mask=[image.mask for image in images])
-    sizes = {image.size for image in images}
-    if len(sizes) == 1:
-        (model.pixel_size_,) = sizes
-    elif None not in sizes:
+    times = {relative_size(image.size, images[0].size) for image in images}
+    if times == {(1.0, 1.0)}:
+        model.pixel_size_ = images[0].size
+    elif None not in times:
         warnings.warn("the images have pixels of different sizes; the model keeps none", stacklevel=2)
     if seeds is not None:
         model.rename(dict(enumerate(seeds.names[: model.n_segments_], start=1)))
@@ -375,7 +369,7 @@ def needs_blocks(
         return False
     scene = scenes[0]
     if scene.too_large is not None:
-        if not scene.source.only_whole:
+        if not scene.source.only_whole and times == (1.0, 1.0):
             return True
         raise scene.too_large
     budget = reading.memory or free_memory() // 2

@@ -125,6 +125,7 @@ def replace_earlier(
     unchanged = [name for name, digest in others.items() if digest_of(path.with_name(name)) == digest]
     for each in map(path.with_name, unchanged):
         shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        each.with_name(f"{each.name}.aux.xml").unlink(missing_ok=True)  # names and colours of labels
     messages = []
     of_another = isinstance(before, dict) and before.get("input_sha256") != made.get("input_sha256")
     if of_another and record.get("input") != shown(input_path):
