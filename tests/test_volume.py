@@ -67,6 +67,13 @@ def test_strokes_masks_and_bands_have_the_axes_of_the_volume(mosaic):
     assert np.mean(model.labels_[6:] == 3 - mosaic.truth[6:]) > 0.85
 
 
+@pytest.mark.parametrize("scales", [(6,), (5, 11)])
+def test_the_number_is_chosen_in_space_as_in_the_plane(scales):
+    """What was learned from images about one texture or two holds for cells of voxels."""
+    image, _ = volume([solid("field", 56, scale, random_state=1) for scale in scales])
+    assert TextureSegmenter(spatial_dims=3, k_min=1).fit(image).n_segments_ == len(scales)
+
+
 def test_coarser_planes_are_measured_in_the_units_of_the_finest_axis():
     """Of every second plane, with the spacing said, nearly the same labels are found."""
     image, truth = volume([solid("field", SIZE, 5), solid("field", SIZE, 11)])

@@ -78,7 +78,8 @@ class Segmenter(Editable):
         Parameters
         ----------
         X : image, or list of images
-            Real arrays of any dtype, of shape (H, W), or with the bands along ``channel_axis``.
+            Real arrays of any dtype, of shape (H, W), or with the bands along ``channel_axis``. With
+            ``spatial_dims=3`` or ``planes``, they, masks, seeds and labels are (D, H, W).
         y : ignored
         mask : array of shape (H, W), or a list of them, optional
             Non-zero where there is data.

@@ -171,10 +171,11 @@ def solid(
             f"got {kind!r}, {direction=}, {size=}"
         )
     along = np.divide(direction, np.linalg.norm(direction)) if len(direction) else np.zeros(3)
-    places = np.indices(shape).reshape(3, -1).T
-    depth = places @ along
     if kind == "field":
         return _field(shape, scale, along, rng)
+    bends = _field(shape, 5 * scale, np.zeros(3), rng).reshape(-1, 1)  # nothing is straight all the way
+    places = np.indices(shape).reshape(3, -1).T + 0.1 * scale * bends / bends.std()
+    depth = places @ along
     if kind == "layers":
         edges = np.cumsum(scale * rng.uniform(0.35, 0.65, int(2 * np.ptp(depth) / scale) + 8)) + depth.min()
         found = np.sin(np.pi * np.interp(depth, edges, np.arange(len(edges))))
