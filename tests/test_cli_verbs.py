@@ -683,6 +683,14 @@ class TestOptionsInFiles:
         result = run("segment", scene_file, "--config", tmp_path / "run.toml", exit_code=2)
         assert message in result.stderr
 
+    def test_completing_a_command_writes_nothing(self, tmp_path):
+        words = f"texseg segment a.png --save-config {tmp_path / 'x.toml'} --see"
+        found = run(
+            env={"_TEXSEG_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "5"},
+            prog_name="texseg",
+        )
+        assert "--seeds" in found.stdout and not list(tmp_path.iterdir())
+
     def test_a_place_that_cannot_be_written(self, scene_file, tmp_path):
         result = run("segment", scene_file, "--save-config", tmp_path / "none" / "x.toml", exit_code=2)
         assert "x.toml cannot be written: [Errno 2] No such file or directory" in result.stderr

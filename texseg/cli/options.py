@@ -323,7 +323,8 @@ class Verb(click.Command):
             if option.name in words_of
         }
         ctx.meta[_GIVEN] = list(given.values())
-        if (target := ctx.params.pop("save_config", None)) is not None:
+        target = ctx.params.pop("save_config", None)
+        if target is not None and not ctx.resilient_parsing:
             lines = [f"{key} = {_toml(value)}\n" for key, (_, value) in given.items()]
             try:
                 atomic_write(target, "".join(lines).encode())
