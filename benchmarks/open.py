@@ -7,6 +7,7 @@ makes again, ``texseg segment --seeds``.
 """
 
 import argparse
+import os
 import re
 import shlex
 import shutil
@@ -59,6 +60,11 @@ class Page:
         self.wait("known.number > 0")
         self.opened = time.perf_counter() - start
 
+    def cpu(self):
+        """CPU seconds of the command so far, which other programs do not lengthen."""
+        ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
     def wait(self, condition, value=None):
         return self._wait(WAIT % condition, value)
 
@@ -75,19 +81,21 @@ class Page:
 
 
 def print_times(browser, sides, folder):
-    print(f"{'side':>6} {'first segments':>15} {'stroke, median':>15} {'largest':>8}")
+    print(f"{'side':>6} {'first segments':>15} {'stroke, median':>15} {'largest':>8} {'its CPU s':>10}")
     for side in sides:
         write_labels(folder / f"{side}.png", mirrored(side))
-        page, rng, seconds = Page(browser, folder / f"{side}.png", folder), np.random.default_rng(0), []
+        page = Page(browser, folder / f"{side}.png", folder)
+        rng, seconds, cpu = np.random.default_rng(0), [], []
         page.settle()
         for n in range(STROKES):
             x, y = rng.uniform(0.1, 0.8, 2) * side
+            before = page.cpu()
             seconds.append(page.paint(1 + n % 2, [[x, y], [x + 20, y + 8], [x + 40, y + 10]]))
+            cpu.append(page.cpu() - before)
             page.settle()
         page.close()
-        print(
-            f"{side:>6} {page.opened:>15.2f} {np.median(seconds[1:]):>15.2f} {max(seconds):>8.2f}", flush=True
-        )
+        numbers = f"{page.opened:>15.2f} {np.median(seconds[1:]):>15.2f} {max(seconds):>8.2f}"
+        print(f"{side:>6} {numbers} {np.median(cpu[1:]):>10.2f}", flush=True)
 
 
 def print_indices(browser, data, n_images, n_strokes, folder):
