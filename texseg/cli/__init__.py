@@ -17,9 +17,8 @@ import click
 import texseg
 from texseg.cli.options import (
     Verb,
-    batch_options,
+    applying_options,
     check_labels_of_edits,
-    edit_options,
     edits_of,
     fitting_options,
     memory_option,
@@ -31,7 +30,6 @@ from texseg.cli.options import (
     run_options,
     section,
     segmenting_options,
-    writing_options,
 )
 from texseg.cli.terminal import Verbs, fail, say
 
@@ -116,19 +114,16 @@ def report(**options: Any) -> None:
 
 def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
     """Do the work of `segment` and `report`, which differ in what they always write."""
-    from dataclasses import replace
-
     from texseg.cli.batch import fit_shared, run_and_show
     from texseg.cli.inputs import collect
     from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
-    from texseg.cli.record import digest_of_model
 
     items = collect(options)
     work = Work.of(options, items, kinds_of(options, always), parameters=parameters_of(options))
     if options["shared"]:
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
-        work = replace(work, model=model, model_digest=digest_of_model(model))
+        work = work.by(model)
     run_and_show(items, work, options)
 
 
@@ -202,25 +197,7 @@ def fit(**options: Any) -> None:
 
 @verb()
 @click.argument("model", type=click.Path(path_type=Path))
-@paths_argument
-@section(
-    "Number",
-    click.option("--unknown", is_flag=True, help="Give what matches no texture the label 'unknown' (K + 1)."),
-    edit_options,
-)
-@section(
-    "Image",
-    click.option(
-        "--rescale", is_flag=True, help="Bring images in another encoding to the range of the model."
-    ),
-    click.option(
-        "--resample", is_flag=True, help="Bring images to the size of pixel that the model learned from."
-    ),
-    parameter_option("crop_bar"),
-)
-@reading_options
-@writing_options
-@batch_options
+@applying_options
 def apply(**options: Any) -> None:
     """Find the textures of a MODEL file in other images.
 
@@ -231,7 +208,6 @@ def apply(**options: Any) -> None:
     from texseg.cli.inputs import collect
     from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
-    from texseg.cli.record import digest_of_model
     from texseg.segmenter import Segmenter
 
     try:
@@ -243,17 +219,8 @@ def apply(**options: Any) -> None:
         fail(str(error))
     options["volume"] |= model.spatial_dims == 3 or model.planes is not None
     items = collect(options)
-    work = Work.of(
-        options,
-        items,
-        kinds_of(options, ("labels", "overlay", "segments", "run")),
-        model=model,
-        model_digest=digest_of_model(model),
-        names=(*model.names_, "unknown") if options["unknown"] else model.names_,
-        unknown=options["unknown"],
-        rescale=options["rescale"],
-        resample=options["resample"],
-    )
+    kinds = kinds_of(options, ("labels", "overlay", "segments", "run"))
+    work = Work.of(options, items, kinds).by(model)
     run_and_show(items, work, options)
 
 

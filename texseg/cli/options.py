@@ -531,6 +531,22 @@ segmenting_options = section(
     batch_options,
 )
 
+applying_options = section(
+    "Image",
+    paths_argument,
+    section(
+        "Number",
+        _flag("--unknown", text="Give what matches no texture the label 'unknown' (K + 1)."),
+        edit_options,
+    ),
+    _flag("--rescale", text="Bring images in another encoding to the range of the model."),
+    _flag("--resample", text="Bring images to the size of pixel that the model learned from."),
+    parameter_option("crop_bar"),
+    reading_options,
+    writing_options,
+    batch_options,
+)
+
 painting_options = section(
     "Run",
     paths_argument,

@@ -106,7 +106,7 @@ class _Results:
         model.pixel_size_ = canvas.pixel_size
         written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
         flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
-        work = Work(reading, Writing(self.folder, kinds=written), model=model, names=model.names_)
+        work = Work(reading, Writing(self.folder, kinds=written), model=model)
         file, commands, groups = self.folder / f"{item.name}.texseg", [], state.groups
         if fit.members == ((image, canvas.everything),) and groups is not None and not canvas.is_large:
             parameters = dict(state.parameters)

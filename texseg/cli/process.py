@@ -7,7 +7,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ from texseg.cli.outputs import (
     write_outputs,
     writing_of,
 )
-from texseg.cli.record import PartsFolder, made_from, parts_of
+from texseg.cli.record import PartsFolder, digest_of_model, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
@@ -83,7 +83,6 @@ class Work:
     """Of `TextureSegmenter`, and "edits" of what it finds; unused with a model."""
     model: Segmenter | None = None  # textures to be found again; None: every image has its own
     model_digest: str = ""  # tells this model from others in records
-    names: tuple[str, ...] = ()  # names of the labels that `model` gives
     unknown: bool = False
     """Give what no texture of `model` explains a label of its own, behind those of the textures."""
     resample: bool = False  # bring pixels to the size of those that `model` learned from
@@ -97,9 +96,17 @@ class Work:
         cls, options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str], **values: Any
     ) -> Work:
         """Pick what the options of a command say; what they say about writing is checked."""
-        for name in ("allow_empty", "skip_existing", "resume"):
-            values[name] = options[name]
+        names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample")
+        values |= {name: options[name] for name in names if name in options}
         return cls(reading_of(options), writing_of(options, items, kinds), **values)
+
+    def by(self, model: Segmenter) -> Work:
+        """Do the same by the textures of a model."""
+        return replace(self, model=model, model_digest=digest_of_model(model))
+
+    def names(self, model: Segmenter | None) -> tuple[str, ...]:
+        """Names of the labels that a model gives."""
+        return (*(() if model is None else model.names_), *["unknown"] * self.unknown)
 
     @property
     def size(self) -> tuple[int | None, str]:
@@ -134,7 +141,11 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             **work.parameters,
         }
         if work.model is not None:
-            what |= {"model_sha256": work.model_digest, "names": list(work.names), "unknown": work.unknown}
+            what |= {
+                "model_sha256": work.model_digest,
+                "names": list(work.names(work.model)),
+                "unknown": work.unknown,
+            }
             what |= {"rescale": work.rescale, "resample": work.resample}
         if "intervals" in work.writing.kinds:
             what["intervals"] = True
@@ -152,7 +163,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found = _label_by_blocks(item, scenes[0], work, made, callback)
         else:
             found = _label_whole(item, scenes, work, callback, times)
-        names = work.names or (() if found.model is None else found.model.names_)
+        names = work.names(found.model)
         legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
         outcome = write_outputs(item, found, planned, work.writing, legend, made)
         if found.parts is not None:
