@@ -65,7 +65,7 @@ class GaborBank:
     of a grating ``a cos(...)`` of its own frequency; a second Gaussian removes the response to constants.
     Wavelengths are in pixels, above 2, orientations spread over 180 degrees, bandwidths octaves along the
     wave vector and degrees across it. With a ``spacing`` of three axes, relative to the finest, directions
-    spread over the half sphere, and those that an axis samples too coarsely are left out.
+    spread over the half sphere, and those that an axis samples too coarsely are skipped.
     """
 
     def __init__(

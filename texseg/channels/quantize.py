@@ -51,7 +51,7 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     """Separate the bulk of the valid values from outliers.
 
     A lowest or highest value of one pixel in a hundred, farther from the others than three times their width,
-    is no measurement; the bulk is what lies within three times the width from 10 to 90 % on either side, and
+    does not count as a measurement; the bulk is what lies within three times the width from 10 to 90 % on either side, and
     round what stands on flat background.
     """
     sample = _sampled(images, masks)
