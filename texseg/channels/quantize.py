@@ -51,8 +51,8 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
     """Separate the bulk of the valid values from outliers.
 
     A lowest or highest value of one pixel in a hundred, farther from the others than three times their width,
-    does not count as a measurement; the bulk is what lies within three times the width from 10 to 90 % on either side, and
-    round what stands on flat background.
+    does not count as measured; the bulk is what lies within three times the width from 10 to 90 % on either
+    side, and round what stands on flat background.
     """
     sample = _sampled(images, masks)
     sample.sort(kind="stable" if sample.itemsize <= 2 else None)  # stable is quicker for few values
