@@ -98,7 +98,7 @@ CONSTANTS: dict[str, dict[str, str]] = {
     },
     "method.clusters": {
         "_HALF": "of the windows; those at borders are fewer",
-        "_EXTRAPOLATION": "factor; a cluster of border cells must not gain",
+        "_MERITS": "of four logarithms in the odds between two solutions, learned by logistic regression",
     },
     "method.cues": {
         "_WEIGHTS": "of the three logarithms in the log-odds of values, learned by logistic regression",
@@ -132,9 +132,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.quantize": "_SAMPLES",
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
-        "method.clusters": (
-            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _MOVE_ROUNDS _NEIGHBOURS _MORE _FEWEST"
-        ),
+        "method.clusters": ("_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST"),
         "counts.sites": "WINDOW_STEP",
         "method.cues": "_STRIDE _LEAST",
         "fitting.assignment": "SETTLING_SWEEPS",
@@ -150,6 +148,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "floors in place of zero, and least numbers of samples; ten times more or less is the same": {
         "channels.notes": "_FEWEST_BLOCKS",
         "fitting.assignment": "_TINY",
+        "method.clusters": "_LEAST _LEAST_GAIN",
         "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },

@@ -7,9 +7,7 @@ them on that field alone, and on all.
 
 from __future__ import annotations
 
-import pickle
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +19,8 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.datasets import SUITES, Case
-from benchmarks.measure import Table, learning_options
+from benchmarks.datasets import Case
+from benchmarks.measure import Table, learning_options, remembered
 from texseg import TextureSegmenter
 from texseg.method import cues, division
 from texseg.metrics import adjusted_rand_index
@@ -66,15 +64,7 @@ def learned(logs: NDArray[np.float64], gains: NDArray[np.float64], fields: NDArr
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = learning_options(__doc__, arguments)
-    end, rows = time.monotonic() + 60 * options.minutes, []
-    for suite, step in SETS.items():
-        for name in SUITES[suite].names(options.data)[::step]:
-            path = options.cache / f"{suite}-{name.replace('/', '_')}.pkl"
-            if not path.exists() and time.monotonic() < end:
-                path.write_bytes(pickle.dumps(measured(SUITES[suite].load(options.data, name))))
-            if path.exists():
-                field = name.split("/")[0] if suite.startswith("real") else suite
-                rows.append((field, *pickle.loads(path.read_bytes())))
+    rows = [(field, *found) for field, found in remembered(options, SETS, measured)]
     fields, texture, values = (np.array([row[i] for row in rows]) for i in (0, 2, 3))
     logs = np.log(np.maximum([row[1] for row in rows], [1e-3, 1e-4, 1e-4]))
     gains = values - texture

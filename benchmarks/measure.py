@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import cv2
 from threadpoolctl import threadpool_limits
+
+from benchmarks.datasets import SUITES, Case
 
 
 def limit_threads(n_threads: int) -> None:
@@ -36,6 +39,23 @@ def learning_options(description: str | None, arguments: Sequence[str] | None) -
     options.cache.mkdir(parents=True, exist_ok=True)
     limit_threads(1)
     return options
+
+
+def remembered(
+    options: argparse.Namespace, sets: Mapping[str, int], measured: Callable[[Case], Any]
+) -> Iterator[tuple[str, Any]]:
+    """Give the field, and what was measured, of every so manieth image of some sets; kept in the cache."""
+    end = time.monotonic() + 60 * options.minutes
+    for suite, step in sets.items():
+        for name in SUITES[suite].names(options.data)[::step]:
+            path = options.cache / f"{suite}-{name.replace('/', '_')}.pkl"
+            if not path.exists() and time.monotonic() < end:
+                path.write_bytes(pickle.dumps(measured(SUITES[suite].load(options.data, name))))
+            if path.exists():
+                yield (
+                    name.split("/")[0] if suite.startswith("real") else suite,
+                    pickle.loads(path.read_bytes()),
+                )
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -1,4 +1,4 @@
-"""The search for clusters: annealed starts, the fit to cells, exchanges, the tree."""
+"""The search for clusters: annealed starts, the fit to cells, the tree, the choice among rivals."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, scores_of, sit
 
 from texseg.counts.grid import cell_grid
 from texseg.fitting.anneal import critical_beta
-from texseg.method.clusters import Search, interior_gain
+from texseg.method.clusters import _MERITS, Candidate, Search, merits_of
 from texseg.models.histograms import HistogramClustering
 from texseg.parameters import PottsSettings, Settings
 
@@ -110,78 +110,52 @@ def test_a_cluster_that_nothing_tells_apart_is_not_split():
 def test_planted_textures_are_found():
     region = regions()
     search = search_of(region)
-    best = max(search.candidates(search.starts(4)), key=lambda candidate: candidate.gain)
+    best = max(search.on_cells(search.starts(4)), key=lambda fit: merits_of(fit, search.cells)[0])
     assert agree(labels_of(best), region)
-
-
-def test_exchanges_repair_one_texture_split_and_two_merged():
-    region = regions()
-    search = search_of(region)
-    wrong = profiles_of(spoilt(region), search.cells)[None]
-    (alone,) = search.on_cells(wrong, SETTINGS.potts.n_rounds)
-    assert not agree(labels_of(alone), region)
-    candidates = search.candidates(wrong)
-    best = max(candidates, key=lambda candidate: candidate.gain)
-    assert agree(labels_of(best), region)
-    assert best.gain > alone.gain
-    assert candidates[0].gain == pytest.approx(alone.gain)
-
-
-def test_exchanges_go_on_while_they_help():
-    """Two textures split and two pairs merged: one exchange cannot repair both."""
-    rows, columns = np.mgrid[:16, :30]
-    region = rows // 8 * 3 + columns // 10
-    wrong = np.select([region == 3, region == 5], [2, 4], region)
-    wrong[(region == 0) & (columns < 5)], wrong[(region == 1) & (columns < 15)] = 3, 5
-    search = search_of(region)
-    candidates = search.candidates(profiles_of(wrong, search.cells)[None])
-    assert not agree(labels_of(candidates[0]), region)
-    assert agree(labels_of(max(candidates, key=lambda candidate: candidate.gain)), region)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_of_several_runs_the_one_that_found_the_textures_gives_the_segments(monkeypatch, order):
-    """The other has split one texture and merged two; exchanges would repair it."""
+    """The other has split one texture and merged two."""
     region = regions((24, 32))
     search = search_of(region)
     runs = np.stack([profiles_of(labels, search.cells) for labels in (spoilt(region), region)])
     monkeypatch.setattr(search, "starts", lambda n_clusters: runs[list(order)])
-    monkeypatch.setattr(search, "candidates", lambda starts: search.on_cells(starts, 8))
     assert agree(scores_of(search.cells, search.of_number(4)).argmax(axis=1), region)
 
 
-def test_a_cluster_of_border_cells_gains_nothing():
-    """However well it explains them: else windows across borders would be worth a cluster."""
-    region = regions((24, 32))
-    cells, _ = sites_of(region)
-    labels = region.copy()
-    labels[11:13] = 4  # two cells wide
-    posteriors = np.eye(5, dtype=np.float32)[labels.ravel()]
-    scores = np.ones((region.size, 5), np.float32)
-    gains = []
-    for of_borders in (0.0, 1.0, 100.0):
-        scores[:, 4] = of_borders
-        gains.append(interior_gain(scores, posteriors, cells))
-    assert 0.5 < gains[0] < 1
-    assert gains[0] == gains[1] == gains[2]
+def test_the_true_partition_gains_most():
+    region = regions()
+    search = search_of(region)
+    sites = search.cells
+    ring = region.copy()
+    rows, columns = np.mgrid[: GRID[0], : GRID[1]]
+    ring[(np.abs(rows - 7.5) < 1.6) | (np.abs(columns - 9.5) < 1.6)] = 3
+    ring[region == 3] = 2  # two textures in one, for a cluster that follows the borders
 
+    def merits(labels):
+        posteriors = np.eye(labels.max() + 1, dtype=np.float32)[labels.ravel()]
+        profiles = sites.profiles(posteriors)
+        scores = scores_of(sites, profiles) - scores_of(sites, sites.background[None])
+        return search.merits(Candidate(posteriors, profiles, scores))
 
-def test_two_clusters_have_no_exchanges():
-    search = search_of(regions())
-    starts = search.starts(2)
-    assert len(search.candidates(starts)) == len(starts)
+    weights = np.array(_MERITS)
+    right, order = merits(region), np.array([2, 0, 3, 1])
+    assert weights @ right > weights @ merits(ring) + 1
+    assert weights @ right > weights @ merits(spoilt(region)) + 1
+    np.testing.assert_allclose(merits(np.argsort(order)[region]), right, rtol=1e-5)  # names do not count
 
 
 def test_runs_fitted_at_once_are_those_fitted_one_by_one():
     search = search_of(regions())
     rng = np.random.default_rng(0)
     starts = search.cells.profiles(rng.dirichlet(np.ones(3), (search.cells.shape[0], 4)).astype(np.float32))
-    together = search.on_cells(starts, 8)
+    together = search.on_cells(starts)
     for start, candidate in zip(starts, together, strict=True):
-        (alone,) = search.on_cells(start[None], 8)
+        (alone,) = search.on_cells(start[None])
         np.testing.assert_allclose(candidate.posteriors, alone.posteriors, atol=1e-3)
         np.testing.assert_allclose(candidate.profiles, alone.profiles, atol=1e-3)
-        assert candidate.gain == pytest.approx(alone.gain, rel=1e-3, abs=1e-3)
+        np.testing.assert_allclose(candidate.scores, alone.scores, atol=2e-3)
 
 
 def test_neighbours_know_lone_cells_and_without_them_windows_do():
@@ -191,7 +165,7 @@ def test_neighbours_know_lone_cells_and_without_them_windows_do():
     for smoothness in (0.0, 1.0):
         search = search_of(region, replace(SETTINGS, smoothness=smoothness), n_draws=2)
         alone = (scores_of(search.cells, rough).argmax(axis=1) == region.ravel()).mean()
-        (candidate,) = search.on_cells(rough[None], 8)
+        (candidate,) = search.on_cells(rough[None])
         found[smoothness] = (labels_of(candidate) == region.ravel()).mean()
     assert alone < 0.9
     assert found[1.0] > 0.95
@@ -214,24 +188,45 @@ def test_the_over_segmentation_is_merged_back_to_the_planted_textures():
     assert 4 <= tree.n_clusters <= 9
     labels = tree.groups(4)[tree.labels]
     assert agree(labels, region)
-    profiles = search.level(tree, 4)
+    profiles = search.best_level([tree], 4)
     assert profiles.shape == (4, N_CHANNELS * N_BINS)
     assert agree(scores_of(search.cells, profiles).argmax(axis=1), labels)
 
 
-def test_a_number_that_is_given_is_a_level_of_a_tree_of_a_few_more():
+@pytest.mark.parametrize("right", ["trees", "annealed"])
+def test_levels_of_trees_and_annealed_clusters_are_rivals(monkeypatch, right):
+    """Whichever found the textures gives the segments; the other has split one and merged two."""
+    region = regions((24, 32))
+    search = search_of(region)
+    pure, wrong = (profiles_of(labels, search.cells)[None] for labels in (region, spoilt(region)))
+    more = np.concatenate([pure, pure[:, :3]], axis=1)
+    over = more if right == "trees" else np.concatenate([wrong, wrong[:, :3]], axis=1)
+    monkeypatch.setattr(search, "starts", lambda k: over if k > 4 else wrong if right == "trees" else pure)
+    assert agree(scores_of(search.cells, search.of_number(4)).argmax(axis=1), region)
+
+
+def test_a_number_that_is_chosen_is_fitted_like_one_that_is_given():
     region = regions((24, 32))
     given, chosen = search_of(region), search_of(region)
-    profiles = given.of_number(4)
-    assert agree(scores_of(given.cells, profiles).argmax(axis=1), region)
-    np.testing.assert_allclose(profiles, chosen.level(chosen.tree(7), 4), atol=1e-6)
+    tree = chosen.tree(7)
+    for search, profiles in ((given, given.of_number(4)), (chosen, chosen.best_level([tree], 4))):
+        assert agree(scores_of(search.cells, profiles).argmax(axis=1), region)
 
 
 def test_a_small_square_of_another_texture_is_one_of_two():
-    """Halves of a large background gain more, but are hardly two textures."""
     region = np.zeros((32, 32), int)
     region[4:9, 20:25] = 1
     search = search_of(region, n_draws=40)
+    assert agree(scores_of(search.cells, search.of_number(2)).argmax(axis=1), region)
+
+
+def test_what_fits_worst_is_a_start_where_annealing_divides_the_background(monkeypatch):
+    region = np.zeros((32, 32), int)
+    region[4:8, 20:24] = 1
+    search = search_of(region, n_draws=40)
+    halves = profiles_of(np.mgrid[:32, :32][1] // 16, search.cells)
+    over = np.concatenate([halves] * 3)
+    monkeypatch.setattr(search, "starts", lambda k: (halves if k == 2 else over)[None])
     assert agree(scores_of(search.cells, search.of_number(2)).argmax(axis=1), region)
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from site_scenes import GRID, N_BINS, N_CHANNELS, gains_of, regions, scores_of, sites_of
+from site_scenes import GRID, N_BINS, N_CHANNELS, regions, scores_of, sites_of
 
 from texseg.counts.sites import BACKGROUND, border_measure
-from texseg.method.clusters import interior_gain
 
 # ---- sites -------------------------------------------------------------------------------------------------
 
@@ -92,44 +91,3 @@ def test_the_border_measure_is_greatest_at_borders_and_a_hellinger_distance():
     across = replace(sites, counts=sites.counts.reshape(10, 24, -1).swapaxes(0, 1).reshape(240, -1))
     turned = border_measure(replace(across, grids=((24, 10),)), 2).reshape(24, 10)
     np.testing.assert_allclose(turned.T, measure, atol=1e-6)
-
-
-# ---- gain --------------------------------------------------------------------------------------------------
-
-
-def gain_of(labels, profiles, sites):
-    Q = np.eye(len(profiles), dtype=np.float32)[np.ravel(labels)]
-    return interior_gain(gains_of(sites, profiles), Q, sites)
-
-
-def test_the_true_partition_gains_most():
-    region = regions()
-    sites, profiles = sites_of(region)
-    right = gain_of(region, profiles, sites)
-    ring = region.copy()
-    rows, columns = np.mgrid[: GRID[0], : GRID[1]]
-    ring[(np.abs(rows - 7.5) < 1.6) | (np.abs(columns - 9.5) < 1.6)] = 3
-    ring[region == 3] = 2  # two textures in one, for a cluster that follows the borders
-    Q = np.eye(4, dtype=np.float32)[ring.ravel()]
-    assert right > gain_of(ring, sites.profiles(Q), sites) + 0.1
-    assert right > gain_of(np.where(region == 3, 2, region), profiles, sites)
-    assert right > 0
-    assert gain_of(np.zeros(GRID, int), sites.background[None], sites) == pytest.approx(0, abs=1e-4)
-
-
-def test_the_gain_does_not_know_the_names_of_clusters():
-    region = regions()
-    sites, profiles = sites_of(region)
-    order = np.array([2, 0, 3, 1])
-    renamed = np.argsort(order)[region]
-    assert gain_of(renamed, profiles[order], sites) == pytest.approx(gain_of(region, profiles, sites))
-
-
-def test_the_interior_stands_for_at_most_twice_its_area():
-    """A cluster that is mostly border must not be judged by a few cells inside it."""
-    sites, _ = sites_of(np.zeros(GRID, int), n_draws=500)
-    labels = np.zeros(GRID, int)
-    labels[4:10, 4:10] = 1  # 36 cells; within two cells of the border lie all but 2 x 2
-    Q = np.eye(2, dtype=np.float32)[labels.ravel()]
-    scores = np.stack([np.zeros(labels.size), np.ones(labels.size)], axis=1).astype(np.float32)
-    assert interior_gain(scores, Q, sites) * labels.size == pytest.approx(2 * 2 * 2, rel=1e-5)

@@ -268,16 +268,3 @@ class Growing:
         self._exchanges += 1
         self.transitions += (transition,)
         return changed
-
-
-def exchanges(problem: Problem, params: Any, n_moves: int, rng: np.random.RandomState) -> list[Any]:
-    """Up to ``n_moves`` neighbours of a solution, best first: one cluster split, two others merged."""
-    result = problem.step(params, None)
-    now, halves = refine_halves(problem, unsplit(problem, result.posteriors, result.stats), rng)
-    net = net_gains(halves.gains, merge_losses(problem, now))
-    best = np.argsort(-net, axis=None)[: min(n_moves, int(np.isfinite(net).sum()))]
-    neighbours = []
-    for k, i, j in zip(*np.unravel_index(best, net.shape), strict=True):
-        _, stats, _, _ = merge(split(now, int(k), halves), int(i), int(j))
-        neighbours.append(problem.model.m_step(stats, groups_of(problem.n)))
-    return neighbours

@@ -6,13 +6,13 @@
    windows can form a cluster of their own, at the cost of merging two true textures. So one run uses only
    the calmest windows, and another all of them.
 2. *Cells.* All runs continue on the disjoint cells' own histograms, where a Potts prior on the map replaces
-   the mixing proportions (a hidden-Markov ACM). The run with the greatest :func:`interior_gain` is kept: a
-   cluster of border cells has no interior and gains nothing. Without a prior on the map (``smoothness=0``),
-   a window around every cell is used instead.
-3. *Exchanges.* One cluster of the best run is split and two others are merged, as long as that helps.
-4. *Merging.* The clusters are a few more than are wanted. They are merged, pair by pair, in the order of
+   the mixing proportions (a hidden-Markov ACM). Without a prior on the map (``smoothness=0``), a window
+   around every cell is used instead.
+3. *Merging.* The clusters are a few more than are wanted. They are merged, pair by pair, in the order of
    :mod:`texseg.method.number`, and the level with the wanted number is fitted to the cells again. A number
    that is given and one that is chosen are levels of such a tree alike.
+4. *Choice.* Other solutions are annealed with as many clusters as are wanted. Of all these, the one that is
+   likeliest to be right is kept, see :meth:`Search.merits`.
 
 :mod:`texseg.method.textures` describes how pixels get their labels.
 
@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -34,15 +33,14 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.counts.grid import CellGrid
-from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, interior_cells, window_sites
+from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
 from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over
-from texseg.fitting.moves import Transition, exchanges
-from texseg.fitting.steps import Problem
+from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree, probability_of
 from texseg.method.seeds import Description, describe, potts_field
-from texseg.method.textures import Textures, divergence_limits
+from texseg.method.textures import Textures, divergence, divergence_limits
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.parameters import Settings
 
@@ -54,11 +52,13 @@ _HALF = (
 )
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
-_STEPS = 20  # most EM steps between two changes
+_STEPS = 20  # most EM steps between two changes; of k-means, too
 _TOLERANCE = 1e-4  # of the free energy
-_MOVE_ROUNDS = 5  # updates of the profiles after an exchange, which starts near its optimum
-_NEIGHBOURS = 6  # most exchanges tried in a round
-_EXTRAPOLATION = 2.0  # most by which the interior's gain is scaled up to the whole cluster
+_RUNS = 6  # of k-means
+_MERITS = (3.5, -2.2, 0.55, 0.5)  # learned, with fields left out: `benchmarks/learn_merit.py`
+_LEAST = 1e-3  # added to shares before their logarithms are taken
+_LEAST_GAIN = 0.01  # added to gains
+_WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
 _MORE = (
     3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse for few textures
 )
@@ -90,7 +90,6 @@ class Candidate(NamedTuple):
     profiles: Floats  # (K, M); every channel sums to one
     scores: Floats
     """(N, K), log-likelihood of every site in every cluster, relative to the background profile."""
-    gain: float  # see `interior_gain`
 
 
 @dataclass
@@ -109,31 +108,56 @@ class Search:
         self._trees: dict[int, MergeTree] = {}
 
     def of_number(self, k: int, tell: Callable[[str], None] = lambda phase: None) -> Floats:
-        """Profiles (k, M) of a number that is given: level ``k`` of a tree of a few more clusters.
-
-        Of the levels of the trees of all runs, the one with the largest product of two probabilities is
-        used: that there are as many textures, and the mean one of a cell, given the segments.
-        """
-        if k == 1:
-            return self._settled([np.zeros(len(self.cells.sizes), np.intp)], 1)[0].profiles
-        fits = self.candidates(self.starts(max(k + _MORE, _FEWEST)))
+        """Profiles (k, M) of a number that is given, see `best_level`."""
+        fits = self.on_cells(self.starts(max(k + _MORE, _FEWEST))) if k > 1 else []
         tell("clusters")
-        trees = [self._merged(fit, k) for fit in fits]
-        k = min(k, max(tree.n_clusters for tree in trees))
-        trees = [tree for tree in trees if tree.n_clusters >= k]
-        levels = self._settled([tree.groups(k)[tree.labels] for tree in trees], k)
-        beta = self.settings.potts.beta
-        chances = [
-            np.log(probability_of(k, tree)) + beta * level.gain
-            for tree, level in zip(trees, levels, strict=True)
-        ]
-        return levels[int(np.argmax(chances))].profiles
+        return self.best_level([self._merged(fit, k) for fit in fits], k)
+
+    def best_level(self, trees: Sequence[MergeTree], k: int) -> Floats:
+        """Profiles (k, M) of the likeliest rival; there are fewer if so many are not found."""
+        fits = self.rivals(trees, k)
+        return max(fits, key=lambda fit: np.dot(_MERITS, self.merits(fit))).profiles
+
+    def rivals(self, trees: Sequence[MergeTree], k: int) -> list[Candidate]:
+        """Fits to the cells that start from level ``k`` of these trees, and from ``k`` annealed clusters."""
+        if k == 1:
+            return self.on_cells(self.cells.background[None, None])
+        starts = [self.starts(k)]
+        starts += [self._of_level(tree, k)[None] for tree in trees if tree.n_clusters >= k]
+        starts += [self._with_worst(self._of_level(tree, k - 1))[None] for tree in trees[:1]]
+        complete = [each for each in starts if each.shape[1] == k]
+        return self.on_cells(np.concatenate(complete)) if complete else self.rivals(trees, k - 1)
+
+    def _of_level(self, tree: MergeTree, k: int) -> Floats:
+        """Profiles (k or fewer, M) of a level of a tree."""
+        labels = tree.groups(min(k, tree.n_clusters))[tree.labels]
+        return self.cells.profiles((labels[:, None] == np.arange(labels.max() + 1)).astype(np.float32))
+
+    def _with_worst(self, profiles: Floats) -> Floats:
+        """Profiles (k, M), and that of the windows that fit them worst: a rare texture has no other start."""
+        windows = self.windows.only(self.windows.sizes > 0)
+        model = HistogramClustering(background=windows.background)
+        even = Profiles(profiles, np.ones(len(profiles)))
+        _, divergences = divergence(windows, model.scores(windows, even))
+        worst = divergences >= np.quantile(divergences, 1 - _WORST)
+        return np.concatenate([profiles, windows.profiles(worst[:, None].astype(np.float32))])
+
+    def merits(self, fit: Candidate) -> NDArray[np.float64]:
+        """Measure what speaks for a fit among others with as many clusters: (4,) logarithms.
+
+        Of the likelihood that the clusters gain over one, of the doubt about the cells, of the smallest
+        cluster's share, and of the probability that all of them are textures.
+        """
+        tree = self._merged(fit, 2)
+        likely = np.log(probability_of(tree.n_clusters, tree) + 1e-12)
+        return np.append(merits_of(fit, self.cells), likely)
 
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
-            fits = self.candidates(self.starts(most))
-            self._trees[most] = self._merged(max(fits, key=attrgetter("gain")), 2)
+            fits = self.on_cells(self.starts(most))
+            best = max(fits, key=lambda fit: np.dot(_MERITS[:3], merits_of(fit, self.cells)))
+            self._trees[most] = self._merged(best, 2)
         return self._trees[most]
 
     def of_values(self, values: Floats, k: int) -> NDArray[np.intp]:
@@ -153,11 +177,6 @@ class Search:
         labels = dissolved(fit.posteriors.argmax(axis=1), fit.scores, self.cells, least)
         return merge_tree(labels, self.cells, self.window)
 
-    def level(self, tree: MergeTree, k: int) -> Floats:
-        """Profiles (k, M), fitted to the cells from ``k`` segments of a tree, or as many as it has."""
-        k = min(k, tree.n_clusters)
-        return self._settled([tree.groups(k)[tree.labels]], k)[0].profiles
-
     def starts(self, n_clusters: int) -> Floats:
         """Profiles (S, K, M), annealed on the calm windows, on all of them, and on random halves."""
         present = self.windows.sizes > _HALF * self.windows.sizes.max()
@@ -171,23 +190,7 @@ class Search:
         most = max(len(profiles) for profiles in found)
         return np.stack([profiles for profiles in found if len(profiles) == most]).astype(np.float32)
 
-    def candidates(self, starts: Floats) -> list[Candidate]:
-        """Fit all starts to the cells, and exchange clusters of the best as long as that helps."""
-        fits = self.on_cells(starts, self.settings.potts.n_rounds)
-        best = max(fits, key=attrgetter("gain"))
-        windows = self.windows.only(self.windows.sizes > 0)
-        problem = Problem(HistogramClustering(background=windows.background), windows, self.beta, None)
-        while len(best.profiles) > 2:
-            even = Profiles(best.profiles, np.full(len(best.profiles), 1 / len(best.profiles)))
-            neighbours = exchanges(problem, even, _NEIGHBOURS, self.rng)
-            moved = self.on_cells(np.stack([each.profiles for each in neighbours]), _MOVE_ROUNDS)
-            better = max([best, *moved], key=attrgetter("gain"))
-            if better is best:
-                break
-            best = better
-        return fits if any(best is fit for fit in fits) else [*fits, best]
-
-    def on_cells(self, starts: Floats, n_rounds: int) -> list[Candidate]:
+    def on_cells(self, starts: Floats) -> list[Candidate]:
         """Fit the cells from starting profiles (S, K, M), all runs at once."""
         n, beta, posterior = self._level(self.settings.potts.n_sweeps)
         model = HistogramClustering(posterior, self.cells.background)
@@ -202,22 +205,17 @@ class Search:
             rng=self.rng,
             over_relax=False,
             perturbation=0.0,
-            max_steps=n_rounds,
+            max_steps=self.settings.potts.n_rounds,
         )
         end = last_of(self._recorded(run, "cells", 1))
         one = Profiles(self.cells.background[None], np.ones(1))
         gains = model.scores(n, end.params) - model.scores(n, one)[:, None]
         return [
-            Candidate(Q, profiles, gain, interior_gain(gain, Q, self.cells))
+            Candidate(Q, profiles, gain)
             for Q, profiles, gain in zip(
                 np.moveaxis(end.posteriors, 1, 0), end.params.profiles, np.moveaxis(gains, 1, 0), strict=True
             )
         ]
-
-    def _settled(self, partitions: Sequence[NDArray[np.intp]], k: int) -> list[Candidate]:
-        """Fit clusters, starting from labels (N,) of the cells, 0 .. k - 1, of each partition."""
-        members = np.stack([labels[:, None] == np.arange(k) for labels in partitions], axis=1)
-        return self.on_cells(self.cells.profiles(members.astype(np.float32)), self.settings.potts.n_rounds)
 
     def textures(self, profiles: Floats, features: Features) -> Textures:
         """Turn profiles (K, M) into textures that can label images."""
@@ -317,22 +315,13 @@ class Search:
             yield state
 
 
-def interior_gain(scores: Floats, posteriors: Floats, cells: Sites) -> float:
-    """Mean gain over the background profile, judged by the cells that are not at a border.
-
-    Cells near a change of label do not count; each cluster's interior gain is scaled up to its whole area, by
-    at most a factor of two. So a cluster that only follows borders gains nothing, and a correct partition is
-    not penalised for having many borders.
-    """
-    labels = arg_max_over(posteriors.T)
-    inside = interior_cells(labels, cells)
-    K = scores.shape[1]
-    own = scores[np.arange(len(labels)), labels]
-    area = np.bincount(labels, cells.sizes, K)
-    inner = np.bincount(labels, cells.sizes * inside, K)
-    gain = np.bincount(labels, own * inside, K)
-    share = np.minimum(area / np.maximum(inner, 1e-9), _EXTRAPOLATION)
-    return float((gain * share).sum() / cells.sizes.sum())
+def merits_of(fit: Candidate, cells: Sites) -> NDArray[np.float64]:
+    """Measure the first three of `Search.merits`."""
+    labels, share = arg_max_over(fit.posteriors.T), cells.sizes / cells.sizes.sum()
+    gain = share @ fit.scores[np.arange(len(labels)), labels]
+    doubt = 1 - share @ fit.posteriors.max(axis=1)
+    areas = np.bincount(labels[cells.sizes > 0], minlength=fit.scores.shape[1])
+    return np.log([max(gain, 0.0) + _LEAST_GAIN, doubt + _LEAST, areas.min() / areas.sum() + _LEAST])
 
 
 def k_means(
@@ -342,7 +331,7 @@ def k_means(
     inside = points[present]
     some = inside[rng.choice(len(inside), min(_MOST_WINDOWS, len(inside)), replace=False)]
     best, least = some[:1], np.inf
-    for _ in range(_NEIGHBOURS):
+    for _ in range(_RUNS):
         centres = some[[rng.randint(len(some))]]
         while len(centres) < k:  # far from one another
             far = _distances(some, centres).min(axis=1) + 1e-12

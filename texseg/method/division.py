@@ -122,7 +122,7 @@ class Divider:
             profiles = search.of_number(K, self.tell)
         else:
             self.tell("clusters")
-            profiles = search.level(tree, K)
+            profiles = search.best_level([tree], K)
         if selection is not None and has_ground:  # which is a segment, too, and never the only one
             numbers, chosen = selection.n_segments + 1, selection.chosen + 1
             selection = selection._replace(n_segments=numbers, chosen=chosen)
