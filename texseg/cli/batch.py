@@ -135,10 +135,7 @@ def fit_shared(
     quiet: bool = True,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to an even sample of the inputs; it forgets these, so that sending it is cheap.
-
-    The number of all together is printed, and so are warnings; a failure ends the command.
-    """
+    """Fit one model to an even sample of the inputs, which it forgets; print what it says, or fail."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
         try:
@@ -164,11 +161,7 @@ def fit_shared(
 
 
 def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
-    """Read images spread evenly over the inputs; one that cannot be read is replaced by the next.
-
-    At most 16 files are read, and no more once 16 million pixels are reached. Images whose number of channels
-    differs from the first are skipped.
-    """
+    """Read images of one kind spread evenly over the inputs; the next replaces one that cannot be read."""
     sample: list[Pixels] = []
     reason = "there are none"
     starts = np.unique(np.linspace(0, len(items), min(_SAMPLE_IMAGES, len(items)), endpoint=False, dtype=int))

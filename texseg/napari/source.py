@@ -30,12 +30,9 @@ Index = tuple[int, ...]
 class Plane(NamedTuple):
     """One image of a layer."""
 
-    place: Index
-    """Its place on the axes before the last two; empty where there are none."""
-    pixels: Any
-    """(H, W), or (H, W, 3) of an RGB layer; lazy where :attr:`LayerSource.is_too_large`."""
-    mask: Any
-    """True where there is data; None when that is everywhere."""
+    place: Index  # on the axes before the last two; empty where there are none
+    pixels: Any  # (H, W), or (H, W, 3) of an RGB layer; lazy where `LayerSource.is_too_large`
+    mask: Any  # True where there is data; None when that is everywhere
 
 
 class LayerSource:
@@ -120,23 +117,13 @@ def finest(layer: Layer) -> Any:
 class FileLevels(NamedTuple):
     """A file by levels of detail, the finest first, as lazy arrays; the coarsest may be in memory."""
 
-    pixels: list[Any]
-    """(H, W), or (H, W, 3) of colours."""
-    masks: list[Any] | None
-    """(H, W), True where there is data; None where the file names no value for its absence."""
+    pixels: list[Any]  # (H, W), or (H, W, 3) of colours
+    masks: list[Any] | None  # (H, W), True where there is data; None where the file has no value for none
     notes: tuple[str, ...]
 
 
 def read_scene(path: str | Path) -> FileLevels:
-    """Open an image file by windows, see :mod:`texseg.io.source`; pixels are read when they are shown.
-
-    A file without a pyramid is read once, by windows, for a coarse level.
-
-    Raises
-    ------
-    ImageReadError, UnsuitableImageError
-        The file is broken, cannot be read by windows, or has other bands than grey or three colours.
-    """
+    """Open an image file by windows that are read when they are shown; one without a pyramid is read once."""
     finest = open_source(path)
     if finest.only_whole:
         raise UnsuitableImageError(f"{Path(path).name}: {finest.only_whole}")

@@ -120,13 +120,10 @@ class _Result(NamedTuple):
     """Result for an image layer, and how it is shown."""
 
     found: Result
-    indices: list[Index]
-    """Planes that have labels."""
-    number: int
-    """Segments that are shown."""
+    indices: list[Index]  # planes that have labels
+    number: int  # segments that are shown
     layer: Labels
-    shown: NDArray[np.integer]
-    """What was put into the layer; where the layer differs, the user has painted."""
+    shown: NDArray[np.integer]  # what was put into the layer; where it differs, the user has painted
 
 
 class SegmentWidget(QWidget):

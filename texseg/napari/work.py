@@ -31,12 +31,9 @@ class Result(NamedTuple):
     """What a job has found."""
 
     model: TextureSegmenter
-    labels: NDArray[np.integer]
-    """Of the shape of the source, int32, or uint8 of lazy ones; 0 on planes that were not requested."""
-    levels: tuple[int, ...]
-    """Numbers of segments there are labels for, without a new fit."""
-    fitted: tuple[Index, ...]
-    """Planes that the model was fitted to, in its order."""
+    labels: NDArray[np.integer]  # of the shape of the source; 0 on planes that were not requested
+    levels: tuple[int, ...]  # numbers of segments there are labels for, without a new fit
+    fitted: tuple[Index, ...]  # planes that the model was fitted to, in its order
 
     def labels_at(self, number: int) -> NDArray[np.integer]:
         """Labels with another number of segments."""
