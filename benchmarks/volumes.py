@@ -86,7 +86,7 @@ def forest(image: Any, truth: Any, k: int) -> Any:
     from skimage.feature import multiscale_basic_features
     from sklearn.ensemble import RandomForestClassifier
 
-    features = multiscale_basic_features(image, sigma_min=1, sigma_max=8, num_workers=1)
+    features = multiscale_basic_features(image, sigma_min=1, sigma_max=8)
     rows, classes = [], []
     for label in range(1, k + 1):
         depth = ndimage.distance_transform_edt(np.pad(truth == label, 1))[1:-1, 1:-1, 1:-1]

@@ -1,5 +1,6 @@
 """Volumes and stacks of planes: textures in space or within planes, files, tables, and the command."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -65,6 +66,22 @@ def test_strokes_masks_and_bands_have_the_axes_of_the_volume(mosaic):
     model = TextureSegmenter(spatial_dims=3, channel_axis=-1).fit(bands, mask=mask, seeds=seeds)
     assert not model.labels_[:6].any()
     assert np.mean(model.labels_[6:] == 3 - mosaic.truth[6:]) > 0.85
+
+
+def test_strokes_correct_a_volume_and_segments_can_be_merged(mosaic, model):
+    z, y, x = np.argwhere(mosaic.truth == 1).mean(axis=0).astype(int)
+    seeds = np.zeros(mosaic.image.shape, int)
+    seeds[z, y, x - 3 : x + 3] = model.labels_[z, y, x]
+    corrected = TextureSegmenter(2, spatial_dims=3).fit(mosaic.image).refit(seeds)
+    assert right(corrected.labels_, mosaic.truth) > 0.9
+    finer = copy.copy(model).split(2)
+    assert finer.n_segments_ == 3
+    assert finer.merge([(2, 3)]).confidence_.shape == mosaic.image.shape
+
+
+def test_a_report_of_a_volume_is_refused(mosaic, model, tmp_path):
+    with pytest.raises(ValueError, match="reports show images, not volumes"):
+        model.report(tmp_path / "r.html", mosaic.image)
 
 
 @pytest.mark.parametrize("scales", [(6,), (5, 11)])
@@ -276,6 +293,7 @@ def test_the_command_learns_from_a_folder_of_planes_and_applies_to_another(folde
         (("--raw", "3x3x3:uint8"), "add --volume or --series"),
         (("--volume", "--raw", "3x3:uint8"), "not planes x rows x columns : type"),
         (("--volume", "--page", "1"), "without --page"),
+        (("--volume", "--polygons"), "polygons cannot be written of volumes"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(words, message, folder):

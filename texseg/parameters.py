@@ -286,7 +286,7 @@ _ROWS = {
     "flat_ground": Parameter(
         True,
         "Make background of one value round the textures, from a fifth of the image on, a segment of its "
-        "own, see :mod:`texseg.channels.ground`; never in the plain preset.",
+        "own, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.",
         option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
         group="Image",
     ),

@@ -17,7 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.cli.inputs import OUTPUT_KINDS, Input
+from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
 from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
 from texseg.cli.terminal import fail, shown
@@ -210,7 +210,11 @@ def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
 def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
     """Settle what is written, and make sure that no input would be overwritten."""
     folder: Path = options["output"]
-    page = None
+    page, flat = None, sorted(kinds - _OF_VOLUMES)
+    if is_volume(options) and flat and not options["everything"]:
+        raise click.UsageError(
+            f"{', '.join(flat)} cannot be written of volumes; choose one plane with --page"
+        )
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
         if len(items) > 1 or options["page"] == "all":
             raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
