@@ -176,7 +176,7 @@ def test_rois_of_imagej(tmp_path, monkeypatch):
 def test_other_files_are_refused_with_a_sentence(tmp_path):
     broken = tmp_path / "a.geojson"
     broken.write_text("{")
-    with pytest.raises(OSError, match=r"a\.geojson: no GeoJSON"):
+    with pytest.raises(OSError, match=r"a\.geojson: not GeoJSON"):
         read_seed_file(broken, SHAPE)
     broken.write_text("[" * 100_000)
     with pytest.raises(OSError, match=r"^a\.geojson: not GeoJSON: brackets are nested too deeply$"):
