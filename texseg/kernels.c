@@ -330,24 +330,26 @@ static int near_borders(Borders b, const int64_t *pixels, Py_ssize_t n)
 }
 
 /* Scores (n, K, C) of counts (n, M), channel by channel, by one of two tables (2, K / LANES, M, LANES) each. */
-WIDE void by_channel(const float *counts, const uint8_t *which, const float *tables, Py_ssize_t n, Py_ssize_t M,
-                     Py_ssize_t C, Py_ssize_t K, float *out)
+WIDE void by_channel(const float *counts, const uint8_t *bytes, float *row, const uint8_t *which, const float *tables,
+                     Py_ssize_t n, Py_ssize_t M, Py_ssize_t C, Py_ssize_t K, float *out)
 {
     Py_ssize_t n_chunks = (K + LANES - 1) / LANES, B = M / C;
-    for (Py_ssize_t i = 0; i < n; i++)
+    for (Py_ssize_t i = 0; i < n; i++) {
+        for (Py_ssize_t j = 0; j < M; j++) row[j] = bytes ? (float)bytes[i * M + j] : counts[i * M + j];
         for (Py_ssize_t chunk = 0; chunk < n_chunks; chunk++)
             for (Py_ssize_t c = 0; c < C; c++) {
-                const float *row = counts + i * M + c * B;
+                const float *own = row + c * B;
                 const float *table = tables + ((which[i] * n_chunks + chunk) * M + c * B) * LANES;
                 vec sums[PARTS] = {{0}};
                 Py_ssize_t j = 0;
                 for (; j + PARTS <= B; j += PARTS)
-                    for (int p = 0; p < PARTS; p++) sums[p] += whole(table + (j + p) * LANES) * row[j + p];
-                for (; j < B; j++) sums[0] += whole(table + j * LANES) * row[j];
+                    for (int p = 0; p < PARTS; p++) sums[p] += whole(table + (j + p) * LANES) * own[j + p];
+                for (; j < B; j++) sums[0] += whole(table + j * LANES) * own[j];
                 sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
                 for (Py_ssize_t q = 0; q < LANES && chunk * LANES + q < K; q++)
                     out[(i * K + chunk * LANES + q) * C + c] = sums[0][q];
             }
+    }
 }
 
 /* Weights of a moving average along an axis of some length; give the first, and set how many there are. */
@@ -548,10 +550,11 @@ CALLED(near_borders)
                  (float)g->f[0]};
     return near_borders(b, g->v[11], n);
 }
-CALLED(channel_scores) /* counts (n, M), which (n,), tables, out (n, K, C); C, K */
+CALLED(channel_scores) /* counts (n, M) as floats or bytes, which (n,), tables, out (n, K, C), work (M,); C, K */
 {
-    Py_ssize_t n = g->bytes[1];
-    if (n) by_channel(g->v[0], g->v[1], g->v[2], n, g->bytes[0] / 4 / n, g->n[0], g->n[1], g->v[3]);
+    Py_ssize_t n = g->bytes[1], M = g->bytes[4] / 4;
+    const uint8_t *bytes = g->bytes[0] == n * M ? g->v[0] : NULL;
+    by_channel(g->v[0], bytes, g->v[4], g->v[1], g->v[2], n, M, g->n[0], g->n[1], g->v[3]);
     return 1;
 }
 CALLED(inner_ratios) /* of an image: held (h w, K, C), own (h w,), centres (n,), others (m,), out (n, m, C); w, a, C; side */

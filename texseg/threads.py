@@ -144,6 +144,8 @@ def side_by_side(
     before each of its items, with the number of items done and the number of all.
     """
     given, crew = list(items), _crew.get()
+    if tell is None and (crew is None or len(given) < 2):
+        return [function(item) for item in given]
     results: list[Any] = [None] * len(given)
     todo = deque(range(len(given)))
     done: list[int] = []

@@ -138,5 +138,6 @@ def quantize(values: NDArray, range: Range, n_bins: int = 40) -> NDArray[np.uint
     extent = range.high - range.low
     if not extent > 0:
         return np.zeros(values.shape, np.uint8)
-    scaled = (values - np.float32(range.low)) * np.float32(n_bins / extent)
-    return np.clip(scaled, 0, n_bins - 1).astype(np.uint8)
+    scaled = values - np.float32(range.low)
+    scaled *= np.float32(n_bins / extent)
+    return np.clip(scaled, 0, n_bins - 1, out=scaled).astype(np.uint8)

@@ -126,19 +126,24 @@ class Sites(CountOperator):
         """
         (_, K, M), C = profiles.shape, self.n_channels
         logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
+        packed = self.counts if isinstance(self.counts, PackedCounts) else None
         if kernels is not None:
             tables = np.zeros((2, -(-K // LANES) * LANES, M), np.float32)
-            tables[:, :K] = logs
+            tables[:, :K] = logs if packed is None else logs * packed.unit
             tables = np.ascontiguousarray(tables.reshape(2, -1, LANES, M).swapaxes(2, 3))
         columns = np.ascontiguousarray(logs.reshape(2, K, C, -1).transpose(0, 2, 3, 1))
         colours = which.astype(np.uint8)
 
         def scores(strip: slice) -> Floats:
-            counts, own = self.counts[strip], colours[strip]
+            own = colours[strip]
             out = np.empty((len(own), K, C), np.float32)
             if kernels is not None:
-                kernels.channel_scores(np.ascontiguousarray(counts, np.float32), own, tables, out, C, K)
+                given = (
+                    packed.table[strip] if packed else np.ascontiguousarray(self.counts[strip], np.float32)
+                )
+                kernels.channel_scores(given, own, tables, out, np.empty(M, np.float32), C, K)
                 return out
+            counts = self.counts[strip]
             for colour in (0, 1):
                 some = counts[own == colour].reshape(-1, C, M // C)
                 out[own == colour] = np.matmul(some.transpose(1, 0, 2), columns[colour]).transpose(1, 2, 0)
