@@ -411,3 +411,17 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
         assert CliRunner().invoke(main, [*line.split()[1:], "-q"]).exit_code == 0
         found = read_labels(tmp_path / "out" / "rock_labels.png")
         assert np.mean(found == shown) > (0.9999 if line == again else 0.97)
+
+
+def test_all_pages_at_once_are_refused(tmp_path):
+    np.save(tmp_path / "rock.npy", np.zeros((64, 64), np.uint8))
+    result = CliRunner().invoke(main, ["open", str(tmp_path / "rock.npy"), "--page", "all"])
+    assert result.exit_code == 2 and "give its number with --page" in result.output
+
+
+def test_operations_have_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_OPERATIONS", 1)
+    with served(tmp_path, n_segments=2) as server:
+        assert ask(server, "/do", "POST", b'{"kind": "class"}')[0] == 200
+        status, content, _ = ask(server, "/do", "POST", b'{"kind": "class"}')
+        assert status == 400 and b"at most 1 operations are kept" in content

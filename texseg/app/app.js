@@ -289,6 +289,7 @@ function setTool(tool) {
   document.querySelector(`input[name=tool][value=${tool}]`).checked = true;
   at("stage").style.cursor = { move: "", paint: "none", erase: "none" }[tool] ?? "crosshair";
   at("cursor").hidden = true;
+  if (content) live.zoomed();
 }
 
 function setSize(size) {
@@ -358,6 +359,7 @@ live.edits = () => {      // after each change of what is shown
 };
 
 live.zoomed = () => {
+  at("stage").style.touchAction = brush.tool === "move" && zoom.factor === 1 ? "pan-y" : "none";
   showInk();
   showDoubt();
   clearTimeout(known.tiles);

@@ -45,6 +45,8 @@ def open_page(options: dict[str, Any]) -> None:
     given = parameters_of({**options, "merge": Edits(), "edits": Edits()})
     del given["edits"]
     reading, folder = reading_of(options), options["output"]
+    if reading.page == "all":
+        raise click.UsageError("texseg open shows one page of a file; give its number with --page")
     if reading.is_volume:
         raise click.UsageError("texseg open shows images; choose one plane of a volume with --page")
     check_folder(folder)
