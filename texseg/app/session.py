@@ -35,7 +35,7 @@ from texseg.progress import Progress
 from texseg.regions import connected_regions
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pages import page_content
-from texseg.report.pictures import reduced, reduced_labels, shown_shape
+from texseg.report.pictures import labels_uri, reduced, reduced_labels, shown_shape
 from texseg.report.words import Look
 from texseg.segmenter import Segmenter
 
@@ -55,6 +55,7 @@ _CROPS, _CROP = 8, 512  # number, and side in pixels, of the crops that stand fo
 _PIXELS_KEPT = 2**23  # of results that are kept for undoing
 _DOTS, _DOT = 12, 3  # number, and radius in pixels, of the dots that stand for a segment without strokes
 _MOST_DOUBTS = 9
+_LARGEST_BETWEEN = 2**20  # pixels of an image of which other numbers are found between strokes
 _PAUSE = 0.2  # seconds between two reports of progress
 
 
@@ -653,11 +654,13 @@ class Session:
         same["features"] = model.textures_.features
         profiles, hierarchy = model.profiles_, None
         levels = [level_content(len(state.classes), labels, profiles, confidence=small, **same)]
-        if with_others and state.members == ((image, picture.everything),):
+        is_quick = not state.strokes or math.prod(picture.shape) <= _LARGEST_BETWEEN
+        if with_others and is_quick and state.members == ((image, picture.everything),):
             hierarchy = model.hierarchy_
             for k, other in steady_levels(self.labels[image], hierarchy, picture.shown):
-                level = level_content(k, other, np.repeat(profiles[:1], other.max(initial=1), axis=0), **same)
-                levels.append({**level, "histograms": ""})
+                if self.is_behind:
+                    return  # a stroke goes first
+                levels.append(_level(k, other, math.prod(picture.shape) / other.size))
         chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
         about = (picture.shape, picture.shown, small, chosen, picture.pixel_size)
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
@@ -720,6 +723,36 @@ def _doubts(
         where = [int(edge * step + window[at % 2].start) for at, edge in enumerate(edges)]
         found.append((float(doubt[region]), *where, float(unsure.min()), int(own[regions == region][0])))
     return found
+
+
+def _level(n_segments: int, labels: NDArray[np.integer], scale: float) -> dict[str, Any]:
+    """Another number of segments, to look at before it is fitted."""
+    sizes = np.bincount(labels.ravel())
+    nothing: dict[str, Any] = {
+        "name": "",
+        "confidence": None,
+        "n_parts": None,
+        "parts": [],
+        "words": "",
+        "samples": [],
+        "room": 0,
+    }
+    segments = [
+        {
+            "label": k,
+            "pixels": round(float(sizes[k] * scale)),
+            "fraction": sizes[k] / max(1, sizes[1:].sum()),
+            **nothing,
+        }
+        for k in (np.flatnonzero(sizes[1:]) + 1).tolist()
+    ]
+    return {
+        "n": n_segments,
+        "estimated": True,
+        "labels": labels_uri(labels),
+        "segments": segments,
+        "histograms": "",
+    }
 
 
 def _values(maps: Sequence[NDArray[np.integer]]) -> set[int]:
