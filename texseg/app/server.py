@@ -213,7 +213,6 @@ class _Handler(BaseHTTPRequestHandler):
         return page.encode()
 
     def _state(self, query: dict[str, str]) -> dict[str, Any]:
-        """Tell what a window was not told yet, or wait until there is something to tell."""
         session, image = self.server.session, self.server.session.image(int(query["image"]))
         since, painted, contents = (int(query[name]) for name in ("since", "painted", "contents"))
         by, picture = self.headers.get("X-Window", "")[:40], session.pictures[image]
@@ -269,7 +268,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _part_of(shape: tuple[int, int], tile: tuple[int, ...]) -> tuple[Window, tuple[int, int]]:
-    """Part of an image that a tile shows, and the size of its picture; each level halves the size."""
     step = 2 ** tile[0]
     starts = [at * _TILE * step for at in tile[1:]]
     if tile[0] > _MOST_LEVELS or any(start >= n for start, n in zip(starts, shape, strict=True)):
@@ -281,7 +279,6 @@ def _part_of(shape: tuple[int, int], tile: tuple[int, ...]) -> tuple[Window, tup
 
 
 def _told(row: Parameter) -> dict[str, Any]:
-    """Tell the page about a parameter."""
     told = {"title": row.name.replace("_", " "), "help": row.option.partition("  [")[0]}
     if row.base is bool:
         return {**told, "choices": [("auto", None), ("yes", True), ("no", False)]}

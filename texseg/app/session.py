@@ -119,7 +119,6 @@ class Canvas:
 
     @cached_property
     def _reduced(self) -> tuple[NDArray[np.float32], tuple[float, float]]:
-        """Pixels at the size of the overview, read strip by strip, and the range of values to show."""
         edges = (
             np.linspace(0, self.shown[0], max(2, self.shown[0] // 32 * self.is_large)).astype(int).tolist()
         )
@@ -297,7 +296,6 @@ class Session:
         return [[picture.name, *picture.shape] for picture in self.pictures]
 
     def _restore(self) -> None:
-        """Take up what an earlier session has left on the same images."""
         first = self.path
         for n in itertools.count(2):
             try:
@@ -317,7 +315,6 @@ class Session:
             self.tell(f"{first.name} does not belong to these images; strokes are kept in {self.path.name}")
 
     def _keep(self) -> None:
-        """Save all operations, and wake who waits."""
         kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(self.path, json.dumps({"images": self._about(), "operations": kept}).encode())
@@ -396,7 +393,6 @@ class Session:
         return read.pixels, mask if left is None else mask & left[window]
 
     def _first(self, parameters: Mapping[str, Any]) -> Painted:
-        """Fit the first image, or crops of it if it is large."""
         picture = self.pictures[0]
         windows: list[Any] = [picture.everything]
         if picture.is_large:
@@ -407,7 +403,6 @@ class Session:
         return state._replace(model=model).with_classes(*((k,) for k in range(1, model.n_segments_ + 1)))
 
     def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
-        """Learn all strokes."""
         bare, label_of = state.bare or state, state.label_of
         members = self._members(state.members, strokes)
         new = sorted({each["cls"] for each in strokes} - label_of.keys() - {0})
@@ -428,7 +423,6 @@ class Session:
         return grown._replace(model=model, strokes=tuple(strokes), bare=bare)
 
     def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
-        """Add images, or windows of large ones, that were painted on."""
         for stroke in strokes:
             image, canvas = stroke["image"], self.pictures[stroke["image"]]
             for x, y, _ in stroke["points"] if stroke["cls"] else []:
@@ -450,7 +444,6 @@ class Session:
         return members
 
     def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:
-        """Do an operation other than a stroke."""
         if operation["kind"] in ("fit", "mask"):
             return self._anew(state, operation.get("values", {}), strokes)
         label_of, model, classes = state.label_of, copy.copy(state.model), list(state.classes)
@@ -526,7 +519,6 @@ class Session:
                     return
 
     def _jobs(self) -> Iterator[Callable[[], None]]:
-        """Yield what there is to do: the model, labels that are looked at, results, what is said of them."""
         if self.is_behind:
             yield self._build
         if self.state is None:
@@ -556,7 +548,6 @@ class Session:
                 self.left[each["image"]] = left & self.left.get(each["image"], left)
 
     def _build(self) -> None:
-        """Do the operations that are not done yet."""
         with self.changed:
             live = [each for each in self.live if each["kind"] not in ("name", "class")]
             self._is_filling = True
@@ -599,7 +590,6 @@ class Session:
             self._bump()
 
     def _label(self, image: int) -> None:
-        """Find the textures again in an image that they were not learned from."""
         state, picture = self.state, self.pictures[image]
         labels: Any
         assert state is not None  # else there is nothing to label
@@ -627,7 +617,6 @@ class Session:
         return plan_blocks(self.pictures[image].shape, self.state.model.textures_, SIDE)
 
     def _fill(self, image: int, place: tuple[int, int]) -> None:
-        """Label one block of a large image, as the command does."""
         picture, state, plan = self.pictures[image], self.state, self.plan(image)
         assert state is not None
         request = Request(state.model._smoothness, state.model.min_size)
@@ -644,7 +633,6 @@ class Session:
             self._bump()
 
     def _describe(self, image: int, with_others: bool) -> None:
-        """Tell about the segments of an image and, later, about other numbers of segments."""
         state, picture, sure, small = self.state, self.pictures[image], self.sure(image), None
         assert state is not None
         labels, model = reduced_labels(self.labels[image], picture.shown), state.model
@@ -705,7 +693,6 @@ def rasterised(
 def _doubts(
     labels: NDArray[np.integer], sure: NDArray[np.floating], window: Window, shown: tuple[int, int]
 ) -> list[Any]:
-    """Regions of a window: doubt in all its pixels, then place (y, x), box, confidence and label."""
     own, step = labels[window], max(1, max(sure.shape) // max(shown))
     own, sure = own[::step, ::step], sure[::step, ::step]
     regions = connected_regions(own)
@@ -726,33 +713,20 @@ def _doubts(
 
 
 def _level(n_segments: int, labels: NDArray[np.integer], scale: float) -> dict[str, Any]:
-    """Another number of segments, to look at before it is fitted."""
     sizes = np.bincount(labels.ravel())
-    nothing: dict[str, Any] = {
-        "name": "",
-        "confidence": None,
-        "n_parts": None,
-        "parts": [],
-        "words": "",
-        "samples": [],
-        "room": 0,
-    }
+    empty: dict[str, Any] = {"n_parts": None, "parts": [], "samples": [], "room": 0}
+    empty |= {"name": "", "words": "", "confidence": None}
     segments = [
         {
             "label": k,
             "pixels": round(float(sizes[k] * scale)),
-            "fraction": sizes[k] / max(1, sizes[1:].sum()),
-            **nothing,
+            "fraction": sizes[k] / sizes[1:].sum(),
+            **empty,
         }
         for k in (np.flatnonzero(sizes[1:]) + 1).tolist()
     ]
-    return {
-        "n": n_segments,
-        "estimated": True,
-        "labels": labels_uri(labels),
-        "segments": segments,
-        "histograms": "",
-    }
+    found = {"n": n_segments, "labels": labels_uri(labels), "segments": segments}
+    return {**found, "estimated": True, "histograms": ""}
 
 
 def _values(maps: Sequence[NDArray[np.integer]]) -> set[int]:
@@ -766,7 +740,6 @@ def _whole(value: Any, least: int) -> int:
 
 
 def _points(points: Any) -> list[list[float]]:
-    """Check points: column, row and width of the brush, in pixels of the image."""
     table = np.array(points, float)
     if table.ndim != 2 or table.shape[1] != 3 or len(table) > _MOST_POINTS:
         raise ValueError(f"points must be a list of 1 to {_MOST_POINTS}, each [column, row, width]")

@@ -146,7 +146,6 @@ class _Results:
 
 
 def _words(parameters: Mapping[str, Any]) -> list[str]:
-    """Options for the parameters that can be changed on the page."""
     words = []
     for name in FITTED:
         row, value = PARAMETERS[name], parameters.get(name)

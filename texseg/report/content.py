@@ -107,12 +107,10 @@ def _box(row: Any) -> tuple[slice, slice]:
 
 
 def _place(row: float, column: float, scale: tuple[float, float]) -> list[int]:
-    """Row and column of a pixel's middle, in pixels of the image."""
     return [int((row + 0.5) * scale[0]), int((column + 0.5) * scale[1])]
 
 
 def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float]) -> list[int]:
-    """Pixels, box (top, left, bottom, right) and a place deep inside a region, in pixels of the image."""
     ((y, x, _),) = deepest_places(regions, region.region, _box(region))
     sides = np.array([[region.top, region.left], [region.bottom, region.right]])
     box = np.rint(sides * scale).astype(int).ravel().tolist()
@@ -122,7 +120,6 @@ def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float])
 def _histograms(
     labels: NDArray[np.integer], numbers: Sequence[int], bins: NDArray[np.uint8], n_bins: int
 ) -> NDArray[np.floating]:
-    """Histograms (segments, C, n_bins), each summing to one."""
     place = np.zeros(int(labels.max(initial=0)) + 1, np.int32)
     place[numbers] = np.arange(1, len(numbers) + 1)
     first = place[labels] * n_bins

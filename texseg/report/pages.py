@@ -268,7 +268,6 @@ def write_index(
 def _segmentation(
     model: Any, labels: ArrayLike | None, confidence: ArrayLike | None, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.integer], NDArray[np.floating] | None, Any | None]:
-    """Labels, their confidence, and their hierarchy."""
     hierarchy = None
     if labels is None:
         labels, confidence = getattr(model, "labels_", None), getattr(model, "confidence_", None)
@@ -291,7 +290,6 @@ def _segmentation(
 
 
 def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return the labels of the fit that each label of the page was merged from."""
     numbers, textures = [segment["label"] for segment in segments], model.textures_
     if not isinstance(textures, MergedTextures):
         return {str(k): [k] for k in numbers}
@@ -299,7 +297,6 @@ def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, lis
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
-    """Probabilities of the numbers of segments, also in words, if the number was chosen automatically."""
     selection = getattr(model, "selection_", None)
     if selection is None or hierarchy is None:
         return None

@@ -119,7 +119,6 @@ def _contrast(own: float, rest: float) -> list[str]:
 
 
 def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBank) -> list[str]:
-    """Tell which wavelengths stand out."""
     scales, usual = own.sum(axis=1), rest.sum(axis=1)
     if len(scales) < 2 or not scales.all() or not usual.all():
         return []
@@ -132,7 +131,6 @@ def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBan
 
 
 def _stripes(own: NDArray[np.floating], bank: GaborBank) -> list[str]:
-    """Tell the direction of stripes, perpendicular to the wave vector of the filters that respond most."""
     if bank.n_orientations < 2:
         return []
     directions = own.sum(axis=0)
