@@ -84,6 +84,7 @@ def test_splitting_a_merged_segment_undoes_the_merge():
     np.testing.assert_array_equal(model.predict_proba(IMAGE)[..., [0, 2, 1]], probabilities)
 
 
+@pytest.mark.filterwarnings("ignore:.* one more segment")
 def test_a_segment_is_split_as_the_hierarchy_divides_it():
     model = TextureSegmenter(n_segments=2, k_max=6).fit(IMAGE)
     before = model.labels_.copy()

@@ -1,5 +1,6 @@
 """The default path through its public door: planted textures found, and laws that labels obey."""
 
+import re
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -500,10 +501,13 @@ def test_an_exception_of_the_callback_ends_the_fit(mosaic, phase):
         ({"n_orientations": 10**5000}, "n_orientations must be .*, got an object of type int"),
         ({"cell": 10**6}, "cell must be a whole number from 1 to 1024, got 1000000"),
         ({"cell": np.eye(50)}, r"cell must be a whole number from 1 to 1024, got array\(.*\.\.\.$"),
-        ({"channel_axis": True}, "channel_axis must be a whole number from -3 to 2, got True"),
+        ({"channel_axis": True}, "channel_axis must be a whole number from -4 to 3, got True"),
         ({"nodata": "none"}, "nodata must be a number, got 'none'"),
         ({"wavelengths": []}, r"wavelengths must be a sequence of numbers from 2 to 1024, got \[\]"),
-        ({"random_state": -1}, r"random_state must be a whole number from 0 to 2\*\*32 - 1, got -1"),
+        (
+            {"random_state": -1},
+            r"random_state must be a whole number from 0 to 2\*\*32 - 1, or a generator, got -1",
+        ),
         ({"random_state": "x"}, "random_state must be a whole number .* got 'x'"),
         ({"n_bins": 40.5}, "n_bins must be a whole number .* got 40.5"),
         ({"n_bins": 300}, "n_bins must be a whole number from 2 to 256, got 300"),
@@ -566,3 +570,25 @@ def test_bands_must_match(mosaic, fitted):
 
 def test_the_package_names_what_it_promises():
     assert {"segment", "TextureSegmenter", "match_labels"} <= set(texseg.__all__)
+
+
+def test_what_is_unlike_every_segment_is_said_with_its_place():
+    """Two segments are given where a small square is a third texture; with three there is nothing to say."""
+    rng = np.random.default_rng(0)
+
+    def texture(across, down):
+        blurred = cv2.GaussianBlur(rng.normal(size=(512, 512)), (0, 0), sigmaX=across, sigmaY=down)
+        return blurred / blurred.std()
+
+    image = np.concatenate([texture(1, 4)[:, :256], texture(4, 1)[:, :256]], axis=1)
+    image[40:136, 296:392] = texture(1, 1)[:96, :96]
+    with pytest.warns(UserWarning, match="may be one more segment") as record:
+        TextureSegmenter(2).fit(image)
+    assert record[0].filename == __file__
+    text = str(record[0].message)
+    numbers = [int(number) for number in re.findall(r"(?:rows|columns) (\d+) to (\d+)", text)[0]]
+    assert abs(numbers[0] - 40) <= 16 and abs(numbers[1] - 135) <= 16
+    assert 0.02 < float(text.split("%")[0]) / 100 < 0.05 and "n_segments=3 (-k 3)" in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TextureSegmenter(3).fit(image)

@@ -39,6 +39,7 @@ from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_m
 from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
 from texseg.method.number import MergeTree, dissolved, merge_tree, probability_of
+from texseg.method.pairs import shipped_table
 from texseg.method.seeds import Description, describe, potts_field
 from texseg.method.textures import Textures, divergence, divergence_limits
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -141,6 +142,15 @@ class Search:
         _, divergences = divergence(windows, model.scores(windows, even))
         worst = divergences >= np.quantile(divergences, 1 - _WORST)
         return np.concatenate([profiles, windows.profiles(worst[:, None].astype(np.float32))])
+
+    def unlike(self, profiles: Floats) -> NDArray[np.bool_] | None:
+        """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
+        (fit,) = self.on_cells(self._with_worst(profiles)[None])
+        tree, k = self._merged(fit, 2), len(profiles)
+        labels = arg_max_over(fit.posteriors.T)
+        is_found = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
+        is_rare = np.bincount(labels, self.cells.sizes, k + 1).argmin() == k
+        return labels == k if is_found and is_rare else None
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (4,) logarithms.

@@ -16,9 +16,11 @@ from texseg.method.clusters import Record, Search
 from texseg.method.cues import odds_of_values, raggedness, share_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
+from texseg.method.scenes import warn
 from texseg.method.seeds import Seeded, seeded_textures
 from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
 from texseg.parameters import Settings
+from texseg.pixels.label import connected_parts
 
 
 class Division(NamedTuple):
@@ -57,7 +59,7 @@ class Divider:
         ``n_classes`` says that there are seeds, from which both learn.
         """
         search = self._search(scenes, features)
-        selection, painted = None, None
+        selection, painted, unlike = None, None, None
         if n_classes is not None:
             self.tell("clusters")
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
@@ -65,19 +67,51 @@ class Divider:
         else:
             textures, selection = self._textures(search, scenes, features)
             textures = _by_energy(textures)
+            is_given = selection is None and len(textures.profiles) > 1
+            if is_given and self.model == "acm" and self.settings.smoothness > 0:
+                unlike = search.unlike(textures.profiles)
         by_texture = self._finished(search, scenes, textures, self.tell)._replace(selection=selection)
         if painted is not None:
             by_texture = by_texture._replace(painted=painted._replace(textures=by_texture.textures))
+        division = self._by_cue(by_texture, n_classes)
+        if unlike is not None and division.textures.features.has_filters:
+            self._note_one_more(search, unlike)
+        return division
+
+    def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
         possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
         cue = self.settings.cue
         if not possible or cue == "texture":
             return by_texture
         if cue == "values":
             return self._by_values(by_texture, n_classes)
-        ragged = raggedness(_maps(by_texture), scenes)
+        ragged = raggedness(_maps(by_texture), by_texture.scenes)
         if odds_of_values(_mean_confidence(by_texture), ragged) <= 0:  # whatever the values tell
             return by_texture
         return _better(by_texture, self._by_values(by_texture, n_classes), ragged)
+
+    def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
+        """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
+        assert self.n_segments is not None  # else the number was chosen
+        grids = search.grids
+        parts = np.split(unlike, np.cumsum([grid.n_cells for grid in grids])[:-1])
+        index = int(np.argmax([part.sum() for part in parts]))
+        grid, number = grids[index], self.n_segments + 1
+        pieces = connected_parts(np.where(parts[index].reshape(grid.shape), 0, -1).astype(np.int32))
+        places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
+        if 2 * len(places[0]) < np.count_nonzero(unlike):
+            return
+        spans = zip(places, grid.sides, grid.image_shape, strict=True)
+        ends = [(at.min() * side, min((at.max() + 1) * side, length) - 1) for at, side, length in spans]
+        axes = ("planes", "rows", "columns")[-len(ends) :]
+        where = ", ".join(f"{axis} {start} to {stop}" for axis, (start, stop) in zip(axes, ends, strict=True))
+        if len(grids) > 1:
+            where += f" of image {index}"
+        share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
+        warn(
+            f"{share:.1%} of the image may be one more segment, most of it at {where}: try "
+            f"n_segments={number} (-k {number}), or paint a seed there"
+        )
 
     def _finished(
         self, search: Search, scenes: list[Scene], textures: Textures, tell: Callable[..., Any]

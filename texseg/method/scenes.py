@@ -179,7 +179,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("texseg."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level - 1)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def refuse_seeds_without_cells(settings: Settings) -> None:
