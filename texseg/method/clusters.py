@@ -56,7 +56,7 @@ _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give 
 _STEPS = 20  # most EM steps between two changes; of k-means, too
 _TOLERANCE = 1e-4  # of the free energy
 _RUNS = 6  # of k-means
-_MERITS = (3.5, -2.2, 0.55, 0.5)  # learned, with fields left out: `benchmarks/learn_merit.py`
+_MERITS = (3.5, -2.2, 0.55, 1.5)  # learned, with fields left out: `benchmarks/learn_merit.py`
 _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
@@ -156,11 +156,11 @@ class Search:
         """Measure what speaks for a fit among others with as many clusters: (4,) logarithms.
 
         Of the likelihood that the clusters gain over one, of the doubt about the cells, of the smallest
-        cluster's share, and of the probability that all of them are textures.
+        cluster's share, and of the probability that all of them are textures, over their number.
         """
         tree = self._merged(fit, 2)
         likely = np.log(probability_of(tree.n_clusters, tree) + 1e-12)
-        return np.append(merits_of(fit, self.cells), likely)
+        return np.append(merits_of(fit, self.cells), likely / len(fit.profiles))
 
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
