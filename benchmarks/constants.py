@@ -132,7 +132,9 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.quantize": "_SAMPLES",
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
-        "method.clusters": ("_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST"),
+        "method.clusters": (
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _RARE"
+        ),
         "counts.sites": "WINDOW_STEP",
         "method.cues": "_STRIDE _LEAST",
         "fitting.assignment": "SETTLING_SWEEPS",

@@ -59,6 +59,7 @@ _RUNS = 6  # of k-means
 _MERITS = (3.5, -2.2, 0.55, 1.5)  # learned, with fields left out: `benchmarks/learn_merit.py`
 _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
+_RARE = 0.1  # of the image; a note tells of less that may be one more segment
 _WORST = 0.01  # share of the windows that may be a rare texture; .005 to .02 do as well
 _MORE = (
     3  # clusters than are wanted in the over-segmentation; 2 to 5 do as well, 14 are worse for few textures
@@ -147,10 +148,10 @@ class Search:
         """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
         (fit,) = self.on_cells(self._with_worst(profiles)[None])
         tree, k = self._merged(fit, 2), len(profiles)
-        labels = arg_max_over(fit.posteriors.T)
+        unlike = arg_max_over(fit.posteriors.T) == k
         is_found = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
-        is_rare = np.bincount(labels, self.cells.sizes, k + 1).argmin() == k
-        return labels == k if is_found and is_rare else None
+        is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
+        return unlike if is_found and is_rare else None
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (4,) logarithms.
@@ -166,7 +167,7 @@ class Search:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
             fits = self.on_cells(self.starts(most))
-            best = max(fits, key=lambda fit: np.dot(_MERITS[:3], merits_of(fit, self.cells)))
+            best = max(fits, key=lambda fit: merits_of(fit, self.cells)[0])  # the gain
             self._trees[most] = self._merged(best, 2)
         return self._trees[most]
 
