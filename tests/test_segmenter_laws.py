@@ -130,7 +130,7 @@ def test_images_smaller_than_the_widest_filter_say_so(shape, preset):
 
 def test_a_model_file_of_something_else_is_refused(tmp_path):
     save_model(tmp_path / "other.texseg", {"a": 1})
-    with pytest.raises(ModelFileError, match="other.texseg holds an invalid texture model: .* is missing"):
+    with pytest.raises(ModelFileError, match="other.texseg holds no texture model: .* is missing"):
         TextureSegmenter.load(tmp_path / "other.texseg")
 
 
@@ -158,7 +158,7 @@ def test_a_pickled_model_holds_no_images(mosaic):
 @pytest.mark.parametrize("name", ["confusion", "border_weights", "border_form_factors", "parameters"])
 def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, name):
     save_model(tmp_path / "bad.texseg", {k: v for k, v in saved_values.items() if k != name})
-    with pytest.raises(ModelFileError, match=f"bad.texseg holds an invalid texture model: '{name}' is missing"):
+    with pytest.raises(ModelFileError, match=f"bad.texseg holds no texture model: '{name}' is missing"):
         TextureSegmenter.load(tmp_path / "bad.texseg")
 
 
@@ -177,5 +177,5 @@ def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, na
 )
 def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path, name, value, sentence):
     save_model(tmp_path / "bad.texseg", saved_values | {name: value})
-    with pytest.raises(ModelFileError, match=f"bad.texseg holds an invalid texture model: .*{sentence}"):
+    with pytest.raises(ModelFileError, match=f"bad.texseg holds an invalid texture model .*{sentence}"):
         TextureSegmenter.load(tmp_path / "bad.texseg")

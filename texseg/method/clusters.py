@@ -146,7 +146,9 @@ class Search:
 
     def unlike(self, profiles: Floats) -> NDArray[np.bool_] | None:
         """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
+        n_records = len(self.history)
         (fit,) = self.on_cells(self._with_worst(profiles)[None])
+        del self.history[n_records:]  # which is that of the result
         tree, k = self._merged(fit, 2), len(profiles)
         unlike = arg_max_over(fit.posteriors.T) == k
         is_found = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
