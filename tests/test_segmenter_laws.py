@@ -177,5 +177,5 @@ def test_a_model_file_that_lacks_something_is_refused(saved_values, tmp_path, na
 )
 def test_a_model_file_whose_values_do_not_fit_is_refused(saved_values, tmp_path, name, value, sentence):
     save_model(tmp_path / "bad.texseg", saved_values | {name: value})
-    with pytest.raises(ModelFileError, match=f"bad.texseg holds an invalid texture model .*{sentence}"):
+    with pytest.raises(ModelFileError, match=f"bad.texseg holds an invalid texture model: .*{sentence}"):
         TextureSegmenter.load(tmp_path / "bad.texseg")

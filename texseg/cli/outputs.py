@@ -561,6 +561,6 @@ def in_words(selection: Selection | None) -> str:
         selection = selection._replace(by_values=False)
     others = [k for k in selection.others.tolist() if k > 1]
     hint = f"; to have another: -k {others[0]}" if others else ""
-    if selection.one_texture >= 0.5:
+    if selection.one_texture >= 0.5 and selection.chosen > 1:
         hint = "; to allow a single one: --k-min 1"
     return f"number chosen: {selection}{hint}"

@@ -217,7 +217,7 @@ def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: boo
     said: list[str] = []
     if work.model is not None or model is None or by_blocks:
         return said
-    if n_segments == 1 and work.parameters["n_segments"] is None:
+    if n_segments == 1 and work.parameters["n_segments"] is None and not work.parameters.get("edits"):
         remedy = "pass a number, such as -k 2, to divide it anyway"
         if model.hierarchy_.n_segments[-1] == 1:
             remedy = "no further textures could be distinguished"
