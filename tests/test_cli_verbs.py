@@ -691,6 +691,18 @@ class TestOptionsInFiles:
         )
         assert "--seeds" in found.stdout and not list(tmp_path.iterdir())
 
+    def test_no_other_file_is_written_over(self, scene_file, tmp_path):
+        (tmp_path / "project.toml").write_text("name = 1")
+        for path in (scene_file, tmp_path / "project.toml"):
+            before = path.read_bytes()
+            result = run("segment", scene_file, "--save-config", path, exit_code=2)
+            assert f"{path.name} exists and holds something else; choose another name" in result.stderr
+            assert path.read_bytes() == before
+
+    def test_a_device_is_not_read(self, scene_file):
+        result = run("segment", scene_file, "--config", "/dev/zero", exit_code=2)
+        assert "/dev/zero: this is a device or a pipe, not a file" in result.stderr
+
     def test_a_place_that_cannot_be_written(self, scene_file, tmp_path):
         result = run("segment", scene_file, "--save-config", tmp_path / "none" / "x.toml", exit_code=2)
         assert "x.toml cannot be written: [Errno 2] No such file or directory" in result.stderr
@@ -724,6 +736,13 @@ class TestCommandItself:
         names = {path.name for path in tmp_path.iterdir()}
         assert names == {f"scene_{end}" for end in ("report.html", "run.json", "labels.npy", "regions.csv")}
         assert ",um" in (tmp_path / "scene_regions.csv").read_text()
+
+    def test_a_demonstration_leaves_a_picture_of_the_user_alone(self, tmp_path):
+        io_scenes.write(tmp_path / "example.png", np.zeros((40, 40), np.uint8))
+        before = (tmp_path / "example.png").read_bytes()
+        result = run("demo", "-o", tmp_path, exit_code=1)
+        assert "example.png exists and is not the example; choose another --output" in result.stderr
+        assert (tmp_path / "example.png").read_bytes() == before
 
     def test_a_demonstration_needs_no_image(self, tmp_path):
         result = run("demo", "-o", tmp_path / "new")

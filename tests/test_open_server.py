@@ -323,6 +323,14 @@ def test_strokes_are_kept_as_they_are_made_and_offered_again(tmp_path):
     assert len(kept["operations"]) == 2
 
 
+def test_two_pages_on_one_folder_lose_no_strokes(tmp_path):
+    with served(tmp_path) as one, served(tmp_path) as other:
+        for server, place in ((one, 10), (other, 30), (one, 50), (other, 70)):
+            server.session.do(stroke(1, (place, 10), (place + 5, 20)), "a")
+        files = [json.loads(path.read_text()) for path in sorted((tmp_path / "strokes").glob("*.json"))]
+        assert sorted(len(each["operations"]) for each in files) == [2, 2]
+
+
 def test_images_share_one_model_and_strokes_of_all_are_learned(tmp_path):
     images = [stripes(), stripes()[:, ::-1].copy()]
     with served(tmp_path, images, n_segments=2) as server:

@@ -188,6 +188,11 @@ def test_settings_follow_the_axes():
 # ---- tables, figures, files --------------------------------------------------------------------------------
 
 
+def test_a_volume_of_one_plane_has_a_table():
+    (row,) = texseg.volume_table(np.pad(np.ones((1, 20, 20), int), ((0, 0), (10, 10), (10, 10))))
+    assert row.volume == 400 and row.surface == pytest.approx(80, rel=0.1)  # its rim alone
+
+
 def test_a_ball_has_its_volume_and_surface():
     z, y, x = np.indices((20, 40, 40)) - np.array([9.5, 19.5, 19.5]).reshape(3, 1, 1, 1)
     ball = ((2 * z) ** 2 + y**2 + x**2 < 15**2).astype(int)

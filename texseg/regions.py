@@ -321,7 +321,10 @@ def volume_table(
     for label, box in boxes:
         wide = tuple(slice(max(part.start - 6, 0), part.stop + 6) for part in box)
         inside = labels[wide] == label
-        slopes = np.gradient(gaussian_filter(inside.astype(np.float32), 1.5, mode="nearest"), *steps)
+        smooth = gaussian_filter(inside.astype(np.float32), 1.5, mode="nearest")
+        slopes = [
+            np.gradient(smooth, step, axis=axis) for axis, step in enumerate(steps) if smooth.shape[axis] > 1
+        ]
         surface = np.sqrt(sum(slope**2 for slope in slopes)).sum(dtype=np.float64) * math.prod(steps)
         n, middles = np.count_nonzero(inside), np.argwhere(inside).mean(axis=0) + 0.5
         starts = [part.start for part in wide]

@@ -299,7 +299,8 @@ class Session:
         first = self.path
         for n in itertools.count(2):
             try:
-                found = json.loads(self.path.read_bytes())
+                self._written = self.path.read_bytes()
+                found = json.loads(self._written)
                 if found["images"] == self._about():
                     own = [
                         self._numbered(self.checked(each), _whole(each["id"], 1))
@@ -308,6 +309,7 @@ class Session:
                     self.operations = [{**each, "by": "earlier"} for each in own]
                     return
             except FileNotFoundError:
+                self._written = b""
                 return
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 pass
@@ -317,7 +319,15 @@ class Session:
     def _keep(self) -> None:
         kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(self.path, json.dumps({"images": self._about(), "operations": kept}).encode())
+        first = self.path
+        for n in itertools.count(2):  # another page on this folder may have painted, too
+            if not self.path.exists() or self.path.read_bytes() == self._written:
+                break
+            self.path, self._written = first.with_name(f"{first.stem}_{n}.json"), b""
+        if self.path != first:
+            self.tell(f"{first.name} was changed by others; strokes are kept in {self.path.name}")
+        self._written = json.dumps({"images": self._about(), "operations": kept}).encode()
+        atomic_write(self.path, self._written)
         self.painted += 1
         self._bump()
 

@@ -142,13 +142,18 @@ def demo(ctx: click.Context, output: Path) -> None:
 
     It prints the command that it runs, so that you can repeat it with an image of your own.
     """
+    import numpy as np
+
     from texseg.cli.outputs import check_folder
+    from texseg.io.read import read_image
     from texseg.io.write import write_labels
     from texseg.synth import example
 
     check_folder(output)
     output.mkdir(parents=True, exist_ok=True)
     image, path = example().image, output / "example.png"
+    if path.exists() and not np.array_equal(read_image(path).pixels, image):
+        fail(f"{path} exists and is not the example; choose another --output")
     write_labels(path, image)  # any grey picture of bytes
     words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
     say(f"texseg {shlex.join(words)}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from texseg.io.atomic import atomic_write
+from texseg.io.files import open_regular
 from texseg.parameters import PARAMETERS, Parameter
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
 _GIVEN = "texseg.given"  # where a context keeps options and their values
+_MOST_BYTES = 2**20  # of a file of options
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
@@ -66,7 +68,8 @@ class Measured(NamedTuple):
                 "the file does not state; pass --pixel-size"
             )
         if self.power == 2:
-            return PARAMETERS[name].checked(round(self.values[0] * by[0] * by[1]))
+            area = self.values[0] * by[0] * by[1]
+            return PARAMETERS[name].checked(round(area) if math.isfinite(area) else area)
         return PARAMETERS[name].checked(tuple(each * math.sqrt(by[0] * by[1]) for each in self.values))
 
 
@@ -325,12 +328,30 @@ class Verb(click.Command):
         ctx.meta[_GIVEN] = list(given.values())
         target = ctx.params.pop("save_config", None)
         if target is not None and not ctx.resilient_parsing:
+            _refuse_other_files(self, target)
             lines = [f"{key} = {_toml(value)}\n" for key, (_, value) in given.items()]
             try:
                 atomic_write(target, "".join(lines).encode())
             except (OSError, UnicodeError) as error:
                 raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
         return rest
+
+
+def _refuse_other_files(command: click.Command, target: Path) -> None:
+    """Refuse to write options over a file that holds anything else."""
+    if not target.exists():
+        return
+    try:
+        held = set(tomllib.loads(_text_of(target)))
+    except (OSError, ValueError):
+        held = {""}
+    if held - set(_keys(command)):
+        raise click.UsageError(f"--save-config {target} exists and holds something else; choose another name")
+
+
+def _text_of(path: Path) -> str:
+    with open_regular(path, _MOST_BYTES) as file:
+        return file.read().decode("utf-8-sig")
 
 
 def words_given(ctx: click.Context) -> dict[str, list[str]]:
@@ -373,7 +394,7 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is None:
         return
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = tomllib.loads(_text_of(path))
         known = _keys(ctx.command)
         for key in values.keys() - known.keys():
             close = difflib.get_close_matches(key, known, 1)
