@@ -620,7 +620,7 @@ class TestInfo:
 
     def test_cost_grows_with_the_preset(self, tmp_path):
         image = tmp_path / "i.png"
-        io_scenes.write(image, np.zeros((512, 512), np.uint8))
+        io_scenes.write(image, np.zeros((2048, 2048), np.uint8))  # so large that rounding hides nothing
         costs = [
             json.loads(run("info", image, "-k", 5, "--preset", preset, "--json").stdout)["seconds"]
             for preset in ("plain", "default")
