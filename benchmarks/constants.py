@@ -150,11 +150,12 @@ OTHERS: dict[str, dict[str, str]] = {
     "floors in place of zero, and least numbers of samples; ten times more or less is the same": {
         "channels.notes": "_FEWEST_BLOCKS",
         "fitting.assignment": "_TINY",
-        "method.clusters": "_LEAST _LEAST_GAIN",
+        "method.clusters": "_LEAST_GAIN",
         "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },
-    "definitions of the evidence on pairs: the table in `pairs.json` was learned with them": {
+    "definitions of evidence: the table in `pairs.json`, and the weights of merits, were learned with them": {
+        "method.clusters": "_LEAST",
         "method.pairs": (
             "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
             "_USUAL_STEP"
