@@ -15,6 +15,7 @@ them keep it, before the cluster is started::
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
@@ -45,13 +46,16 @@ __all__ = [
     "BlockPlan",
     "BlockReading",
     "Request",
+    "NO_DATA",
     "crops_of",
     "goes_by_blocks",
+    "holds_data",
     "is_lazy",
     "label_array",
     "label_blocks",
     "plan_blocks",
     "read_block",
+    "read_crops",
     "sample_windows",
 ]
 
@@ -61,6 +65,8 @@ SIDE = 1024
 CROP_SIDE = 512
 CROPS = 16
 """Textures are learned from this many crops of this side; see ``benchmarks/blocks.py``."""
+
+NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
 
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
@@ -351,14 +357,36 @@ def crops_of(
             f"an image of shape {image.shape} takes more than half of the memory that is free: its textures "
             "are learned from crops, evenly spread, and it is labelled block by block"
         )
-    source = ArrayWindows(image, channel_axis, mask)
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
-    read = [source.read(window) for window in sample_windows(source.shape, seed)]
-    read = [(pixels, valid) for pixels, valid in read if valid is None or valid.any()]
-    if not read:
-        raise ValueError("none of the crops that textures are learned from holds data: all are masked")
+    read = [each for _, each in read_crops(ArrayWindows(image, channel_axis, mask), seed)]
     crops = [pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis) for pixels, _ in read]
     return crops, [valid for _, valid in read]
+
+
+def read_crops(
+    source: Any, random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
+) -> list[tuple[Window, Any]]:
+    """Read crops from which textures are learned: an even sample, or, where that holds no data, any that do.
+
+    Returns windows, and what ``source.read`` gives for them.
+    """
+    starts = [range(0, length, side) for length in source.shape]
+    corners = np.random.default_rng(random_state).permutation(list(itertools.product(*starts))).tolist()
+    ends = [[min(at + side, n) for at, n in zip(corner, source.shape, strict=True)] for corner in corners]
+    anywhere = (tuple(map(slice, *each)) for each in zip(corners, ends, strict=True))
+    for windows in (sample_windows(source.shape, random_state, n_crops, side), anywhere):
+        read = ((window, source.read(window)) for window in windows)
+        usable = (each for each in read if holds_data(*each[1][:2]))
+        if found := list(itertools.islice(usable, n_crops)):
+            return found
+    raise ValueError(NO_DATA)
+
+
+def holds_data(pixels: NDArray[Any], mask: NDArray[np.bool_] | None, n_axes: int = 2) -> bool:
+    """Tell whether an image of so many axes, and channels after them, holds anything to label."""
+    finite = np.isfinite(pixels) if pixels.dtype.kind == "f" else np.ones((), bool)
+    finite = finite.all(axis=-1) if finite.ndim > n_axes else finite
+    return bool(np.any(finite if mask is None else finite & mask))
 
 
 def sample_windows(

@@ -25,7 +25,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import SIDE, Request, plan_blocks, read_block, sample_windows
+from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
 from texseg.edits import checked_edits
 from texseg.io.atomic import atomic_write
 from texseg.io.display import display_range, displayable
@@ -406,8 +406,7 @@ class Session:
         picture = self.pictures[0]
         windows: list[Any] = [picture.everything]
         if picture.is_large:
-            sampled: list[Any] = sample_windows(picture.shape, n_crops=_CROPS, side=_CROP)
-            windows = [window for window in sampled if picture.read(window).hold_data] or sampled
+            windows = [window for window, _ in read_crops(picture, n_crops=_CROPS, side=_CROP)]
         state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
         model = self.fitted(state, None, parameters.get("n_segments"))
         return state._replace(model=model).with_classes(*((k,) for k in range(1, model.n_segments_ + 1)))

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
+from texseg.blocks import read_crops
 from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
-from texseg.cli.process import Work, fit_model, needs_blocks, process, read_crops, read_seeds
+from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import fail, reason_of, say, shown
 from texseg.io.atomic import atomic_write, remove_leftovers
@@ -170,7 +171,8 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
             try:
                 with open_scenes(item.path, reading) as scenes:
                     if needs_blocks(scenes, reading):
-                        images = read_crops(scenes[0], reading.memory)
+                        n_crops = crop_count(reading.memory, scenes[0].n_channels)
+                        images = [crop for _, crop in read_crops(scenes[0], n_crops=n_crops)]
                     else:
                         images = read_images(scenes, reading)
             except (OSError, ValueError) as error:

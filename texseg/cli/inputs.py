@@ -6,10 +6,9 @@ import glob
 import itertools
 import os
 import re
-import stat
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
@@ -18,6 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.blocks import holds_data
 from texseg.cli.terminal import say
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
@@ -121,76 +121,53 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
     """Files in a folder that are neither hidden nor of the operating system."""
     avoided = None if output is None else os.path.realpath(output)
     for place, folders, files in os.walk(folder):
-        if recursive:
-            folders[:] = [
-                name
-                for name in folders
-                if not name.startswith(".") and os.path.realpath(os.path.join(place, name)) != avoided
-            ]
-        else:
-            folders.clear()
-        for name in files:
-            if not name.startswith(".") and name.casefold() not in _SYSTEM_FILES:
-                yield Path(place, name)
+        folders[:] = [
+            name
+            for name in folders
+            if recursive and name[0] != "." and os.path.realpath(os.path.join(place, name)) != avoided
+        ]
+        shown = (name for name in files if name[0] != "." and name.casefold() not in _SYSTEM_FILES)
+        yield from (Path(place, name) for name in shown)
 
 
 def _is_special(path: Path) -> bool:
     """Tell whether a path leads to a pipe, a socket or a device."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _looks_like_image(path: Path) -> bool:
     if path.suffix.lower() in _IMAGE_SUFFIXES:
         return True
-    try:
-        with path.open("rb") as file:
-            return image_format(file.read(SNIFF_BYTES)) is not None
-    except OSError:
-        return False
+    with suppress(OSError), path.open("rb") as file:
+        return image_format(file.read(SNIFF_BYTES)) is not None
+    return False
 
 
 def _named(files: list[tuple[Path, Path]]) -> list[Input]:
     """Give each file a name for its outputs: short if that is unique, otherwise longer.
 
-    A name is the path below the folder that was given, without suffix. Equal names get, in this order, the
-    folders in which they differ, their suffix, a number.
+    A name is the path below the folder that was given, without suffix. Names that a file system might not
+    tell apart get, in this order, the folders in which they differ, their suffix, a number.
     """
     names = [PurePath(os.path.relpath(path, root)).with_suffix("") for path, root in files]
     for attempt in itertools.count():
-        if not (groups := _equal(names)):
+        groups: dict[str, list[int]] = {}
+        for i, name in enumerate(names):
+            groups.setdefault(unicodedata.normalize("NFC", str(name)).casefold(), []).append(i)
+        equal = [group for group in groups.values() if len(group) > 1]
+        if not equal:
             break
-        for group in groups:
-            paths, longer = [files[i][0] for i in group], [names[i] for i in group]
-            if attempt == 0:
-                longer = _with_folders(paths, longer)
-            elif attempt == 1:
-                longer = [name.with_name(path.name) for path, name in zip(paths, longer, strict=True)]
-            else:
-                longer = [name.with_name(f"{name.name}~{n}") for n, name in enumerate(longer, start=1)]
-            for i, name in zip(group, longer, strict=True):
-                names[i] = name
+        for group in equal:
+            paths = [os.path.abspath(files[i][0]) for i in group]
+            for n, (i, path) in enumerate(zip(group, paths, strict=True), start=1):
+                if attempt == 0:
+                    with suppress(ValueError):  # on different drives
+                        common = os.path.commonpath(list(map(os.path.dirname, paths)))
+                        names[i] = PurePath(os.path.relpath(path, common)).with_suffix("")
+                else:
+                    number = f"{names[i].name}~{n}"
+                    names[i] = names[i].with_name(files[i][0].name if attempt == 1 else number)
     return [Input(path, name) for (path, _), name in zip(files, names, strict=True)]
-
-
-def _equal(names: Iterable[PurePath]) -> list[list[int]]:
-    """Give the indices of names that a file system might not tell apart."""
-    groups: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        groups.setdefault(unicodedata.normalize("NFC", str(name)).casefold(), []).append(i)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _with_folders(paths: list[Path], names: list[PurePath]) -> list[PurePath]:
-    absolute = [os.path.abspath(path) for path in paths]
-    try:
-        common = os.path.commonpath([os.path.dirname(path) for path in absolute])
-    except ValueError:  # on different drives
-        return names
-    return [PurePath(os.path.relpath(path, common)).with_suffix("") for path in absolute]
 
 
 @dataclass(frozen=True)
@@ -229,15 +206,14 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
 def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
     given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
-    if is_volume(options):
-        if options["page"] is not None or options.get("seeds") is not None:
-            raise click.UsageError("--volume and --series read all pages, without --page and --seeds")
-        return ReadOptions(**given | {"is_volume": True, "page": "all"})
-    if options["raw"] is not None:
+    given["is_volume"] = is_volume(options)
+    if given["is_volume"] and (given["page"] is not None or given["seeds"] is not None):
+        raise click.UsageError("--volume and --series read all pages, without --page and --seeds")
+    if given["raw"] is not None and not given["is_volume"]:
         raise click.UsageError("--raw states the shape of a volume; add --volume or --series")
-    if options.get("seeds") is not None and options["page"] == "all":
+    if given["seeds"] is not None and given["page"] == "all":
         raise click.UsageError("--seeds are for a single page; choose it with --page")
-    return ReadOptions(**given | {"is_volume": False})
+    return ReadOptions(**given | ({"page": "all"} if given["is_volume"] else {}))
 
 
 def is_volume(options: dict[str, Any]) -> bool:
@@ -261,9 +237,7 @@ class Pixels(NamedTuple):
     @property
     def hold_data(self) -> bool:
         """Whether there is anything to label."""
-        finite = np.isfinite(self.pixels) if self.pixels.dtype.kind == "f" else np.ones((), bool)
-        finite = finite.all(axis=-1) if finite.ndim == 3 + self.is_volume else finite
-        return bool((finite if self.mask is None else finite & self.mask).any())
+        return holds_data(self.pixels, self.mask, 2 + self.is_volume)
 
 
 class OpenPage:

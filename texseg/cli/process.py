@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,11 +17,13 @@ from numpy.typing import NDArray
 from texseg.blocks import (
     CROP_SIDE,
     CROPS,
+    NO_DATA,
     SIDE,
     BlockPlan,
     Request,
     label_blocks,
     plan_blocks,
+    read_crops,
     sample_windows,
 )
 from texseg.channels.planes import split_planes
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
-_NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
 
 Found = Iterator[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
 
@@ -243,7 +243,7 @@ def _label_whole(
     seeds = read_seeds(item.path, work.reading, scenes[0])
     usable = [image.hold_data for image in images]
     if not any(usable) and not work.allow_empty:
-        raise ValueError(_NO_DATA)
+        raise ValueError(NO_DATA)
     labels = [np.zeros(scene.shape, np.int32) for scene in scenes]
     confidence = [np.zeros(scene.shape, np.float32) for scene in scenes]
     model = None
@@ -291,7 +291,7 @@ def _label_volume(scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labe
     """Label the planes of a volume or a series together."""
     (whole,) = read_images(scenes, work.reading)
     if not whole.hold_data:
-        raise ValueError(_NO_DATA)
+        raise ValueError(NO_DATA)
     model, ((labels, confidence),) = _label_images([whole], work, callback, None)
     planes = zip(scenes, whole.pixels, labels, confidence, strict=True)
     pages = [
@@ -461,7 +461,7 @@ def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int
     if not work.writing.formats:
         said += ", labels written as TIFF alone"
     if work.model is None:
-        windows = sample_windows(scene.shape, n_crops=_crop_count(work.reading.memory, scene.n_channels))
+        windows = sample_windows(scene.shape, n_crops=crop_count(work.reading.memory, scene.n_channels))
         crops = "one crop" if len(windows) == 1 else f"up to {len(windows)} crops"
         said += f", textures learned from {crops} of {CROP_SIDE} pixels"
     if reduction > 1:
@@ -491,7 +491,8 @@ def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Fou
 
 
 def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
-    crops = read_crops(scene, work.reading.memory, work.parameters.get("random_state", 0))
+    n_crops = crop_count(work.reading.memory, scene.n_channels)
+    crops = [crop for _, crop in read_crops(scene, work.parameters.get("random_state", 0), n_crops)]
 
     def show(progress: Progress) -> None:
         if callback is not None:
@@ -504,34 +505,11 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
         return fit_model(crops, parameters, show)
 
 
-def read_crops(scene: OpenPage, memory: int | None, random_state: int = 0) -> list[Pixels]:
-    """Read the crops that textures are learned from: an even sample, or, where that holds no data, any."""
-    n_crops = _crop_count(memory, scene.n_channels)
-    found: list[Pixels] = []
-    for windows in (
-        sample_windows(scene.shape, random_state, n_crops),
-        _shuffled_windows(scene.shape, random_state),
-    ):
-        crops = (crop for crop in map(scene.read, windows) if crop.hold_data)
-        found = found or list(itertools.islice(crops, n_crops))
-    if not found:
-        raise ValueError(_NO_DATA)
-    return found
-
-
-def _crop_count(memory: int | None, n_channels: int) -> int:
-    """Return the number of crops: fewer only if the memory given does not allow the usual number."""
+def crop_count(memory: int | None, n_channels: int) -> int:
+    """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
     counts = range(1 if memory is not None else CROPS, CROPS + 1)
     fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
     return max(fitting, default=1)
-
-
-def _shuffled_windows(shape: tuple[int, int], random_state: int) -> Iterator[tuple[slice, ...]]:
-    """Windows that cover an image, in random order."""
-    rows, columns = (range(0, length, CROP_SIDE) for length in shape)
-    for number in np.random.default_rng(random_state).permutation(len(rows) * len(columns)).tolist():
-        y, x = rows[number // len(columns)], columns[number % len(columns)]
-        yield slice(y, min(y + CROP_SIDE, shape[0])), slice(x, min(x + CROP_SIDE, shape[1]))
 
 
 def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
