@@ -28,8 +28,9 @@ from scipy.optimize import minimize
 from scipy.special import softmax, xlogy
 
 from texseg.m3 import InfiniteM3
+from texseg.m3.families import Labels
 from texseg.m3.gibbs import Chain
-from texseg.m3.seating import Labels, Seats, Sharing
+from texseg.m3.seating import Seats, Sharing, Sticks
 from texseg.m3.switch import (
     Array,
     Topics,
@@ -267,13 +268,14 @@ class Eq6Seats(Seats):
 
     def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, n_others: int) -> None:
         alpha, omega, omega1, omega2 = sharing
-        super().__init__(z1, z2, n_new, omega * n_others)
+        super().__init__(sharing, z1, z2, n_new, Sticks.even(z1.max() + 1, z2.max() + 1))
         self._keep = 1.0 - omega
+        self._reward = omega * n_others
         self._corner = (omega * alpha * n_others if n_others else 1.0) / n_new**2
-        self._u[:] = self.first
-        self._v[:] = self._keep * np.array(self.second)
-        self._u[:n_new] = omega1 * alpha / (self._keep * n_new) if self._keep > 0 else 0.0
-        self._v[:n_new] = omega2 * alpha / n_new
+        unborn = (omega1 / self._keep if self._keep > 0 else 0.0), omega2
+        for side, scale in enumerate((1.0, self._keep)):
+            self.lengths[side] = scale * np.array(self.counts[side], float)
+            self.lengths[side][:n_new] = unborn[side] * alpha / n_new
 
     def weights(self) -> Array:
         """See `Seats`."""
@@ -281,10 +283,24 @@ class Eq6Seats(Seats):
         G[: self.n_new, : self.n_new] = self._corner
         return G
 
-    def _change(self, c: int, d: int, step: int) -> None:
-        super()._change(c, d, step)
-        self._u[c] = self.first[c]
-        self._v[d] = self._keep * self.second[d]
+    def remove(self, *pair: int) -> None:
+        self._pairs[pair] -= 1
+        self._change(pair, -1)
+
+    def add(self, *pair: int) -> None:
+        self._pairs[pair] += 1
+        self._change(pair, 1)
+
+    def open(self, side: int, rng: np.random.Generator, seat: int | None = None) -> int:
+        return self._empty_seat(side) if seat is None else seat
+
+    def sticks(self) -> None:
+        """There are none."""
+
+    def _change(self, pair: tuple[int, ...], step: int) -> None:
+        for side, seat in enumerate(pair):
+            self.counts[side][seat] += step
+            self.lengths[side][seat] = (1.0, self._keep)[side] * self.counts[side][seat]
 
 
 class Eq6Chain(Chain):

@@ -6,7 +6,6 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from texseg.m3 import HybridM3, OffsetGaussians, SharedGaussians
 from texseg.m3.hybrid import _fit_second, _Hybrid, _sample_first
-from texseg.m3.seating import Sharing
 
 
 def arrangement(seed=0, N=150):
@@ -86,7 +85,7 @@ def test_the_first_side_is_sampled_from_its_posterior_given_the_second():
         X = draw_data(state)
         before = summary(state, X)
         for _ in range(5):
-            state = _sample_first(rng, X, state, family, Sharing(alpha, 0.0, 1.0, 0.0), 2)
+            state = _sample_first(rng, X, state, family, alpha, 2)
             X = draw_data(state)
         moved.append(np.subtract(summary(state, X), before))
     error = np.std(moved, axis=0, ddof=1) / np.sqrt(n_chains)

@@ -13,7 +13,7 @@ from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, st
 from texseg.m3.sampled import representative, waic
 from texseg.m3.seating import (
     OMEGA_GRID,
-    ExchangeableSeats,
+    Seats,
     Sharing,
     Sticks,
     draw_omega,
@@ -65,16 +65,14 @@ def expected_tables(concentration, N):
     return (concentration / (concentration + np.arange(N))).sum()
 
 
-@pytest.mark.parametrize("sharing", [Sharing(1.5, 1.0, 0.0, 0.0), Sharing(2.0, 0.0, 0.7, 0.3), "one side"])
+@pytest.mark.parametrize("sharing", [Sharing(1.5, 1.0, 0.0, 0.0), Sharing(2.0, 0.0, 0.7, 0.3)])
 def test_limits_are_chinese_restaurants(sharing):
-    """One process at omega = 1, two at 0; of one side alone, one."""
-    rng, N, alone = np.random.default_rng(1), 8, sharing == "one side"
-    sharing = Sharing(1.5, 0.0, 0.5, 0.5) if alone else sharing
+    """One process at omega = 1, two at 0."""
+    rng, N = np.random.default_rng(1), 8
     alpha, omega, omega1, omega2 = sharing
-    expected = (alpha, 0.0) if alone else (alpha, alpha) if omega else (alpha * omega1, alpha * omega2)
+    expected = (alpha, alpha) if omega else (alpha * omega1, alpha * omega2)
     start = np.zeros(N, int)
     state = first_state(rng, np.zeros((N, 1)), (start, start), Flat(), sharing)
-    state = state._replace(sticks=None) if alone else state
     sizes = []
     for _ in range(1500):
         state = step(rng, np.zeros((N, 1)), state, Flat(), 2)
@@ -82,7 +80,7 @@ def test_limits_are_chinese_restaurants(sharing):
         if omega == 1:
             assert tied(state)
     for side in (0, 1):
-        mean = expected_tables(expected[side], N) if expected[side] else 1.0
+        mean = expected_tables(expected[side], N)
         assert np.mean(np.array(sizes)[:, side]) == pytest.approx(mean, abs=0.15)
 
 
@@ -228,7 +226,7 @@ def test_exchangeable_weights_are_the_urn():
     np.add.at(n, (z1, z2), 1)
     expected = (n + kappa * np.multiply.outer(sticks.first, sticks.second)) / (4 + kappa)
     np.testing.assert_allclose(next_weights(state), expected)
-    seats = ExchangeableSeats(sharing, z1, z2, 2, sticks)
+    seats = Seats(sharing, z1, z2, 2, sticks)
     before = seats.weights().sum()
     seats.remove(2 + 2, 2 + 0)
     assert seats.weights().sum() == pytest.approx(before - 0.4 / 2.0)

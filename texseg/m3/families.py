@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -89,21 +89,23 @@ class SharedGaussians:
     [[[-0.919], [-1.419]]]
     """
 
-    mean: ArrayLike | None = None
-    mean_covariance: ArrayLike | None = None
-    degrees: float | None = None
-    scale: ArrayLike = 0.1
+    mean: Any = None
+    mean_covariance: Any = None
+    degrees: Any = None
+    scale: Any = 0.1
 
     def prepare(self, X: Array) -> Self:
         """Resolve the priors; see `Family`."""
-        (centre, spread), owner = _moments(X), type(self).__name__
-        return replace(
-            self,
-            mean=_vector(self.mean, centre, "mean", owner),
-            mean_covariance=_matrix(self.mean_covariance, spread, "mean_covariance", owner),
-            degrees=_check_degrees(self.degrees, X.shape[1], owner),
-            scale=_matrix(self.scale, spread, "scale", owner),
-        )
+        (centre, spread), owner, D = _moments(X), type(self).__name__, X.shape[1]
+        mean = centre if self.mean is None else np.asarray(self.mean, dtype=float)
+        if mean.shape != (D,):
+            raise ValueError(f"mean of {owner} must have shape {(D,)}, got {mean.shape}")
+        degrees = D + 2.0 if self.degrees is None else float(self.degrees)
+        if not degrees > D - 1:
+            raise ValueError(f"degrees of {owner} must exceed {D - 1} for {D} columns, got {degrees}")
+        covariance = _matrix(self.mean_covariance, spread, "mean_covariance", owner)
+        scale = _matrix(self.scale, spread, "scale", owner)
+        return replace(self, mean=mean, mean_covariance=covariance, degrees=degrees, scale=scale)
 
     def invariant(self, X: Array) -> Array:
         """Return the points themselves, whose centres do not depend on covariances."""
@@ -111,12 +113,11 @@ class SharedGaussians:
 
     def draw_first(self, rng: Rng, size: int) -> Params:
         """Means (places), (size, D)."""
-        return (draw_normal(rng, self.mean, self.mean_covariance, size),)
+        return (rng.multivariate_normal(self.mean, self.mean_covariance, size, method="cholesky"),)
 
     def draw_second(self, rng: Rng, size: int) -> Params:
         """Whiteners, (size, D, D)."""
-        assert self.degrees is not None
-        return (draw_whiteners(rng, self.degrees, inverse_root(self.scale), size),)
+        return (draw_whiteners(rng, self.degrees, self.scale, size),)
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
         """See `Family`."""
@@ -127,9 +128,9 @@ class SharedGaussians:
         shifts, precisions = self._shifts(second), precisions_of(second[-1])
         remaining = X if shifts is None else X - shifts[z2]
         counts, sums = pair_sums(remaining, z1, z2, size, len(precisions))
-        prior = inverse(self.mean_covariance)
+        prior = np.linalg.inv(self.mean_covariance)
         posterior = prior + np.einsum("cd,dxy->cxy", counts, precisions)
-        pull = prior @ np.asarray(self.mean) + np.einsum("dxy,cdy->cx", precisions, sums)
+        pull = prior @ self.mean + np.einsum("dxy,cdy->cx", precisions, sums)
         return (draw_by_precision(rng, posterior, pull),)
 
     def resample_second(
@@ -144,14 +145,13 @@ class SharedGaussians:
 
     def _whiteners(self, rng: Rng | None, residuals: Array, z2: Labels, K2: int) -> Array:
         """Draw each covariance given its residuals and the prior, or take its mode: whiteners (K2, D, D)."""
-        assert self.degrees is not None
         out = []
         for group in (residuals[z2 == d] for d in range(K2)):
-            scale, freedom = np.asarray(self.scale) + group.T @ group, self.degrees + len(group)
+            scale, freedom = self.scale + group.T @ group, self.degrees + len(group)
             if rng is None:
                 out.append(inverse_root(scale / (freedom + len(scale) + 1)).T)
             else:
-                out.append(draw_whiteners(rng, freedom, inverse_root(scale), 1)[0])
+                out.append(draw_whiteners(rng, freedom, scale, 1)[0])
         return np.stack(out)
 
     def _shifts(self, second: Params) -> Array | None:
@@ -185,8 +185,8 @@ class OffsetGaussians(SharedGaussians):
     [[[-0.919]]]
     """
 
-    directions: ArrayLike | None = None
-    offset_covariance: ArrayLike = 1.0
+    directions: Any = None
+    offset_covariance: Any = 1.0
 
     def prepare(self, X: Array) -> Self:
         """Resolve the priors; see `Family`."""
@@ -203,26 +203,27 @@ class OffsetGaussians(SharedGaussians):
 
     def invariant(self, X: Array) -> Array:
         """Return the points without their part along B, or unchanged if B spans the whole space."""
-        B = np.asarray(self.directions)
+        B = self.directions
         return X if B.shape[1] == B.shape[0] else X - X @ np.linalg.pinv(B).T @ B.T
 
     def draw_second(self, rng: Rng, size: int) -> Params:
         """Offsets, (size, R), and whiteners, (size, D, D)."""
-        zero = np.zeros(len(np.asarray(self.offset_covariance)))
-        return draw_normal(rng, zero, self.offset_covariance, size), *super().draw_second(rng, size)
+        zero = np.zeros(len(self.offset_covariance))
+        offsets = rng.multivariate_normal(zero, self.offset_covariance, size, method="cholesky")
+        return offsets, *super().draw_second(rng, size)
 
     def _shifts(self, second: Params) -> Array | None:
-        return np.asarray(second[0] @ np.asarray(self.directions).T)
+        return np.asarray(second[0] @ self.directions.T)
 
     def resample_second(
         self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """Draw offsets given covariances, then covariances given offsets; see `SharedGaussians`."""
-        B, precisions = np.asarray(self.directions), precisions_of(second[1])
+        B, precisions = self.directions, precisions_of(second[1])
         remaining = X - first[0][z1]
         counts, sums = pair_sums(remaining, np.zeros_like(z2), z2, 1, len(precisions))
         seen = B.T @ precisions
-        posterior = inverse(self.offset_covariance) + counts[0][:, None, None] * (seen @ B)
+        posterior = np.linalg.inv(self.offset_covariance) + counts[0][:, None, None] * (seen @ B)
         offsets = draw_by_precision(rng, posterior, (seen @ sums[0][:, :, None])[..., 0])
         return offsets, self._whiteners(rng, remaining - (offsets @ B.T)[z2], z2, len(precisions))
 
@@ -236,21 +237,7 @@ def _moments(X: Array) -> tuple[Array, Array]:
     return centre, covariance + (floor if floor > 0 else 1.0) * np.eye(D)
 
 
-def _check_degrees(degrees: float | None, D: int, owner: str) -> float:
-    value = D + 2.0 if degrees is None else float(degrees)
-    if not value > D - 1:
-        raise ValueError(f"degrees of {owner} must exceed {D - 1} for data of {D} columns, got {degrees!r}")
-    return value
-
-
-def _vector(given: ArrayLike | None, default: Array, name: str, owner: str) -> Array:
-    value = default if given is None else np.asarray(given, dtype=float)
-    if value.shape != default.shape:
-        raise ValueError(f"{name} of {owner} must have shape {default.shape}, got {value.shape}")
-    return value
-
-
-def _matrix(given: ArrayLike | None, default: Array, name: str, owner: str) -> Array:
+def _matrix(given: Any, default: Array, name: str, owner: str) -> Array:
     """Resolve a covariance given as None, as a multiple of the data's covariance, or as a matrix."""
     value = np.asarray(1.0 if given is None else given, dtype=float)
     if value.ndim == 0:
@@ -273,9 +260,8 @@ def gaussian_logs(X: Array, centres: Array, whiteners: Array, shifts: Array | No
     if shifts is not None:
         white = white - np.einsum("bjxy,bjy->bjx", whiteners, shifts)[:, None]
     middle = _whiten(whiteners, centres)
-    squares = np.zeros(np.broadcast_shapes(white.shape[:-1], middle.shape[:-1]))
-    for x in range(D):
-        squares += (white[..., x] - middle[..., x]) ** 2
+    apart = white - middle
+    squares = np.einsum("nkld,nkld->nkl", apart, apart)
     log_det = np.log(np.diagonal(whiteners, axis1=-2, axis2=-1)).sum(axis=-1)
     return log_det[:, None, :] - 0.5 * (squares + D * _LOG_2PI)
 
@@ -302,28 +288,17 @@ def pair_sums(X: Array, z1: Labels, z2: Labels, K1: int, K2: int) -> tuple[Array
     return counts.reshape(K1, K2), sums.reshape(K1, K2, -1)
 
 
-def inverse_root(matrix: ArrayLike | None) -> Array:
+def inverse_root(matrix: Array) -> Array:
     """Lower triangular C with ``C @ C.T = inv(matrix)``."""
-    return np.asarray(np.linalg.cholesky(inverse(matrix)), dtype=float)
+    return np.asarray(np.linalg.cholesky(np.linalg.inv(matrix)))
 
 
-def inverse(matrix: ArrayLike | None) -> Array:
-    """Invert a matrix that has been resolved and so is not None."""
-    return np.asarray(np.linalg.inv(np.asarray(matrix, dtype=float)), dtype=float)
-
-
-def draw_whiteners(rng: Rng, degrees: float, root: Array, size: int) -> Array:
-    """Draw W with ``W.T @ W`` Wishart of scale ``root @ root.T`` (Bartlett), (size, D, D)."""
-    D = len(root)
+def draw_whiteners(rng: Rng, degrees: float, scale: Array, size: int) -> Array:
+    """Draw W with ``inv(W.T @ W)`` inverse Wishart of the given scale (Bartlett), (size, D, D)."""
+    root, D = inverse_root(scale), len(scale)
     A = np.tril(rng.standard_normal((size, D, D)), -1)
     A[:, np.arange(D), np.arange(D)] = np.sqrt(rng.chisquare(degrees - np.arange(D), (size, D)))
     return np.swapaxes(root @ A, -1, -2)
-
-
-def draw_normal(rng: Rng, mean: ArrayLike | None, covariance: ArrayLike | None, size: int) -> Array:
-    """Draw from a Gaussian, (size, D)."""
-    root = np.linalg.cholesky(np.asarray(covariance))
-    return np.asarray(mean) + rng.standard_normal((size, len(root))) @ root.T
 
 
 def draw_by_precision(rng: Rng | None, precision: Array, pull: Array) -> Array:

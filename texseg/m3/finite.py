@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
 from texseg.counts.random import random_state_of
-from texseg.m3.switch import ALPHAS, Array, Expectation, Switch, Topics, shares_of, split
+from texseg.m3.switch import Array, Expectation, Switch, Topics, fit_concentrations, shares_of, split
 from texseg.models.estimator import CountEstimator, DensityMixin, settings
 
 _FIRST_OMEGA = 0.5
+_ALPHAS = "asymmetric", "symmetric"
 
 
 @settings
@@ -92,18 +93,13 @@ class FiniteM3(DensityMixin, CountEstimator):
         self._check_parameters()
         n = self._checked(X, "X", reset=True)
         weights = self._check_weights(sample_weight, n)
-        progress = list(self._iterate(n, Switch(float(self.topic_prior)), weights))
-        topics = Switch(float(self.topic_prior)).means(progress[-1].topics)
+        topics = self._estimated(n, Switch(float(self.topic_prior)), weights)
         self.n_components_ = topics.sizes
         self.components_ = np.vstack(topics.spaces)
         self.alpha_ = topics.alpha
         self.weights_ = topics.shares
         if len(topics.shares) == 2:
             self.omega_ = topics.omega
-        self.history_ = np.array([state.bound for state in progress])
-        self.lower_bound_ = float(self.history_[-1])
-        self.n_iter_ = len(progress)
-        self.converged_ = progress[-1].converged
         self.labels_ = self.predict(X)
         return self
 
@@ -136,13 +132,14 @@ class FiniteM3(DensityMixin, CountEstimator):
         topics = Topics(tuple(spaces), self.weights_, self.alpha_)
         inference = Switch(topic_prior=0.0)
         for _, block in row_blocks(self._check_new(X)):
-            yield inference.expect(block, inference.flat(block, topics.sizes), topics, max_steps=200)
+            yield inference.expect(block, _flat(block, topics), topics, max_steps=200)
 
-    def _iterate(self, X: CountMatrix, inference: Switch, weights: Array | None) -> Iterator[_Progress]:
-        """Yield the state of every iteration."""
+    def _estimated(self, X: CountMatrix, inference: Switch, weights: Array | None) -> Topics:
+        """Iterate until the bound stays; return the topics as probabilities."""
         topics = self._first_topics(X.shape[1])
-        memories = [inference.flat(block, topics.sizes) for _, block in row_blocks(X)]
-        bound, converged = -np.inf, False
+        memories = [_flat(block, topics) for _, block in row_blocks(X)]
+        bounds: list[float] = []
+        self.converged_ = False
         for iteration in range(self.max_iter):
             warming = iteration < self.warm_up
             found = [
@@ -150,33 +147,35 @@ class FiniteM3(DensityMixin, CountEstimator):
                 for (rows, block), memory in zip(row_blocks(X), memories, strict=True)
             ]
             memories = [result.memory for result in found]
-            previous = bound
-            bound = sum(float(result.bounds.sum()) for result in found) + inference.topic_bound(topics)
-            converged = not warming and bound - previous < self.tol * abs(bound)
-            yield _Progress(topics, bound, converged)
-            if converged:
-                return
+            previous = bounds[-1] if bounds else -np.inf
+            bounds.append(sum(float(result.bounds.sum()) for result in found) + inference.topic_bound(topics))
+            self.converged_ = not warming and bounds[-1] - previous < self.tol * abs(bounds[-1])
+            if self.converged_ or iteration == self.max_iter - 1:
+                break
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
             topics = inference.maximise(stats, topics, topics.shares if warming else self._shares())
             if not warming and isinstance(self.alpha, str):
                 sides = zip(
                     split(np.vstack(memories), topics.sizes), split(topics.alpha, topics.sizes), strict=True
                 )
-                alphas = [ALPHAS[self.alpha](side, start, weights) for side, start in sides]
+                equal = self.alpha == "symmetric"
+                alphas = [fit_concentrations(side, start, weights, equal=equal) for side, start in sides]
                 topics = topics._replace(alpha=np.concatenate(alphas))
+        self.history_, self.lower_bound_, self.n_iter_ = np.array(bounds), bounds[-1], len(bounds)
+        return inference.means(topics)
 
     def _expect(
         self, n: sp.csr_array, memory: Array, topics: Topics, inference: Switch, weights: Array | None
     ) -> Expectation:
         """E-step from flat memberships; a document keeps its last ones if these give a higher bound."""
         kept = inference.expect(n, memory, topics, max_steps=0)
-        fresh = inference.expect(n, inference.flat(n, topics.sizes), topics, self.max_doc_iter)
+        fresh = inference.expect(n, _flat(n, topics), topics, self.max_doc_iter)
         better = np.where((fresh.bounds > kept.bounds)[:, None], fresh.memory, kept.memory)
         return inference.expect(n, better, topics, 0, weights)
 
     def _sizes(self) -> tuple[int, ...]:
-        sizes = (self.n_components, 1) if np.ndim(self.n_components) == 0 else self.n_components
-        return tuple(int(size) for size in sizes)  # type: ignore[arg-type, union-attr]
+        given = np.atleast_1d(self.n_components).tolist()
+        return (*given, 1) if len(given) == 1 else tuple(given)
 
     def _shares(self) -> Array | None:
         """Shares of the spaces, if they are given."""
@@ -215,9 +214,9 @@ class FiniteM3(DensityMixin, CountEstimator):
         named = isinstance(self.alpha, str)
         alpha = np.asarray(np.nan if self.alpha is None or named else self.alpha, dtype=float)
         numbers = alpha.shape in ((), (L,)) and (alpha > 0).all() and np.isfinite(alpha).all()
-        if not (self.alpha in ALPHAS if named else numbers):
+        if not (self.alpha in _ALPHAS if named else numbers):
             raise ValueError(
-                f"alpha of FiniteM3 must be {' or '.join(map(repr, ALPHAS))}, or one or {L} positive"
+                f"alpha of FiniteM3 must be {' or '.join(map(repr, _ALPHAS))}, or one or {L} positive"
                 f" finite numbers, got {self.alpha!r}"
             )
         for name, smallest in (("topic_prior", 0), ("warm_up", 0), ("max_iter", 1), ("max_doc_iter", 1)):
@@ -227,7 +226,6 @@ class FiniteM3(DensityMixin, CountEstimator):
                 )
 
 
-class _Progress(NamedTuple):
-    topics: Topics
-    bound: float
-    converged: bool
+def _flat(n: sp.csr_array, topics: Topics) -> Array:
+    """Memberships (D, K1 + ... + KL) of documents about which nothing is known."""
+    return np.ones((n.shape[0], sum(topics.sizes)))

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, take
-from texseg.m3.seating import ExchangeableSeats, OneSideSeats, Seats, Sharing, Sticks, draw_omega, draw_sticks
+from texseg.m3.seating import Seats, Sharing, Sticks, draw_omega, draw_sticks
 
 _BLOCK = 2**17  # densities held at once
+_UNDERFLOW = 1e-200  # a sum of weights times densities up to this is computed anew in logarithms
 
 
 class Chain(NamedTuple):
@@ -26,7 +27,7 @@ class Chain(NamedTuple):
     first: Params
     second: Params
     sharing: Sharing
-    sticks: Sticks | None  # None if only the first side is sampled
+    sticks: Sticks | None  # None if the seats have none
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -35,9 +36,8 @@ class Chain(NamedTuple):
 
     def seats(self, n_new: int, n_others: int) -> Seats:
         """Prior weights for a point that meets ``n_others`` others."""
-        if self.sticks is None:
-            return OneSideSeats(self.sharing.alpha, self.z1, n_new)
-        return ExchangeableSeats(self.sharing, self.z1, self.z2, n_new, self.sticks)
+        assert self.sticks is not None
+        return Seats(self.sharing, self.z1, self.z2, n_new, self.sticks)
 
 
 def step(rng: Rng, X: Array, state: Chain, family: Family, n_new: int, learn_omega: bool = False) -> Chain:
@@ -54,7 +54,7 @@ def step(rng: Rng, X: Array, state: Chain, family: Family, n_new: int, learn_ome
 
 
 def sweep(rng: Rng, X: Array, state: Chain, family: Any, n_new: int) -> Chain:
-    """Draw the pair of memberships of every point once, in order."""
+    """Draw the pair of memberships of every point once, in order; drop components left empty."""
     seats = state.seats(n_new, len(X) - 1)
     z1, z2 = state.z1 + n_new, state.z2 + n_new
     first, second = state.first, state.second
@@ -65,7 +65,10 @@ def sweep(rng: Rng, X: Array, state: Chain, family: Any, n_new: int) -> Chain:
         block = _Block(rng, X[rows], first, second, family, n_new)
         _sweep_block(rng, seats, block, z1[rows], z2[rows])
         (first, second), start = block.shared, rows.stop
-    return _compact(state, seats, z1 - n_new, z2 - n_new, first, second)
+    kept1, z1 = np.unique(z1 - n_new, return_inverse=True)
+    kept2, z2 = np.unique(z2 - n_new, return_inverse=True)
+    first, second = take(first, kept1), take(second, kept2)
+    return state._replace(z1=z1, z2=z2, first=first, second=second, sticks=seats.sticks())
 
 
 class _Block:
@@ -113,62 +116,30 @@ class _Block:
 def _sweep_block(rng: Rng, seats: Seats, block: _Block, z1: Labels, z2: Labels) -> None:
     """Update the memberships of the points of a block, in place."""
     uniforms = rng.random(len(z1)).tolist()
-    n_new = seats.n_new
-    for row, (c, d) in enumerate(zip(z1.tolist(), z2.tolist(), strict=True)):
-        seats.remove(c, d)
-        alone = seats.first[c] == 0, seats.second[d] == 0
-        weights = seats.weights()
-        if alone[0] or alone[1]:
-            logs = _own_first(block.logs[row], c if alone[0] else 0, d if alone[1] else 0)
-            weights *= np.exp(logs - logs.max())
-        else:
-            logs = block.logs[row]
-            weights *= block.density[row]
-        cumulative = weights.cumsum()
-        total = cumulative[-1]
-        if total > 1e-200:
-            chosen = int(cumulative.searchsorted(uniforms[row] * total, side="right"))
-        else:
-            chosen = _choose_in_logs(seats.weights(), logs, uniforms[row])
-        new_c, new_d = divmod(chosen, weights.shape[1])
-        if new_c < n_new:
-            new_c = _birth(rng, seats, block, 0, row, new_c, c if alone[0] else None)
-        if new_d < n_new:
-            new_d = _birth(rng, seats, block, 1, row, new_d, d if alone[1] else None)
-        seats.add(new_c, new_d)
-        z1[row], z2[row] = new_c, new_d
-
-
-def _own_first(logs: Array, c: int, d: int) -> Array:
-    """Log-densities of a point alone in its components c, d, which replace the first unborn ones."""
-    rows, columns = np.arange(logs.shape[0]), np.arange(logs.shape[1])
-    rows[0], columns[0] = c, d
-    return logs[np.ix_(rows, columns)]
-
-
-def _birth(rng: Rng, seats: Seats, block: _Block, side: int, row: int, unborn: int, own: int | None) -> int:
-    """Open a seat for an unborn component, or keep the component in which the point is alone."""
-    seat = seats.open(side, rng, own if unborn == 0 else None)
-    if own is None or unborn > 0:
-        block.bear(side, row, unborn, seat)
-    return seat
-
-
-def _choose_in_logs(weights: Array, logs: Array, uniform: float) -> int:
-    """Choose a pair when the densities of all pairs with weight have underflowed."""
-    with np.errstate(divide="ignore"):
-        scores = np.log(weights) + logs
-    cumulative = np.exp(scores - scores.max()).cumsum()
-    return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
-
-
-def _compact(state: Chain, seats: Seats, z1: Labels, z2: Labels, first: Params, second: Params) -> Chain:
-    """Drop the empty components and number the others without gaps."""
-    kept1, z1 = np.unique(z1, return_inverse=True)
-    kept2, z2 = np.unique(z2, return_inverse=True)
-    sticks = seats.sticks() if isinstance(seats, ExchangeableSeats) else None
-    first, second = take(first, kept1), take(second, kept2)
-    return state._replace(z1=z1, z2=z2, first=first, second=second, sticks=sticks)
+    for row, pair in enumerate(zip(z1.tolist(), z2.tolist(), strict=True)):
+        seats.remove(*pair)
+        own = [seat if seats.counts[side][seat] == 0 else None for side, seat in enumerate(pair)]
+        weights, logs, density = seats.weights(), block.logs[row], block.density[row]
+        if own != [None, None]:  # the components in which it is alone replace the first unborn ones
+            rows, columns = (np.arange(n) for n in logs.shape)
+            rows[0], columns[0] = own[0] or 0, own[1] or 0
+            logs = logs[np.ix_(rows, columns)]
+            density = np.exp(logs - logs.max())
+        cumulative = (weights * density).cumsum()
+        if cumulative[-1] <= _UNDERFLOW:
+            with np.errstate(divide="ignore"):
+                scores = np.log(weights) + logs
+            cumulative = np.exp(scores - scores.max()).cumsum()
+        chosen = int(cumulative.searchsorted(uniforms[row] * cumulative[-1], side="right"))
+        new = list(divmod(chosen, weights.shape[1]))
+        for side, seat in enumerate(new):
+            if seat < seats.n_new:
+                stays = seat == 0 and own[side] is not None
+                new[side] = seats.open(side, rng, own[side] if stays else None)
+                if not stays:
+                    block.bear(side, row, seat, new[side])
+        seats.add(*new)
+        z1[row], z2[row] = new
 
 
 def next_weights(state: Chain) -> Array:

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate, take
 from texseg.m3.gibbs import Chain, pair_logs, sweep
 from texseg.m3.sampled import Sample, SampledM3, start_labels
-from texseg.m3.seating import Sharing
+from texseg.m3.seating import Sharing, Sticks
 from texseg.models.estimator import settings
 
 
@@ -75,20 +75,16 @@ class HybridM3(SampledM3):
         histories = [self._log_joints(X, states, family) for states in runs]
         best = int(np.argmax([history[self.burn_in :].mean() for history in histories]))
         states, self.history_ = runs[best], histories[best]
-        self.family_ = family
-        self.samples_ = [self._keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
-        self._describe()
         self.n_first_ = np.array([len(state.first[0]) for state in states])
-        self.n_iter_ = len(states)
-        return self
+        kept = states[self.burn_in :: self.thin]
+        return self._described(family, [self._keep(rng, state, family) for state in kept])
 
     def _iterate(self, rng: Rng, X: Array, family: Family, n_start: int) -> Iterator[_Hybrid]:
         """Yield the state after every sweep."""
         state = _start(rng, X, family, n_start, self.n_components)
-        sharing = Sharing(float(self.alpha), 0.0, 1.0, 0.0)
         drawn: list[_Hybrid] = []
         for _ in range(self.n_sweeps):
-            state = _sample_first(rng, X, state, family, sharing, self.n_auxiliary)
+            state = _sample_first(rng, X, state, family, float(self.alpha), self.n_auxiliary)
             yield state
             drawn.append(state)
             if len(drawn) == self.n_draws:
@@ -126,7 +122,10 @@ class _Hybrid(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """A family whose second membership is known, in the last column of the data."""
+    """A family whose second membership is known, in the last column of the data.
+
+    To the sampler, both memberships are those of the first side, as in one Dirichlet process (omega = 1).
+    """
 
     family: Family
     second: Params
@@ -154,13 +153,11 @@ def _start(rng: Rng, X: Array, family: Family, n_start: int, K2: int) -> _Hybrid
     return _Hybrid(z1, z2, first, second, _shares(z2, K2))
 
 
-def _sample_first(
-    rng: Rng, X: Array, state: _Hybrid, family: Family, sharing: Sharing, n_new: int
-) -> _Hybrid:
+def _sample_first(rng: Rng, X: Array, state: _Hybrid, family: Family, alpha: float, n_new: int) -> _Hybrid:
     """Draw the first memberships and parameters given the second side."""
-    known = np.column_stack([X, state.z2])
-    none = np.zeros(len(X), np.intp)
-    before = Chain(state.z1, none, state.first, (np.zeros(1),), sharing, None)
+    known, K1 = np.column_stack([X, state.z2]), len(state.first[0])
+    one, sticks = Sharing(alpha, 1.0, 0.0, 0.0), Sticks.unbroken(K1, K1)
+    before = Chain(state.z1, state.z1, state.first, (np.zeros(K1),), one, sticks)
     after = sweep(rng, known, before, _Given(family, state.second), n_new)
     first = family.resample_first(rng, X, after.z1, state.z2, after.sizes[0], state.second)
     return state._replace(z1=after.z1, first=first)

@@ -95,11 +95,8 @@ class InfiniteM3(SampledM3):
         rng, X, family = self._prepared(X)
         sharing = self._sharing()
         runs = [self._run(rng, X, family, sharing, number) for number in range(self.n_init)]
-        self.family_ = family
-        self.samples_, self.history_ = max(runs, key=lambda run: waic(X, run[0], family))
-        self._describe()
-        self.n_iter_ = len(self.history_.omega)
-        return self
+        samples, self.history_ = max(runs, key=lambda run: waic(X, run[0], family))
+        return self._described(family, samples)
 
     def _run(
         self, rng: Rng, X: Array, family: Family, sharing: Sharing, number: int
@@ -108,12 +105,14 @@ class InfiniteM3(SampledM3):
         start = start_labels(family.invariant(X), self.n_start, rng)
         second = start if sharing.omega == 1 or number % 2 else np.zeros_like(start)
         state = self._first(rng, X, (start, second), family, sharing)
-        states = []
+        states, traced = [], []
         for _ in range(self.n_sweeps):
             state = step(rng, X, state, family, self.n_auxiliary, learn_omega=self.omega is None)
             states.append(state)
+            n_pairs = len(np.unique(state.z1 * state.sizes[1] + state.z2))
+            traced.append((log_likelihood(X, state, family), *state.sizes, n_pairs, state.sharing.omega))
         samples = [_keep(rng, state, family) for state in states[self.burn_in :: self.thin]]
-        return samples, _trace(X, states, family)
+        return samples, Trace(*map(np.array, zip(*traced, strict=True)))
 
     def _first(self, *args: Any) -> Chain:
         return first_state(*args)
@@ -126,12 +125,10 @@ class InfiniteM3(SampledM3):
         omega = _FIRST_OMEGA if self.omega is None else self.omega
         if not 0 <= omega <= 1:
             raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
-        rest = 1.0 - omega
-        omega1, omega2 = self.omega1, self.omega2
+        rest, omega1, omega2 = 1.0 - omega, self.omega1, self.omega2
         if omega1 is None:
             omega1 = rest / 2 if omega2 is None else rest - omega2
-        if omega2 is None:
-            omega2 = rest - omega1
+        omega2 = rest - omega1 if omega2 is None else omega2
         if min(omega1, omega2) < 0 or abs(omega1 + omega2 - rest) > 1e-9:
             raise ValueError(
                 "omega, omega1 and omega2 of InfiniteM3 must be non-negative with sum 1, got"
@@ -150,13 +147,3 @@ def _keep(rng: Rng, state: Chain, family: Family) -> Sample:
     first: Params = concatenate(state.first, family.draw_first(rng, 1))
     second: Params = concatenate(state.second, family.draw_second(rng, 1))
     return Sample(state.z1, state.z2, first, second, next_weights(state), state.sizes)
-
-
-def _trace(X: Array, states: list[Chain], family: Family) -> Trace:
-    return Trace(
-        np.array([log_likelihood(X, state, family) for state in states]),
-        np.array([state.sizes[0] for state in states]),
-        np.array([state.sizes[1] for state in states]),
-        np.array([len(np.unique(state.z1 * state.sizes[1] + state.z2)) for state in states]),
-        np.array([state.sharing.omega for state in states]),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -46,9 +46,9 @@ def representative(partitions: Sequence[Labels]) -> int:
 
 
 def pair_scores(X: Array, first: Params, second: Params, weights: Array, family: Family) -> Array:
-    """Log of weight times density for every pair of components, (N, K1, K2)."""
+    """Log of weight times density for every pair of components, (N, K1 K2)."""
     with np.errstate(divide="ignore"):
-        return pair_logs(X, first, second, family) + np.log(weights)
+        return (pair_logs(X, first, second, family) + np.log(weights)).reshape(len(X), -1)
 
 
 def waic(X: Array, samples: Sequence[Sample], family: Family) -> float:
@@ -65,27 +65,13 @@ def _log_densities(X: Array, samples: Sequence[Sample], family: Family) -> Array
         rows = max(1, _BLOCK // sample.weights.size)
         for start in range(0, len(X), rows):
             part = slice(start, start + rows)
-            out[part] = logsumexp(
-                pair_scores(X[part], sample.first, sample.second, sample.weights, family), axis=(1, 2)
-            )
+            scores = pair_scores(X[part], sample.first, sample.second, sample.weights, family)
+            out[part] = logsumexp(scores, axis=1)
     return logs
 
 
-class Sampled(ClusterMixin, DensityMixin, BaseEstimator):
-    """What fits leave behind."""
-
-    family: Family | None
-    samples_: list[Sample]
-    family_: Family
-    memberships_: Labels
-    labels_: Labels
-    n_components_: tuple[int, int]
-    components_: tuple[Params, Params]
-    weights_: Array
-
-
 @settings
-class SampledM3(Sampled):
+class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
     """Base of estimators that keep samples of pairs of memberships."""
 
     _: KW_ONLY
@@ -100,13 +86,11 @@ class SampledM3(Sampled):
 
     def predict(self, X: Any) -> Labels:
         """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""
-        best = self._best_pairs(X)
-        return self._pair_labels.ravel()[best]
+        return self._pair_labels[self._best_pairs(X)]
 
     def predict_memberships(self, X: Any) -> Labels:
         """Find the most probable pair of components of each point in the representative sample, (N, 2)."""
-        best = self._best_pairs(X)
-        return np.stack(np.divmod(best, self.n_components_[1]), axis=1)
+        return np.stack(np.divmod(self._best_pairs(X), self.n_components_[1]), axis=1)
 
     def score_samples(self, X: Any) -> Array:
         """Compute the log-density (N,) of each point, in nats, averaged over the samples."""
@@ -149,18 +133,21 @@ class SampledM3(Sampled):
         """Most probable pair of each point, flattened."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores = pair_scores(X, *self.components_, self.weights_, self.family_)
-        return scores.reshape(len(scores), -1).argmax(axis=1)
+        return pair_scores(X, *self.components_, self.weights_, self.family_).argmax(axis=1)
 
-    def _describe(self) -> None:
-        """Set the attributes from the most representative of the kept samples."""
-        best = self.samples_[representative([sample.pairs for sample in self.samples_])]
+    def _described(self, family: Family, samples: list[Sample]) -> Self:
+        """Set the attributes from the kept samples, of which the most representative stands for all."""
+        self.family_, self.samples_, self.n_iter_ = family, samples, self.n_sweeps
+        best = samples[representative([sample.pairs for sample in samples])]
         K1, K2 = self.n_components_ = best.sizes
         self.memberships_ = np.stack([best.z1, best.z2], axis=1)
         self.components_ = (take(best.first, slice(K1)), take(best.second, slice(K2)))
         weights = best.weights[:K1, :K2]
         self.weights_ = weights / weights.sum()
-        self._pair_labels, self.labels_ = _label_pairs(best)
+        used, self.labels_ = np.unique(best.pairs, return_inverse=True)
+        unused = np.setdiff1d(np.arange(K1 * K2), used)
+        self._pair_labels = np.argsort(np.concatenate([used, unused]))
+        return self
 
 
 def start_labels(X: Array, n_start: int, rng: Rng) -> Labels:
@@ -168,12 +155,3 @@ def start_labels(X: Array, n_start: int, rng: Rng) -> Labels:
     distinct = len(np.unique(X, axis=0))
     means = KMeans(min(n_start, distinct), n_init=1, random_state=int(rng.integers(2**31)))
     return np.unique(means.fit_predict(X), return_inverse=True)[1]
-
-
-def _label_pairs(sample: Sample) -> tuple[Labels, Labels]:
-    """Label the pairs, used ones first: a table (K1, K2) of all labels, and those of the points (N,)."""
-    used, labels = np.unique(sample.pairs, return_inverse=True)
-    n_pairs = sample.sizes[0] * sample.sizes[1]
-    table = np.empty(n_pairs, np.intp)
-    table[np.concatenate([used, np.setdiff1d(np.arange(n_pairs), used)])] = np.arange(n_pairs)
-    return table.reshape(sample.sizes), labels

@@ -23,12 +23,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-Array = NDArray[np.float64]
-Rng = np.random.Generator
-Labels = NDArray[np.intp]
+from texseg.m3.families import Array, Labels, Rng
 
 
 class Sharing(NamedTuple):
@@ -51,116 +48,72 @@ class Sticks(NamedTuple):
     second: Array  # (K2 + 1,)
 
     @classmethod
-    def even(cls, K1: int, K2: int) -> Sticks:
+    def even(cls, *sizes: int) -> Sticks:
         """Start with all sticks of equal length."""
-        return cls(np.full(K1 + 1, 1.0 / (K1 + 1)), np.full(K2 + 1, 1.0 / (K2 + 1)))
+        return cls(*(np.full(K + 1, 1.0 / (K + 1)) for K in sizes))
+
+    @classmethod
+    def unbroken(cls, *sizes: int) -> Sticks:
+        """Give all to the unborn rest, as for one Dirichlet process (omega = 1)."""
+        return cls(*(np.append(np.zeros(K), 1.0) for K in sizes))
 
 
 class Seats:
-    """Which points sit where; seat numbers include the unborn components, which come first."""
+    """Which points sit where, with the prior's weights; sides count from 0, unborn components come first."""
 
-    def __init__(self, z1: Labels, z2: Labels, n_new: int, reward: float) -> None:
+    def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, sticks: Sticks) -> None:
         self.n_new = n_new
-        self.first = [0] * n_new + np.bincount(z1).tolist()
-        self.second = [0] * n_new + np.bincount(z2).tolist()
-        self._reward = reward
-        pairs = np.zeros((len(self.first), len(self.second)), np.intp)
-        np.add.at(pairs, (z1 + n_new, z2 + n_new), 1)
-        self._pairs = pairs.tolist()
-        self._P = reward * pairs
-        self._u = np.zeros(len(self.first))
-        self._v = np.zeros(len(self.second))
+        self.counts = [[0] * n_new + np.bincount(z).tolist() for z in (z1, z2)]
+        self.lengths = [np.append(np.full(n_new, side[-1] / n_new), side[:-1]) for side in sticks]
+        self._gammas = stick_concentrations(sharing)
+        self._reward = sharing.omega / sharing.alpha
+        self._pairs = np.zeros((len(self.counts[0]), len(self.counts[1])))
+        np.add.at(self._pairs, (z1 + n_new, z2 + n_new), 1)
 
-    def remove(self, c: int, d: int) -> None:
-        """Take a point from the pair (c, d); a component left empty becomes unborn."""
-        self._change(c, d, -1)
+    def remove(self, *pair: int) -> None:
+        """Take a point from a pair; the stick of a component left empty is joined to the unborn rest."""
+        self._pairs[pair] -= 1
+        for counts, lengths, seat in zip(self.counts, self.lengths, pair, strict=True):
+            counts[seat] -= 1
+            if counts[seat] == 0:
+                lengths[: self.n_new] += lengths[seat] / self.n_new
+                lengths[seat] = 0.0
 
-    def add(self, c: int, d: int) -> None:
-        """Seat a point at the pair (c, d) of born components."""
-        self._change(c, d, 1)
+    def add(self, *pair: int) -> None:
+        """Seat a point at a pair of born components."""
+        self._pairs[pair] += 1
+        for counts, seat in zip(self.counts, pair, strict=True):
+            counts[seat] += 1
 
     def open(self, side: int, rng: Rng, seat: int | None = None) -> int:
-        """Give birth to a component of a side (0 or 1), at an empty seat or a new one; return the seat."""
-        counts = (self.first, self.second)[side]
-        if seat is None:
-            empty = (seat for seat in range(self.n_new, len(counts)) if counts[seat] == 0)
-            seat = next(empty, len(counts))
-        if seat == len(counts):
-            counts.append(0)
-            self._P = np.pad(self._P, ((0, 1 - side), (0, side)))
-            if side == 0:
-                self._u = np.append(self._u, 0.0)
-                self._pairs.append([0] * len(self.second))
-            else:
-                self._v = np.append(self._v, 0.0)
-                for row in self._pairs:
-                    row.append(0)
+        """Give birth to a component, whose stick is a part Beta(1, gamma) of the rest; return its seat."""
+        seat = self._empty_seat(side) if seat is None else seat
+        lengths, gamma = self.lengths[side], self._gammas[side]
+        part = rng.beta(1.0, gamma) if np.isfinite(gamma) else 0.0
+        rest = lengths[: self.n_new].sum()
+        lengths[seat] = part * rest
+        lengths[: self.n_new] = (1.0 - part) * rest / self.n_new
         return seat
 
     def weights(self) -> Array:
-        """Prior weights of all pairs of seats for the next point, up to a common factor."""
-        G = np.multiply.outer(self._u, self._v)
-        G += self._P
+        """Prior weights of all pairs of seats; their sum is ``1 + omega / alpha * (points seated)``."""
+        G = np.multiply.outer(*self.lengths)
+        G += self._reward * self._pairs
         return G
 
-    def _change(self, c: int, d: int, step: int) -> None:
-        self.first[c] += step
-        self.second[d] += step
-        self._pairs[c][d] += step
-        self._P[c, d] = self._reward * self._pairs[c][d]
-
-
-class OneSideSeats(Seats):
-    """A Chinese restaurant on the first side; on the second, one component for all points."""
-
-    def __init__(self, alpha: float, z1: Labels, n_new: int) -> None:
-        super().__init__(z1, np.zeros_like(z1), n_new, 0.0)
-        self._u[:] = self.first
-        self._u[:n_new] = alpha / n_new
-        self._v[n_new:] = 1.0
-
-    def _change(self, c: int, d: int, step: int) -> None:
-        super()._change(c, d, step)
-        self._u[c] = self.first[c]
-
-
-class ExchangeableSeats(Seats):
-    """The exchangeable prior given its sticks; `weights` sum to ``1 + omega / alpha * (points seated)``."""
-
-    def __init__(self, sharing: Sharing, z1: Labels, z2: Labels, n_new: int, sticks: Sticks) -> None:
-        super().__init__(z1, z2, n_new, sharing.omega / sharing.alpha)
-        self._gammas = stick_concentrations(sharing)
-        for weights, side in ((self._u, sticks.first), (self._v, sticks.second)):
-            weights[:n_new] = side[-1] / n_new
-            weights[n_new:] = side[:-1]
-
-    def remove(self, c: int, d: int) -> None:
-        """See `Seats`; the stick of a component left empty is joined to the unborn rest."""
-        super().remove(c, d)
-        for count, sticks, seat in ((self.first[c], self._u, c), (self.second[d], self._v, d)):
-            if count == 0:
-                sticks[: self.n_new] += sticks[seat] / self.n_new
-                sticks[seat] = 0.0
-
-    def open(self, side: int, rng: Rng, seat: int | None = None) -> int:
-        """See `Seats`; a part Beta(1, gamma) is broken off the rest."""
-        seat = super().open(side, rng, seat)
-        sticks, gamma = (self._u, self._v)[side], self._gammas[side]
-        part = rng.beta(1.0, gamma) if np.isfinite(gamma) else 0.0
-        rest = sticks[: self.n_new].sum()
-        sticks[seat] = part * rest
-        sticks[: self.n_new] = (1.0 - part) * rest / self.n_new
-        return seat
-
-    def sticks(self) -> Sticks:
+    def sticks(self) -> Sticks | None:
         """Sticks of the occupied seats, in their order, and of the rest."""
-        sides = ((self._u, self.first), (self._v, self.second))
-        return Sticks(
-            *(
-                np.append(weights[np.array(counts) > 0], weights[: self.n_new].sum())
-                for weights, counts in sides
-            )
-        )
+        sides = zip(self.lengths, self.counts, strict=True)
+        return Sticks(*(np.append(u[np.array(counts) > 0], u[: self.n_new].sum()) for u, counts in sides))
+
+    def _empty_seat(self, side: int) -> int:
+        counts = self.counts[side]
+        seat = next((seat for seat in range(self.n_new, len(counts)) if counts[seat] == 0), len(counts))
+        if seat == len(counts):
+            counts.append(0)
+            self.lengths[side] = np.append(self.lengths[side], 0.0)
+            self._pairs = np.pad(self._pairs, ((0, 1 - side), (0, side)))
+        return seat
 
 
 def stick_concentrations(sharing: Sharing) -> tuple[float, float]:
@@ -195,7 +148,7 @@ def draw_sticks(rng: Rng, sharing: Sharing, z1: Labels, z2: Labels, sticks: Stic
     """One Gibbs step for the sticks: numbers of tables given the sticks, then sticks given the tables."""
     gammas = stick_concentrations(sharing)
     if not np.isfinite(gammas[0]):
-        return Sticks(*(np.append(np.zeros(z.max() + 1), 1.0) for z in (z1, z2)))
+        return Sticks.unbroken(z1.max() + 1, z2.max() + 1)
     pairs = _pair_counts(z1, z2)
     tables = pairs
     if sharing.omega > 0:

@@ -23,16 +23,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, polygamma, psi
+from scipy.optimize import minimize
+from scipy.special import gammaln, psi
 
 from texseg.models.base import entry_rows, products_at
 
 Array = NDArray[np.float64]
 
-_NEWTON_STEPS = 50
-_SMALLEST, _LARGEST = 1e-4, 1e4  # range of a concentration that is estimated
-_NEAR = 1.0 + 1e-6  # an end of the range counts as reached within this factor
+_ALPHAS = 1e-4, 1e4  # range of a concentration that is estimated
 
 
 class Topics(NamedTuple):
@@ -102,14 +100,10 @@ class Switch(NamedTuple):
     topic_prior: float  # Concentration of the Dirichlet prior of the topics; 0 takes the topics as parameters
     tol: float = 1e-4  # A document is done when its Dirichlet parameters change by less than this on average
 
-    def flat(self, n: sp.csr_array, sizes: tuple[int, ...]) -> Array:
-        """Memory (D, K1 + ... + KL) of documents about which nothing is known."""
-        return np.ones((n.shape[0], sum(sizes)))
-
     def expect(
         self, n: sp.csr_array, memory: Array, topics: Topics, max_steps: int, row_weights: Array | None = None
     ) -> Expectation:
-        """E-step, started from `memory`, the Dirichlet parameters of all memberships."""
+        """E-step, started from `memory`, the Dirichlet parameters (D, K1 + ...) of all memberships."""
         index, table, gamma, sizes = entry_rows(n), self._table(topics), memory, topics.sizes
 
         def mix(gamma: Array) -> tuple[Array, Array, sp.csr_array]:
@@ -182,61 +176,27 @@ def divergence(parameters: Array, prior: Array | float) -> Array:
     )
 
 
-def fit_concentration(parameters: Array, start: Array, weights: Array | None = None) -> Array:
-    """Find the equal concentrations (K,) within 1e-4 ... 1e4 that maximise Eq. 10 (concave in their value).
+def fit_concentrations(
+    parameters: Array, start: Array, weights: Array | None = None, *, equal: bool = False
+) -> Array:
+    """Find the concentrations (K,) within 1e-4 ... 1e4, ``equal`` or one a component, that maximise Eq. 10.
 
     ``parameters`` (D, K) are the Dirichlet parameters of every document, ``weights`` (D,) how often each
-    counts.
+    counts. The objective is concave.
     """
     K = len(start)
     if K == 1:
         return start
-    slope = np.average(expected_log(parameters), axis=0, weights=weights).sum()
-
-    def loss(log_value: float) -> float:
-        value = np.exp(log_value)
-        return -float(gammaln(K * value) - K * gammaln(value) + (value - 1.0) * slope)
-
-    limits = np.log(_SMALLEST), np.log(_LARGEST)
-    found = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-10})
-    return np.full(K, np.exp(found.x))
-
-
-def fit_concentrations(parameters: Array, start: Array, weights: Array | None = None) -> Array:
-    """Find the concentrations (K,), one a component, that maximise Eq. 10 (generalised), by Newton's method.
-
-    The objective is concave, and its Hessian is diagonal plus a constant, so that a step costs O(K) (appendix
-    A.4.2 of Blei, Ng and Jordan, 2003).
-    """
-    if len(start) == 1:
-        return start
     slope = np.average(expected_log(parameters), axis=0, weights=weights)
+    tied = np.ones((1, K)) if equal else np.eye(K)
 
-    def objective(alpha: Array) -> float:
-        return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + (alpha * slope).sum())
+    def loss(logs: Array) -> tuple[float, Array]:
+        alpha = np.exp(logs @ tied)
+        value = gammaln(alpha.sum()) - gammaln(alpha).sum() + alpha @ slope
+        return -float(value), -tied @ (alpha * (psi(alpha.sum()) - psi(alpha) + slope))
 
-    alpha = np.clip(start, _SMALLEST, _LARGEST)
-    for _ in range(_NEWTON_STEPS):
-        step = _ascent(alpha, psi(alpha.sum()) - psi(alpha) + slope)
-        while objective(alpha + step) < objective(alpha) and np.abs(step).max() > 1e-12:
-            step = 0.5 * step
-        alpha = np.clip(alpha + step, _SMALLEST, _LARGEST)
-        if (np.abs(step) < 1e-10 * alpha).all():
-            break
-    return alpha
-
-
-def _ascent(alpha: Array, gradient: Array) -> Array:
-    """Newton's step, shortened so that it stays in range and takes at most nine tenths of any alpha."""
-    at_ends = alpha <= _SMALLEST * _NEAR, alpha >= _LARGEST / _NEAR
-    outwards = (at_ends[0] & (gradient < 0)) | (at_ends[1] & (gradient > 0))
-    inverse = np.where(outwards, 0.0, 1.0 / polygamma(1, alpha))
-    common = (inverse * gradient).sum() / (1.0 / polygamma(1, alpha.sum()) - inverse.sum())
-    step = inverse * (gradient + common)
-    room = np.where(step < 0, alpha - np.maximum(_SMALLEST, alpha / 10.0), _LARGEST - alpha)
-    moving = step != 0
-    return step * min(1.0, float((room[moving] / np.abs(step[moving])).min(initial=1.0)))
-
-
-# how the concentrations of one space are estimated from the memberships (D, K) and where they stood
-ALPHAS = {"asymmetric": fit_concentrations, "symmetric": fit_concentration}
+    begin = np.log(np.clip(start, *_ALPHAS))[: len(tied)]
+    limits = [np.log(_ALPHAS)] * len(tied)
+    exact = {"ftol": 0, "gtol": 1e-10}
+    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=exact)
+    return np.exp(found.x @ tied)
