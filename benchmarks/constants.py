@@ -158,7 +158,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.clusters": "_LEAST",
         "method.pairs": (
             "_MOST_CELLS _INSIDE _CONTACT_POWER _NO_CONTACT _USUAL_CONTACT _INTERLEAVED _LEAST_SIDE _FIRST "
-            "_USUAL_STEP"
+            "_USUAL_STEP _OTHERS"
         ),
     },
     "definitions of what is meant: by lengths, by a wrong number, by outliers": {
@@ -191,6 +191,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.ground": "_NARROW _BROAD",
         "channels.quantize": "FARTHEST",
         "channels.responses": "PATCH_REACH",
+        "method.pairs": "_RULES",
         "pixels.borders": "PATCH_SIZE",
     },
     "confidence, unknown parts, words about a result": {

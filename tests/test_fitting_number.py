@@ -259,7 +259,8 @@ def test_of_the_three_closest_pairs_the_likeliest_one_texture_is_merged(planted)
         left = itertools.combinations(np.flatnonzero(pairs.areas.any(axis=1)).tolist(), 2)
         closest = sorted(left, key=separations.__getitem__)[:3]
         now = pairs.distances()
-        rows = [[*told, pairs.evidence(a, b, now, separations[a, b])] for a, b in closest]
+        ends = [np.array(each) for each in zip(*closest, strict=True)]
+        rows = [[*told, seen] for seen in pairs.evidence(*ends, now, separations[tuple(ends)])]
         odds = [shipped_table().log_odds(along_the_tree(np.array(row)))[-1] for row in rows]
         ranks.append(int(np.argmin(odds)))
         a, b = closest[ranks[-1]]

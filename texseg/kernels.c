@@ -4,6 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,14 +330,25 @@ static int near_borders(Borders b, const int64_t *pixels, Py_ssize_t n)
     return done;
 }
 
-/* Scores (n, K, C) of counts (n, M), channel by channel, by one of two tables (2, K / LANES, M, LANES) each. */
+/* Scores (n, K, C) of counts (n, M), channel by channel, by one of two tables (2, K / LANES, M, LANES) each;
+   of a single cluster, (2, M). */
 WIDE void by_channel(const float *counts, const uint8_t *bytes, float *row, const uint8_t *which, const float *tables,
                      Py_ssize_t n, Py_ssize_t M, Py_ssize_t C, Py_ssize_t K, float *out)
 {
     Py_ssize_t n_chunks = (K + LANES - 1) / LANES, B = M / C;
     for (Py_ssize_t i = 0; i < n; i++) {
         for (Py_ssize_t j = 0; j < M; j++) row[j] = bytes ? (float)bytes[i * M + j] : counts[i * M + j];
-        for (Py_ssize_t chunk = 0; chunk < n_chunks; chunk++)
+        for (Py_ssize_t c = 0; K == 1 && c < C; c++) { /* no lanes of clusters: along the bins */
+            const float *own = row + c * B, *table = tables + which[i] * M + c * B;
+            vec sums = {0};
+            float total = 0;
+            Py_ssize_t j = 0;
+            for (; j + LANES <= B; j += LANES) sums += whole(table + j) * whole(own + j);
+            for (; j < B; j++) total += table[j] * own[j];
+            for (int q = 0; q < LANES; q++) total += sums[q];
+            out[i * C + c] = total;
+        }
+        for (Py_ssize_t chunk = 0; K > 1 && chunk < n_chunks; chunk++)
             for (Py_ssize_t c = 0; c < C; c++) {
                 const float *own = row + c * B;
                 const float *table = tables + ((which[i] * n_chunks + chunk) * M + c * B) * LANES;
@@ -352,19 +364,24 @@ WIDE void by_channel(const float *counts, const uint8_t *bytes, float *row, cons
     }
 }
 
-/* Weights of a moving average along an axis of some length; give the first, and set how many there are. */
-static Py_ssize_t average(Py_ssize_t at, Py_ssize_t length, double side, float *weights, Py_ssize_t *number)
+/* Weights of a moving average along an axis of some length, in room for 2 (2 reach + 1), the second half those where
+   nothing is cut; give where the first is, and set how many there are. */
+static Py_ssize_t average(Py_ssize_t at, Py_ssize_t length, double side, float *room, const float **weights,
+                          Py_ssize_t *number)
 {
     Py_ssize_t reach = (Py_ssize_t)(side / 2 + 0.5), first = at < reach ? 0 : at - reach;
-    double sum = 0;
+    float *own = at < reach || at + reach >= length ? room : room + 2 * reach + 1;
     *number = (at + reach < length ? at + reach + 1 : length) - first;
+    *weights = own;
+    if (own != room && own[reach] > 0) return first;
+    double sum = 0;
     for (int pass = 0; pass < 2; pass++)
         for (Py_ssize_t i = 0; i < *number; i++) {
             Py_ssize_t distance = first + i < at ? at - first - i : first + i - at;
             double weight = side / 2 + 0.5 - distance;
             weight = weight < 0 ? 0 : weight > 1 ? 1 : weight;
             sum += pass ? 0 : weight;
-            weights[i] = (float)(weight / sum);
+            own[i] = (float)(weight / sum);
         }
     return first;
 }
@@ -377,44 +394,213 @@ INSIDE void add(float *sums, const float *numbers, float weight, Py_ssize_t n)
     for (; i < n; i++) sums[i] += numbers[i] * weight;
 }
 
-/* Means (n, D = m C) in windows around centres of one image (h, w), of held (h w, K, C) of one cluster minus that of
-   others, times own (h w,): along the columns of each row of centres first, then along it. */
-WIDE int windowed(const float *held, const float *own, const int64_t *centres, Py_ssize_t n, Py_ssize_t h, Py_ssize_t w,
-                  Py_ssize_t a, const int64_t *others, Py_ssize_t m, Py_ssize_t K, Py_ssize_t C, double side, float *out)
+/* Cells of some images, and their scores in clusters; windows of a side are those in one cluster. */
+typedef struct {
+    const float *held, *sizes;     /* (N, K, C), and (N,) */
+    const int32_t *labels, *grids; /* (N,), and (n_grids, 2) */
+    Py_ssize_t N, K, C, n_grids;
+    double side;
+} Cells;
+typedef struct {
+    int32_t *centres; /* of all images, one after the other, counted from the first cell of their own */
+    float *shares, *line;
+    Py_ssize_t *ends, n;
+} Windows;
+
+INSIDE float own_of(const Cells *c, Py_ssize_t at, int32_t a) { return c->labels[at] == a ? c->sizes[at] : 0; }
+static int in_order(const void *one, const void *other)
 {
-    Py_ssize_t D = m * C, reach = (Py_ssize_t)(side / 2 + 0.5), left = w, right = 0, number, last = 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Py_ssize_t x = centres[i] % w;
-        left = x - reach < left ? x - reach : left;
-        right = x + reach >= right ? x + reach + 1 : right;
-    }
-    left = left < 0 ? 0 : left;
-    right = right > w ? w : right;
-    Py_ssize_t wide = right - left, top = centres[0] / w > reach ? centres[0] / w - reach : 0;
-    float *line = malloc(sizeof(float) * (wide * D + 2 * reach + 1)), *weights = line + wide * D;
-    float *table = calloc(((centres[n - 1] / w + reach < h ? centres[n - 1] / w + reach + 1 : h) - top) * wide * D, 4);
-    last = top;
-    for (Py_ssize_t i = 0, end; line && table && i < n; i = end) {
-        Py_ssize_t y = centres[i] / w, first = average(y, h, side, weights, &number);
-        for (; last < first + number; last++) /* what each cell counts, once */
-            for (Py_ssize_t x = left; x < right; x++) {
-                Py_ssize_t at = last * w + x;
-                const float *scores = held + at * K * C;
-                float *cell = table + ((last - top) * wide + x - left) * D;
-                if (own[at] > 0)
-                    for (Py_ssize_t k = 0; k < m; k++)
-                        for (Py_ssize_t j = 0; j < C; j++)
-                            cell[k * C + j] = (scores[a * C + j] - scores[others[k] * C + j]) * own[at];
+    float difference = *(const float *)one - *(const float *)other;
+    return (difference > 0) - (difference < 0);
+}
+
+/* Windows around every step-th cell of the box of a cluster in each image, if at least a share is the cluster's. */
+WIDE int find_windows(const Cells *c, int32_t a, double enough, double most, double least, Windows *out)
+{
+    Py_ssize_t number = 0, reach = (Py_ssize_t)(c->side / 2 + 0.5), kept = 0, w = 1;
+    for (Py_ssize_t i = 0; i < c->N; i++) number += own_of(c, i, a) != 0;
+    for (Py_ssize_t g = 0; g < c->n_grids; g++) w = c->grids[2 * g + 1] > w ? c->grids[2 * g + 1] : w;
+    Py_ssize_t step = (Py_ssize_t)rint(sqrt(number / enough)), at = 0;
+    step = step < 1 ? 1 : step;
+    *out = (Windows){malloc(sizeof(int32_t) * (number + 1)), malloc(sizeof(float) * (2 * number + 1)),
+                     calloc(w + 4 * reach + 2, sizeof(float)), malloc(sizeof(Py_ssize_t) * (c->n_grids + 1)), 0};
+    if (!out->centres || !out->shares || !out->line || !out->ends) return 0;
+    for (Py_ssize_t g = 0; g < c->n_grids; at += (Py_ssize_t)c->grids[2 * g] * c->grids[2 * g + 1], g++) {
+        Py_ssize_t h = c->grids[2 * g], top = h, bottom = -1, left, right = -1, first, from;
+        const float *weights;
+        float *room = out->line, *line = room + 4 * reach + 2;
+        w = left = c->grids[2 * g + 1];
+        for (Py_ssize_t i = 0; i < h * w; i++)
+            if (own_of(c, at + i, a) != 0) {
+                bottom = i / w, top = top < bottom ? top : bottom;
+                left = i % w < left ? i % w : left, right = i % w > right ? i % w : right;
             }
-        memset(line, 0, sizeof(float) * wide * D);
-        for (Py_ssize_t v = 0; v < number; v++) add(line, table + (first - top + v) * wide * D, weights[v], wide * D);
-        for (end = i; end < n && centres[end] / w == y; end++) {
-            Py_ssize_t from = average(centres[end] % w, w, side, weights, &number) - left;
-            for (Py_ssize_t u = 0; u < number; u++) add(out + end * D, line + (from + u) * D, weights[u], D);
+        out->ends[g] = out->n;
+        for (Py_ssize_t y = top; y <= bottom; y += step) {
+            first = average(y, h, c->side, room, &weights, &number);
+            memset(line, 0, sizeof(float) * w);
+            for (Py_ssize_t v = 0; v < number; v++)
+                for (Py_ssize_t x = left; x <= right; x++)
+                    line[x] += own_of(c, at + (first + v) * w + x, a) * weights[v];
+            for (Py_ssize_t x = left; x <= right; x += step)
+                if (own_of(c, at + y * w + x, a) > 0) {
+                    float sum = 0;
+                    from = average(x, w, c->side, room, &weights, &number);
+                    for (Py_ssize_t u = 0; u < number; u++) sum += line[from + u] * weights[u];
+                    out->centres[out->n] = (int32_t)(y * w + x);
+                    out->shares[out->n++] = sum;
+                }
         }
     }
-    free(line), free(table);
-    return line && table;
+    out->ends[c->n_grids] = out->n;
+    if (!out->n) return 1;
+    memcpy(out->shares + out->n, out->shares, sizeof(float) * out->n);
+    qsort(out->shares + out->n, out->n, sizeof(float), in_order);
+    float limit = out->shares[out->n + (Py_ssize_t)ceil(most * (out->n - 1) - 1e-9)];
+    limit = (limit < least ? limit : (float)least) - 1e-6f; /* equal shares differ by rounding */
+    for (Py_ssize_t g = 0, i = 0; g < c->n_grids; g++) {
+        Py_ssize_t begin = kept;
+        for (; i < out->ends[g + 1]; i++)
+            if (out->shares[i] >= limit) out->centres[kept] = out->centres[i], out->shares[kept++] = out->shares[i];
+        out->ends[g] = begin;
+    }
+    out->ends[c->n_grids] = out->n = kept;
+    return 1;
+}
+static void forget(Windows *windows) { free(windows->centres), free(windows->shares), free(windows->line), free(windows->ends); }
+
+/* Means (n, D) of the ratios of cluster a to m others in its windows: channel by channel, or weighted sums of them. */
+WIDE int ratios_in(const Cells *c, const Windows *windows, int32_t a, const int64_t *others, Py_ssize_t m,
+                   const float *by, float *out)
+{
+    Py_ssize_t D = by ? m : m * c->C, C = c->C, reach = (Py_ssize_t)(c->side / 2 + 0.5), deep = 2 * reach + 1, number;
+    memset(out, 0, sizeof(float) * windows->n * D);
+    for (Py_ssize_t g = 0, at = 0; g < c->n_grids; at += (Py_ssize_t)c->grids[2 * g] * c->grids[2 * g + 1], g++) {
+        Py_ssize_t h = c->grids[2 * g], w = c->grids[2 * g + 1], left = w, right = 0;
+        const int32_t *centres = windows->centres;
+        for (Py_ssize_t i = windows->ends[g]; i < windows->ends[g + 1]; i++) {
+            Py_ssize_t x = centres[i] % w;
+            left = x - reach < left ? x - reach : left;
+            right = x + reach >= right ? x + reach + 1 : right;
+        }
+        if (windows->ends[g] == windows->ends[g + 1]) continue;
+        left = left < 0 ? 0 : left;
+        right = right > w ? w : right;
+        Py_ssize_t wide = right - left, last = centres[windows->ends[g]] / w - reach;
+        float *ring = malloc(sizeof(float) * ((deep + 1) * wide * D + 2 * deep)), *line = ring + deep * wide * D;
+        float *room = line + wide * D;
+        const float *weights;
+        if (!ring) return 0;
+        memset(room, 0, sizeof(float) * 2 * deep);
+        last = last < 0 ? 0 : last;
+        for (Py_ssize_t i = windows->ends[g], end; i < windows->ends[g + 1]; i = end) {
+            Py_ssize_t y = centres[i] / w, first = average(y, h, c->side, room, &weights, &number);
+            for (last = last < first ? first : last; last < first + number; last++) { /* what each cell counts, once */
+                float *row = ring + last % deep * wide * D;
+                memset(row, 0, sizeof(float) * wide * D);
+                for (Py_ssize_t x = left; x < right; x++, row += D) {
+                    float own = own_of(c, at + last * w + x, a);
+                    const float *scores = c->held + (at + last * w + x) * c->K * C;
+                    for (Py_ssize_t k = 0; own > 0 && k < m; k++)
+                        for (Py_ssize_t j = 0; j < C; j++) {
+                            float ratio = (scores[a * C + j] - scores[others[k] * C + j]) * own;
+                            if (by)
+                                row[k] += ratio * by[j];
+                            else
+                                row[k * C + j] = ratio;
+                        }
+                }
+            }
+            memset(line, 0, sizeof(float) * wide * D);
+            for (Py_ssize_t v = 0; v < number; v++) add(line, ring + (first + v) % deep * wide * D, weights[v], wide * D);
+            for (end = i; end < windows->ends[g + 1] && centres[end] / w == y; end++) {
+                Py_ssize_t from = average(centres[end] % w, w, c->side, room, &weights, &number) - left;
+                for (Py_ssize_t u = 0; u < number; u++)
+                    add(out + end * D, line + (from + u) * D, weights[u] / windows->shares[end], D);
+            }
+        }
+        free(ring);
+    }
+    return 1;
+}
+
+/* Means (K, C) and covariances (K, C, C) of the ratios of a cluster to m others in its windows. */
+WIDE void moments(float *samples, Py_ssize_t n, const int64_t *others, Py_ssize_t m, Py_ssize_t C, double *means,
+                  double *covariances)
+{
+    for (Py_ssize_t k = 0; k < m; k++) {
+        double *mean = means + others[k] * C, *table = covariances + others[k] * C * C;
+        memset(mean, 0, sizeof(double) * C), memset(table, 0, sizeof(double) * C * C);
+        for (Py_ssize_t i = 0; i < n; i++)
+            for (Py_ssize_t j = 0; j < C; j++) mean[j] += samples[(i * m + k) * C + j];
+        for (Py_ssize_t j = 0; j < C; j++) mean[j] /= n;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            float *own = samples + (i * m + k) * C;
+            for (Py_ssize_t j = 0; j < C; j++) own[j] = (float)(own[j] - mean[j]);
+            for (Py_ssize_t j = 0; j < C; j++)
+                for (Py_ssize_t l = 0; l < C; l++) table[j * C + l] += (double)own[j] * own[l];
+        }
+        for (Py_ssize_t j = 0; j < C * C; j++) table[j] /= n;
+    }
+}
+
+static int pair_moments(Cells c, int32_t a, const int64_t *others, Py_ssize_t m, const double *rules, double *means,
+                        double *covariances)
+{
+    Windows windows;
+    int done = find_windows(&c, a, rules[0], rules[1], rules[2], &windows);
+    float *samples = done ? malloc(sizeof(float) * (windows.n * m * c.C + 1)) : NULL;
+    done = samples && ratios_in(&c, &windows, a, others, m, NULL, samples);
+    if (done && windows.n) moments(samples, windows.n, others, m, c.C, means, covariances);
+    forget(&windows), free(samples);
+    return done;
+}
+
+static void mean_and_variance(const float *samples, Py_ssize_t n, double *mean, double *variance)
+{
+    for (Py_ssize_t i = 0; i < n; i++) *mean += samples[i] / (double)n;
+    for (Py_ssize_t i = 0; i < n; i++) *variance += (samples[i] - *mean) * (samples[i] - *mean) / n;
+}
+
+/* Of the weighted ratio of one cluster to another: means, variances (in windows, larger ones, and cells), the share of
+   windows below 0, the number and the mean of the cells of the one that lie two or three cells from the other. */
+static int pair_scales(Cells c, int32_t a, int64_t b, const float *by, const double *rules, double *out)
+{
+    float *samples = malloc(sizeof(float) * (c.N + 1));
+    Py_ssize_t n = 0, n_near = 0;
+    int done = samples != NULL;
+    memset(out, 0, sizeof(double) * 9);
+    for (int s = 0; done && s < 2; s++, c.side *= 2) {
+        Windows windows;
+        done = find_windows(&c, a, rules[0], rules[1], rules[2], &windows) &&
+               ratios_in(&c, &windows, a, &b, 1, by, samples);
+        if (done) mean_and_variance(samples, windows.n, out + s, out + 3 + s);
+        for (Py_ssize_t i = 0; done && s == 0 && i < windows.n; i++) out[6] += (samples[i] < 0) / (double)windows.n;
+        forget(&windows);
+    }
+    for (Py_ssize_t g = 0, at = 0; done && g < c.n_grids; at += (Py_ssize_t)c.grids[2 * g] * c.grids[2 * g + 1], g++) {
+        Py_ssize_t h = c.grids[2 * g], w = c.grids[2 * g + 1];
+        for (Py_ssize_t i = 0; i < h * w; i++) {
+            if (own_of(&c, at + i, a) == 0) continue;
+            const float *scores = c.held + (at + i) * c.K * c.C;
+            float ratio = 0;
+            int far = 4;
+            for (Py_ssize_t j = 0; j < c.C; j++) ratio += (scores[a * c.C + j] - scores[b * c.C + j]) * by[j];
+            samples[n++] = ratio;
+            for (Py_ssize_t v = i / w < 3 ? -(i / w) : -3; v <= 3 && i / w + v < h; v++)
+                for (Py_ssize_t u = i % w < 3 ? -(i % w) : -3; u <= 3 && i % w + u < w; u++)
+                    if (c.labels[at + i + v * w + u] == b) {
+                        int distance = (int)(v * v > u * u ? (v < 0 ? -v : v) : (u < 0 ? -u : u));
+                        far = distance < far ? distance : far;
+                    }
+            if (far == 2 || far == 3) n_near++, out[8] += ratio;
+        }
+    }
+    if (done) mean_and_variance(samples, n, out + 2, out + 5);
+    out[7] = (double)n_near;
+    out[8] /= n_near ? n_near : 1;
+    free(samples);
+    return done;
 }
 
 /* What is not zero in counts (N, M): starts (blocks, M + 1) of the entries of each column in blocks of sites, and
@@ -557,11 +743,16 @@ CALLED(channel_scores) /* counts (n, M) as floats or bytes, which (n,), tables, 
     by_channel(g->v[0], bytes, g->v[4], g->v[1], g->v[2], n, M, g->n[0], g->n[1], g->v[3]);
     return 1;
 }
-CALLED(inner_ratios) /* of an image: held (h w, K, C), own (h w,), centres (n,), others (m,), out (n, m, C); w, a, C; side */
+#define CELLS(g) {g->v[0], g->v[2], g->v[1], g->v[3], g->bytes[1] / 4, g->n[1], g->n[2], g->bytes[3] / 8, g->f[0]}
+CALLED(pair_moments) /* held, labels, sizes, grids, others (m,), rules (3,), means (K, C), covariances; a, K, C; side */
 {
-    Py_ssize_t N = g->bytes[1] / 4, w = g->n[0], C = g->n[2];
-    return !g->bytes[2] || windowed(g->v[0], g->v[1], g->v[2], g->bytes[2] / 8, N / w, w, g->n[1], g->v[3], g->bytes[3] / 8,
-                                    g->bytes[0] / 4 / N / C, C, g->f[0], g->v[4]);
+    Cells c = CELLS(g);
+    return pair_moments(c, (int32_t)g->n[0], g->v[4], g->bytes[4] / 8, g->v[5], g->v[6], g->v[7]);
+}
+CALLED(pair_scales) /* held, labels, sizes, grids, weights (C,), rules (3,), out (9,); a, K, C, b; side */
+{
+    Cells c = CELLS(g);
+    return pair_scales(c, (int32_t)g->n[0], g->n[3], g->v[4], g->v[5], g->v[6]);
 }
 CALLED(compress) /* counts (N, M), starts, sites, values; N */
 {
@@ -578,7 +769,7 @@ CALLED(product) /* starts, sites, values, planes (K, N), table (M, W); N, M, fro
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
 static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(near_borders), METHOD(compress),
-                                METHOD(channel_scores), METHOD(inner_ratios), METHOD(product), {NULL, NULL, 0, NULL}};
+                                METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(product), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)

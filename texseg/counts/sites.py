@@ -128,9 +128,10 @@ class Sites(CountOperator):
         logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
         packed = self.counts if isinstance(self.counts, PackedCounts) else None
         if kernels is not None:
-            tables = np.zeros((2, -(-K // LANES) * LANES, M), np.float32)
+            lanes = 1 if K == 1 else LANES
+            tables = np.zeros((2, -(-K // lanes) * lanes, M), np.float32)
             tables[:, :K] = logs if packed is None else logs * packed.unit
-            tables = np.ascontiguousarray(tables.reshape(2, -1, LANES, M).swapaxes(2, 3))
+            tables = np.ascontiguousarray(tables.reshape(2, -1, lanes, M).swapaxes(2, 3))
         columns = np.ascontiguousarray(logs.reshape(2, K, C, -1).transpose(0, 2, 3, 1))
         colours = which.astype(np.uint8)
 

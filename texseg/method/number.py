@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from texseg.counts.sites import Sites, interior_cells
 from texseg.fitting.assignment import soft_max
-from texseg.method.pairs import PAIR_EVIDENCE, Pairs, PairTable, along_the_tree, shipped_table
+from texseg.method.pairs import PAIR_EVIDENCE, Pairs, PairTable, along_the_tree, in_context, shipped_table
 
 _RIVALS = 3  # closest pairs among which the likeliest to be one texture is merged; 6 do as well
 _FEWEST_INTERIOR = 6  # cells; a cluster with fewer follows borders and is dissolved; 3 to 24 work
@@ -169,12 +169,13 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
         separations.append(float(separation.min()))
-        closest, now = _closest(separation, _RIVALS), pairs.distances()
-        rivals = [(a, b, pairs.evidence(a, b, now, separation[a, b])) for a, b in closest]
-        odds = [table.log_odds(along_the_tree(np.array([*evidence, seen])))[-1] for _, _, seen in rivals]
-        a, b, seen = rivals[int(np.argmin(odds))]
+        closest = _closest(separation, _RIVALS)
+        seen = pairs.evidence(*closest, pairs.distances(), separation[closest])
+        earlier = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
+        best = int(np.argmin(table.log_odds(in_context(earlier, seen))))
+        a, b = (int(ends[best]) for ends in closest)
         merges.append((a, b))
-        evidence.append(seen)
+        evidence.append(seen[best])
         sizes = pairs.areas.sum(axis=1)
         linkage[a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
         linkage[:, a] = linkage[a]
@@ -183,11 +184,12 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
     return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(seen))
 
 
-def _closest(separation: NDArray[np.float64], n: int) -> list[tuple[int, int]]:
+def _closest(separation: NDArray[np.float64], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs a < b with the ``n`` least separations, closest first."""
     a, b = np.triu_indices(len(separation), 1)
     order = np.argsort(separation[a, b], kind="stable")[:n]
-    return [(int(a[i]), int(b[i])) for i in order if np.isfinite(separation[a[i], b[i]])]
+    order = order[np.isfinite(separation[a, b][order])]
+    return a[order], b[order]
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,8 @@ _NUMBERS_AT_ONCE = 2**21  # ratios (cells x clusters x channels) in memory
 _LEAST_SPREAD = 1e-6
 _LEAST_VARIANCE = 1e-9
 _INSIDE = 0.6  # share of a window that must lie in its cluster for the window to count
+_OTHERS = 0.7  # of the windows, those with the least shares, if fewer have as much
+_RULES = np.array([_ENOUGH_WINDOWS, _OTHERS, _INSIDE], np.float64)
 _CONTACT_POWER = 1 / 3
 _NO_CONTACT = 0.2
 _USUAL_CONTACT = 0.5
@@ -99,7 +101,7 @@ class Pairs:
 
     cells: Sites
     window: float  # side of a window in cells
-    labels: NDArray[np.intp]
+    labels: NDArray[np.int32]
     held_out: HeldOut
     held: Floats
     """(N, K, C), score of every cell in every cluster, channel by channel, learned without that cell."""
@@ -109,10 +111,8 @@ class Pairs:
     borders: NDArray[np.float64]  # (K, K), lengths of common borders in sides of cells, likewise reduced
     means: NDArray[np.float64]  # (K, K, C), means of the log-likelihood ratios of a to b in windows inside a
     covariances: NDArray[np.float64]  # (K, K, C, C), their covariances
-    scales: dict[tuple[int, int], dict[str, float | np.floating]] = field(default_factory=dict)
-    """What was measured of pairs at several scales, until one of the two changes."""
-    windows: dict[tuple[int, float], _Windows] = field(default_factory=dict)
-    """Windows in each cluster, by their side, until it changes."""
+    scales: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict)
+    """The last evidence of pairs, measured at several scales, until one of the two changes."""
 
     @classmethod
     def of(cls, labels: NDArray[np.intp], n_clusters: int, cells: Sites, window: float) -> Pairs:
@@ -122,16 +122,16 @@ class Pairs:
         held_out = HeldOut(*cells.sums(halves.astype(np.float32)))
         held = held_out.scores(cells)
         _, K, C = held.shape
-        own = (labels[:, None] == np.arange(K)) * cells.sizes[:, None]
         n_axes = len(cells.grids[0])
-        images = [image.reshape(-1, K) for image in cells.pieces(own)]
+        images = [image.reshape(-1, K) for image in cells.pieces(members * cells.sizes[:, None])]
         areas = np.stack([image.sum(axis=0, dtype=np.float64) for image in images], axis=1)
         most = _MOST_CELLS if n_axes == 2 else _MOST_WINDOWS_IN_SPACE * window**n_axes
         shrink = min(1.0, most / areas.sum())
         borders = shrink ** (1 - 1 / n_axes) * _borders(labels, K, cells)
         moments = np.zeros((K, K, C)), np.zeros((K, K, C, C))
-        pairs = cls(cells, window, labels, held_out, held, shrink * areas, borders, *moments)
-        side_by_side(lambda a: pairs._look_from(a, np.arange(K)), range(K))
+        named = labels.astype(np.int32)
+        pairs = cls(cells, window, named, held_out, held, shrink * areas, borders, *moments)
+        pairs._look(~np.eye(K, dtype=bool))
         return pairs
 
     def distances(self) -> NDArray[np.float64]:
@@ -165,156 +165,165 @@ class Pairs:
 
     def merge(self, a: int, b: int) -> None:
         """Let ``a`` absorb ``b``, and measure ``a`` again."""
-        self.labels = np.where(self.labels == b, a, self.labels)
-        self.scales = {pair: seen for pair, seen in self.scales.items() if not {a, b} & set(pair)}
-        self.windows = {key: seen for key, seen in self.windows.items() if key[0] not in (a, b)}
-        border = self.borders[a] + self.borders[b]
-        self.borders[a] = self.borders[:, a] = border
+        self.labels = np.where(self.labels == b, np.int32(a), self.labels)
+        self.scales = {pair: seen for pair, seen in self.scales.items() if a not in pair and b not in pair}
+        self.borders[a] = self.borders[:, a] = self.borders[a] + self.borders[b]
         self.borders[a, a] = 0
         self.areas[a] += self.areas[b]
-        self.areas[b] = 0
-        self.borders[b] = self.borders[:, b] = 0
+        self.areas[b] = self.borders[b] = self.borders[:, b] = 0
         for sums in self.held_out:
             sums[:, a] += sums[:, b]
         self.held[:, [a]] = HeldOut(*(sums[:, [a]] for sums in self.held_out)).scores(self.cells)
-        others = np.flatnonzero(self.areas.sum(axis=1) > 0)
-        self._look_from(a, others)
-        side_by_side(lambda other: self._look_from(other, np.array([a])), others.tolist())
+        wanted = np.zeros((len(self.areas), len(self.areas)), bool)
+        wanted[a] = wanted[:, a] = self.areas.sum(axis=1) > 0
+        wanted[a, a] = False
+        self._look(wanted)
 
-    def evidence(self, a: int, b: int, distances: NDArray[np.float64], linked: float) -> NDArray[np.float64]:
-        """Measure what tells whether clusters a and b are one texture or two, as in :data:`PAIR_EVIDENCE`.
+    def evidence(self, a: Any, b: Any, distances: NDArray[np.float64], linked: Any) -> NDArray[np.float64]:
+        """Measure what tells whether clusters a and b are one texture or two: (n, PAIR_EVIDENCE) of n pairs.
 
-        ``distances`` (K, K) are those of all pairs now, and ``linked`` is the separation of these two by
-        average linkage.
+        ``distances`` (K, K) are those of all pairs now, ``linked`` (n,) separations by average linkage.
         """
         separations = self.separations(distances)
         n_left = np.count_nonzero(self.areas.sum(axis=1) > 0)
-        windows = np.sort(self.areas[[a, b]].sum(axis=1)) / self._in_window
+        windows = np.sort(self.areas.sum(axis=1)[np.stack([a, b])] / self._in_window, axis=0)
         total = self.areas.sum() / self._in_window
-        extents, outlines = self._extents(), self.borders.sum(axis=1)
-        border = self.borders[a, b]
-        means, variances = self._moments(a, b)
-        channels = (means.sum(axis=0)) / np.sqrt(variances.mean(axis=0))
-        falling = np.sort(channels)[::-1]
-        sides = np.sort(np.maximum(means / np.sqrt(variances), _LEAST_SIDE).mean(axis=1))
-        values = {
-            "distance": _log(distances[a, b], 1e-3),
-            "separation": _log(separations[a, b], 1e-3),
-            "linked separation": _log(linked, 1e-3),
-            "contrast": _log(np.sqrt(n_left) * separations.min(), 1e-3),
-            "smaller": np.log(windows[0] + 0.05),
-            "larger": np.log(windows[1] + 0.05),
-            "share": np.log(windows[0] / total),
-            "windows": np.log(total),
-            "number": np.log(n_left),
-            "contact": np.log(border / min(extents[a], extents[b]) + 0.05),
-            "outline": np.log(max(outlines[a] / extents[a], outlines[b] / extents[b]) + 0.05),
-            "common": border / max(min(outlines[a], outlines[b]), 1.0),
-            "first channel": _log(falling[0]),
-            "third channel": _log(falling[min(2, len(falling) - 1)]),
-            "median channel": _log(np.median(channels)),
-            "mean channel": _log(channels.mean()),
-            "channels above 1": np.mean(channels > 1),
-            "channels above 2": np.mean(channels > 2),
-            "nats": _log(means.sum() / len(channels), 0.01),
-            "weaker side": _log(sides[0]),
-            "stronger side": _log(sides[1]),
-        }
-        if (a, b) not in self.scales:
-            self.scales[a, b] = self._scales_of_difference(a, b, variances.mean(axis=0))
-        values |= self.scales[a, b]
-        return np.array([values[name] for name in PAIR_EVIDENCE])
+        extents, outlines, border = self._extents(), self.borders.sum(axis=1), self.borders[a, b]
+        means = np.stack([self.means[a, b], self.means[b, a]])  # (2, n, C), in windows of a, and of b
+        both = np.stack([self.covariances[a, b], self.covariances[b, a]])
+        variances = np.diagonal(both, axis1=2, axis2=3) + _LEAST_VARIANCE
+        channels = means.sum(axis=0) / np.sqrt(variances.mean(axis=0))
+        falling = np.sort(channels, axis=1)[:, ::-1]
+        sides = np.sort(np.maximum(means / np.sqrt(variances), _LEAST_SIDE).mean(axis=2), axis=0)
+        for pair, own in zip(zip(a.tolist(), b.tolist(), strict=True), variances.mean(axis=0), strict=True):
+            if pair not in self.scales:
+                self.scales[pair] = self._scales_of_difference(*pair, own)
+        ones = np.ones(len(a))
+        values = [
+            _log(distances[a, b], 1e-3),
+            _log(separations[a, b], 1e-3),
+            _log(linked, 1e-3),
+            _log(np.sqrt(n_left) * separations.min(), 1e-3) * ones,
+            np.log(windows[0] + 0.05),
+            np.log(windows[1] + 0.05),
+            np.log(windows[0] / total),
+            np.log(total) * ones,
+            np.log(n_left) * ones,
+            np.log(border / np.minimum(extents[a], extents[b]) + 0.05),
+            np.log(np.maximum(outlines[a] / extents[a], outlines[b] / extents[b]) + 0.05),
+            border / np.maximum(np.minimum(outlines[a], outlines[b]), 1.0),
+            _log(falling[:, 0]),
+            _log(falling[:, min(2, falling.shape[1] - 1)]),
+            _log(np.median(channels, axis=1)),
+            _log(channels.mean(axis=1)),
+            np.mean(channels > 1, axis=1),
+            np.mean(channels > 2, axis=1),
+            _log(means.sum(axis=(0, 2)) / channels.shape[1], 0.01),
+            _log(sides[0]),
+            _log(sides[1]),
+            *np.transpose([self.scales[pair] for pair in zip(a.tolist(), b.tolist(), strict=True)]),
+        ]
+        return np.stack(values, axis=1)
 
-    def _moments(self, a: int, b: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Means and variances (2, C) of the ratios in windows of a and in windows of b."""
-        means = np.stack([self.means[a, b], self.means[b, a]])
-        variances = np.stack([np.diagonal(self.covariances[i, j]) for i, j in ((a, b), (b, a))])
-        return means, variances + _LEAST_VARIANCE
-
-    def _scales_of_difference(
-        self, a: int, b: int, variances: NDArray[np.float64]
-    ) -> dict[str, float | np.floating]:
+    def _scales_of_difference(self, a: int, b: int, variances: NDArray[np.float64]) -> NDArray[np.float64]:
         """How the difference behaves in larger windows, in single cells, and towards the common border."""
-        weights = variances**-0.25
-        means, spreads, wrong, steps = np.zeros(3), np.zeros(3), 0.0, np.zeros(2)
-        touching = True
-        for one, other in ((a, b), (b, a)):
-            own = (self.labels == one) * self.cells.sizes
-            inside = np.flatnonzero(own)
-            difference = self.held[inside, one] - self.held[inside, other]
-            both = np.zeros((len(own), 2, 1), np.float32)
-            both[inside, 0, 0] = ratio = (difference * weights).sum(axis=1)
-            samples = [
-                self._inner_ratios(own, both, (0, np.array([1])), one, side)[:, 0, 0]
-                for side in (self.window, 2 * self.window)
-            ]
-            samples.append(both[inside, 0, 0])
-            means += [sample.mean() for sample in samples]
-            spreads += [sample.var() + _LEAST_VARIANCE for sample in samples]
-            wrong = max(wrong, float(np.mean(samples[0] < 0)))
-            near = ratio[self._near(one, other)[inside]]
-            touching &= len(near) >= _FEWEST_NEAR
-            steps += [near.mean() if len(near) else 0.0, samples[2].mean()]
+        ways = np.array([self._scales_from(*pair, variances**-0.25) for pair in ((a, b), (b, a))])
+        means, spreads = ways[:, :3].sum(axis=0), ways[:, 3:6].sum(axis=0) + 2 * _LEAST_VARIANCE
         d_prime = np.maximum(means / np.sqrt(spreads / 2), 0.05)
-        step = np.clip(steps[0] / max(steps[1], 1e-3), -1, 2) if touching else _USUAL_STEP
-        return {
-            "in larger windows": np.log(d_prime[1] / d_prime[0]),
-            "dependence": np.log(spreads[0] / spreads[2]),
-            "wrong": wrong,
-            "step": step,
-            "touching": float(touching),
-        }
+        touching = ways[:, 7].min() >= _FEWEST_NEAR
+        step = np.clip(ways[:, 8].sum() / max(means[2], 1e-3), -1, 2) if touching else _USUAL_STEP
+        leaps = np.log(d_prime[1] / d_prime[0]), np.log(spreads[0] / spreads[2])
+        return np.array([*leaps, ways[:, 6].max(), step, touching])
 
-    def _near(self, one: int, other: int) -> NDArray[np.bool_]:
-        """Which cells (N,) of ``one`` lie two or three cells from ``other``."""
-        near = []
+    def _scales_from(self, one: int, other: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the weighted ratio of one cluster to another, (9,).
+
+        Means and variances in windows, in windows twice as wide, and in single cells; the share of windows
+        below 0; how many cells lie two or three cells from the other, and their mean.
+        """
+        given, out = self._given(), np.zeros(9)
+        if given is not None:
+            by, K, C = weights.astype(np.float32), *self.held.shape[1:]
+            kernels.pair_scales(*given, by, _RULES, out, one, K, C, other, float(self.window))
+            return out
+        own = (self.labels == one) * self.cells.sizes
+        inside = np.flatnonzero(own)
+        ratio = ((self.held[inside, one] - self.held[inside, other]) * weights).sum(axis=1)
+        both = np.zeros((len(own), 2, 1), np.float32)
+        both[inside, 0, 0] = ratio
+        samples = [
+            self._inner_ratios(both, one, (0, np.array([1])), side)[:, 0, 0]
+            for side in (self.window, 2 * self.window)
+        ]
+        samples.append(ratio)
         masks = (self.cells.pieces((self.labels == k).astype(np.uint8)) for k in (one, other))
-        for own, foreign in zip(*masks, strict=True):
-            reach, touch = (dilated(foreign, side) for side in (7, 3))
-            near.append(((own & reach) > touch).ravel())
-        return np.concatenate(near)
+        reached = [
+            ((mine & dilated(foreign, 7)) > dilated(foreign, 3)).ravel()
+            for mine, foreign in zip(*masks, strict=True)
+        ]
+        near = ratio[np.concatenate(reached)[inside]]
+        out[:6] = [*(sample.mean() for sample in samples), *(sample.var() for sample in samples)]
+        out[6:] = np.mean(samples[0] < 0), len(near), near.mean() if len(near) else 0
+        return out
 
-    def _look_from(self, a: int, others: NDArray[np.intp]) -> None:
-        """Measure the ratios of ``a`` to others in windows of ``a``; in a large image, only a few at once."""
-        own = (self.labels == a) * self.cells.sizes
+    def _given(self) -> tuple[NDArray[Any], ...] | None:
+        """Give what compiled loops need to know of the cells; None if they cannot be used."""
+        if kernels is None or len(self.cells.grids[0]) != 2:
+            return None
+        sizes = np.asarray(self.cells.sizes, np.float32)
+        return self.held, self.labels, sizes, np.array(self.cells.grids, np.int32)
+
+    def _look(self, wanted: NDArray[np.bool_]) -> None:
+        """Measure the ratios of clusters to the ``wanted`` others (K, K), each in its own windows."""
+        given, (_, K, C) = self._given(), self.held.shape
         step = max(1, _NUMBERS_AT_ONCE // self.held[:, 0].size)
-        for some in (others[at : at + step] for at in range(0, len(others), step)):
-            ratios = self._inner_ratios(own, self.held, (a, some), a, self.window)
-            self.means[a, some] = means = ratios.mean(axis=0)
-            ratios -= means
-            for k, own_ratios in zip(some, ratios.transpose(1, 0, 2), strict=True):
-                self.covariances[a, k] = own_ratios.T @ own_ratios / len(ratios)
+
+        def look_from(a: int) -> None:
+            others = np.flatnonzero(wanted[a])
+            if given is not None:
+                moments = self.means[a], self.covariances[a]
+                kernels.pair_moments(*given, others, _RULES, *moments, a, K, C, float(self.window))
+                return
+            for some in (others[at : at + step] for at in range(0, len(others), step)):
+                ratios = self._inner_ratios(self.held, a, (a, some), self.window)
+                self.means[a, some] = means = ratios.mean(axis=0)
+                ratios -= means
+                by_pair = ratios.transpose(1, 2, 0)
+                self.covariances[a, some] = by_pair @ by_pair.swapaxes(1, 2) / len(ratios)
+
+        side_by_side(look_from, np.flatnonzero(wanted.any(axis=1)).tolist())
 
     def _inner_ratios(
-        self, own: Floats, held: Floats, pairs: tuple[int, NDArray[np.intp]], cluster: int, side: float
+        self, held: Floats, cluster: int, pairs: tuple[int, NDArray[np.intp]], side: float
     ) -> NDArray[np.float64]:
-        """Log-likelihood ratios (n, others, C) of one to others: means over the own cells of windows."""
-        if (cluster, side) not in self.windows:
-            self.windows[cluster, side] = _windows_of(own, self.cells, side)
-        windows, (a, others) = self.windows[cluster, side], pairs
-        out = np.zeros((len(windows.centres), len(others), held.shape[2]), np.float32)
-        starts = np.cumsum([0, *map(math.prod, self.cells.grids)])
-        ends = np.searchsorted(windows.centres, starts)
-        for grid, start, stop, *part in zip(
-            self.cells.grids, starts, starts[1:], ends, ends[1:], strict=False
-        ):
-            centres, sums = windows.centres[slice(*part)] - start, out[slice(*part)]
-            scores, mine = held[start:stop], own[start:stop]
-            if not len(centres):
-                continue
-            if kernels is not None and len(grid) == 2:
-                kernels.inner_ratios(
-                    scores, mine, centres, others, sums, *map(int, (grid[1], a, held.shape[2])), float(side)
-                )
-                continue
-            if not len(centres):
-                continue
-            ratios = ((scores[:, [a]] - scores[:, others]) * mine[:, None, None]).reshape(*grid, -1)
-            found = [np.unique(at, return_inverse=True) for at in np.unravel_index(centres, grid)]
-            along = zip(grid, found, strict=True)
-            means = averaged(ratios, [_window_matrix(n, side)[kept] for n, (kept, _) in along])
-            sums[:] = means[tuple(at for _, at in found)].reshape(sums.shape)
-        return out / windows.shares[:, None, None].astype(np.float64)
+        """Log-likelihood ratios (n, others, C) of one to others: means over a cluster's cells of windows.
+
+        These are windows centred on its cells, whose share :data:`_INSIDE` it fills, or of which it fills as
+        much as of the best three tenths.
+        """
+        own, (a, others) = (self.labels == cluster) * self.cells.sizes, pairs
+        shares, ratios = [], []
+        n_axes = len(self.cells.grids[0])
+        step = max(1, round((np.count_nonzero(own) / _ENOUGH_WINDOWS) ** (1 / n_axes)))
+        images = zip(self.cells.pieces(own), self.cells.pieces(held), strict=True)
+        for inside, scores in images:
+            if inside.any():
+                box = tuple(slice(at.min(), at.max() + 1) for at in np.nonzero(inside))
+                along = [
+                    _window_matrix(n, side)[b, b][::step] for n, b in zip(inside.shape, box, strict=True)
+                ]
+                mine = inside[box][(slice(None, None, step),) * n_axes] > 0
+                shares.append(averaged(inside[box], along)[mine])
+                apart = (scores[box][..., [a], :] - scores[box][..., others, :]) * inside[box][
+                    ..., None, None
+                ]
+                means = averaged(apart.reshape(*apart.shape[:n_axes], -1), along)
+                ratios.append(means[mine].reshape(-1, *apart.shape[n_axes:]))
+        share = np.concatenate(shares)
+        place = math.ceil(_OTHERS * (len(share) - 1) - 1e-9)  # exact; np.quantile takes ten times as long
+        # equal shares differ by rounding
+        whole = share >= min(_INSIDE, np.partition(share, place)[place]) - 1e-6
+        return np.concatenate(ratios)[whole] / share[whole, None, None].astype(np.float64)
 
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -330,6 +339,15 @@ def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
         np.full(len(contrast), contrast.max(initial=0.0)),
     ]
     return np.column_stack([evidence, *context])
+
+
+def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Append the same to the evidence (n, PAIR_EVIDENCE) of pairs, each as the merge after ``earlier``."""
+    linked = [PAIR_EVIDENCE.index(name) for name in ("separation", "linked separation")]
+    contrast = PAIR_EVIDENCE.index("contrast")
+    leaps = np.clip(seen[:, linked] - earlier[:, linked].max(axis=0, initial=_FIRST), -2, 3)
+    largest = np.maximum(seen[:, contrast], earlier[:, contrast].max(initial=0.0))
+    return np.column_stack([seen, leaps, np.zeros(len(seen)), largest])
 
 
 def _largest_before(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -373,9 +391,9 @@ def shipped_table() -> PairTable:
     return PairTable(**columns, constant=values["constant"], doubt=values["doubt"])
 
 
-def _log(value: float | np.floating, least: float = 0.1) -> float:
+def _log(value: Any, least: float = 0.1) -> Any:
     """Logarithm of a value that may be small or negative by chance."""
-    return float(np.log(max(value, 0.0) + least))
+    return np.log(np.maximum(value, 0.0) + least)
 
 
 def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray[np.float64]:
@@ -388,34 +406,6 @@ def _borders(labels: NDArray[np.intp], n_clusters: int, cells: Sites) -> NDArray
             there = (one < n_clusters) & (other < n_clusters) & (one != other)
             np.add.at(table, (one[there], other[there]), 1)
     return table + table.T
-
-
-class _Windows(NamedTuple):
-    """Windows that lie in a cluster, or of whose cells as many are its own as of the best three tenths."""
-
-    centres: NDArray[np.int64]  # (n,), the cells in their centres
-    shares: Floats  # (n,), share of each that is the cluster's
-
-
-def _windows_of(own: Floats, cells: Sites, side: float) -> _Windows:
-    """Find windows, centred on own cells, whose share :data:`_INSIDE` is made of ``own`` (N,) cells."""
-    centres, shares, start = [], [], 0
-    n_axes = len(cells.grids[0])
-    step = max(1, round((np.count_nonzero(own) / _ENOUGH_WINDOWS) ** (1 / n_axes)))
-    for inside in cells.pieces(own):
-        if inside.any():
-            box = tuple(slice(at.min(), at.max() + 1) for at in np.nonzero(inside))
-            windows = [_window_matrix(n, side)[b, b][::step] for n, b in zip(inside.shape, box, strict=True)]
-            thinned = (slice(None, None, step),) * n_axes
-            mine = inside[box][thinned] > 0
-            shares.append(averaged(inside[box], windows)[mine])
-            places = np.arange(start, start + inside.size, dtype=np.int64).reshape(inside.shape)
-            centres.append(places[box][thinned][mine])
-        start += inside.size
-    share = np.concatenate(shares)
-    place = math.ceil(0.7 * (len(share) - 1) - 1e-9)  # exact; np.quantile takes ten times as long
-    whole = share >= min(_INSIDE, np.partition(share, place)[place])
-    return _Windows(np.concatenate(centres)[whole], share[whole])
 
 
 class HeldOut(NamedTuple):
