@@ -30,6 +30,9 @@ class PixelSize(NamedTuple):
     unit: str = "px"
     depth: float | None = None
 
+    def __str__(self) -> str:
+        return f"{self.width:g} x {self.height:g} {self.unit}"
+
 
 PIXELS = PixelSize()
 

@@ -230,6 +230,11 @@ class Pixels(NamedTuple):
     is_volume: bool = False
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns; of a volume, planes first."""
+        return self.pixels.shape[: 2 + self.is_volume]
+
+    @property
     def channel_axis(self) -> int | None:
         """-1 with channels."""
         return -1 if self.pixels.ndim == 3 + self.is_volume else None
@@ -343,7 +348,7 @@ def describe(
         "orientation": header.orientation,
         "nodata": header.nodata,
         "georeference": _place(header.geo),
-        "pixel_size": None if size is None else f"{size.width:g} x {size.height:g} {size.unit}",
+        "pixel_size": size and str(size),
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),

@@ -77,21 +77,28 @@ class Writing:
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
 
+Bands = Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
+"""Labels (h, W) of a page and their confidence, from top to bottom."""
+
+
 @dataclass
 class Page:
-    """A labelled page: its labels, which arrive row by row, and the picture of it that is shown."""
+    """A labelled page, or the reduced picture of one whose labels arrive row by row."""
 
     source: Source
-    rows: Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
-    """Labels (h, W) and their confidence, from top to bottom; one band if the page was one block."""
     image: NDArray[Any]  # what is shown: the pixels, or means over squares of them
     labels: NDArray[np.integer]
     confidence: NDArray[np.floating] | None
     mask: NDArray[np.bool_] | None
     """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
-    geo: Georeference | None  # where the picture lies on the earth; not known of a reduced one
     size: PixelSize | None  # of a pixel of the labels
-    by_blocks: bool = False
+    rows: Bands | None = None
+    """Of a page that is labelled by blocks, whose rows in full are not kept."""
+
+    @property
+    def geo(self) -> Georeference | None:
+        """Where the picture lies on the earth; not known of a reduced one."""
+        return self.source.geo if self.labels.shape == self.source.shape else None
 
 
 class Labelled(NamedTuple):
@@ -125,7 +132,7 @@ class Outcome(NamedTuple):
     result: Mapping[str, Any] = {}
     """What the record says about it: number of segments, height, width, and how sure these are."""
     seconds: float = 0.0
-    rows: tuple[SegmentRow, ...] = ()  # segments; of several pages, those of the first
+    rows: tuple[SegmentRow, ...] = ()  # segments; of several pages, those of all together
     choice: str = ""  # how the number was chosen, in words; empty where it was given
     outputs: tuple[Path, ...] = ()
     messages: tuple[str, ...] = ()  # notes and warnings, in words
@@ -293,37 +300,42 @@ def write_outputs(
 ) -> Outcome:
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
     model, pages, source = found.model, found.pages, found.pages[0].source
-    files = {kind: paths for kind, paths in planned.items() if kind != "report" or model is not None}
+    files = dict(planned)
+    records, reports = files.pop("run", []), files.pop("report", []) if model is not None else []
+    files.pop("report", None)
     likely = _likely_numbers(model, pages) if "overlay" in files else {}
     if likely:
         stem = files["overlay"][0].name.removesuffix("_overlay.png")
         files["overlay"] = [*files["overlay"], files["overlay"][0].with_name(f"{stem}_numbers_overlay.png")]
-    every = [path for paths in files.values() for path in paths]
+    written = [*(path for paths in files.values() for path in paths), *reports]
     earlier: list[Earlier] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
-
-    def make_room() -> None:
-        earlier.extend(replace_earlier(path, item.path, made, every) for path in files.get("run", ()))
-
     noted = [_Noted(page, writing, legend) for page in pages]
-    write_files(_contents(found, files, noted, likely, make_room))
-    entry = _write_reports(item, found, files.get("report", ()), writing, legend)
+
+    def rows() -> Iterator[NDArray[np.integer]]:
+        missing = sum(page.source.shape[0] for page in pages)
+        for labels in itertools.chain.from_iterable(page.rows() for page in noted):
+            missing -= len(labels)
+            if missing == 0:  # everything is labelled, and what was written before can go
+                every = [*written, *records]
+                earlier.extend(replace_earlier(path, item.path, made, every) for path in records)
+            yield labels
+
+    write_files(_contents(found, files, noted, likely, rows()))
+    entry = _write_reports(item, found, reports, writing, legend)
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
-    shown_tally = tallies[0]
-    if found.is_volume:  # all planes below each other
-        shown_tally = Tally(with_regions=False)
-        shown_tally.add(np.concatenate([page.labels for page in pages]))
+    whole = tallies[0]
+    if len(pages) > 1:  # all pages below each other
+        whole = Tally(with_regions=False)
+        whole.add(np.concatenate([page.labels for page in pages]))
     result: dict[str, Any] = {
-        "n_segments": len(set().union(*(tally.pixels for tally in tallies))),
+        "n_segments": len(whole.pixels),
         "height": source.shape[0],
         "width": source.shape[1],
         **_how_sure(selection, mean_confidence(tallies)),
     }
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
-    records = files.pop("run", [])
-    written = [path for kind, paths in files.items() if kind != "report" for path in paths]
-    written += files.get("report", [])
     for path, before in zip(records, earlier, strict=True):
         write_record(path, item.path, before, written, result)
     messages = [*source.notes, *found.messages, *(said for before in earlier for said in before.messages)]
@@ -334,7 +346,7 @@ def write_outputs(
         item.path,
         "done",
         result=result,
-        rows=tuple(shown_tally.segments(legend.names)),
+        rows=tuple(whole.segments(legend.names)),
         choice=found.choice,
         outputs=(*written, *records),
         messages=tuple(messages),
@@ -362,18 +374,16 @@ class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
     def __init__(self, page: Page, writing: Writing, legend: Legend) -> None:
-        self.page, self.legend, self.size = page, legend, page.size
-        self.shown_size = page.size or PixelSize(*page.source.step)
-        self.tally = Tally(not page.by_blocks or bool({"regions", "polygons"} & writing.kinds))
+        self.page, self.legend, self.with_intervals = page, legend, "intervals" in writing.kinds
+        self.tally = Tally(page.rows is None or bool({"regions", "polygons"} & writing.kinds))
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
-        self.with_intervals = "intervals" in writing.kinds
         self.outlined: dict[str, Any] | None = None
 
     def rows(self) -> Iterator[NDArray[np.integer]]:
         """Pass the labels on."""
-        for labels, confidence in self.page.rows:
-            step = _ROWS if self.page.by_blocks else len(labels)
+        for labels, confidence in self.page.rows or [(self.page.labels, self.page.confidence)]:
+            step = len(labels) if self.page.rows is None else _ROWS
             for top in range(0, len(labels), step):
                 part = slice(top, top + step)
                 self.numbers = self.tally.add(labels[part], None if confidence is None else confidence[part])
@@ -383,35 +393,18 @@ class _Noted:
 
     def polygons(self, is_package: bool) -> bytes:
         """Outlines of the regions, in pixels of level 0 where there is no map."""
+        source = self.page.source
         if self.outlined is None:
             assert self.outlines is not None  # requested
-            source, rings = self.page.source, self.outlines.rings(self.tally.region_of_parts())
-            rows = self._placed(self.tally.regions(self.legend.names, self.shown_size))
-            self.outlined = collection(rows, rings, source.geo, source.step)
-        return geopackage(self.outlined, self.page.source.geo) if is_package else geojson(self.outlined)
+            rings = self.outlines.rings(self.tally.region_of_parts())
+            self.outlined = collection(self.table("regions", None), rings, source.geo, source.step)
+        return geopackage(self.outlined, source.geo) if is_package else geojson(self.outlined)
 
-    def table(self, kind: str) -> list[Any]:
+    def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
-        in_parts, names = self.page.by_blocks, self.legend.names
-        if kind == "segments":
-            return self._placed(
-                self.tally.segments(names, self.shown_size, None if in_parts else self.page.labels)
-            )
-        return self._placed(self.tally.regions(names, self.shown_size, None if in_parts else self.numbers))
-
-    def _placed(self, rows: Sequence[Any]) -> list[Any]:
-        return [placed(row, self.page.source.step, self.legend.colours) for row in rows]
-
-
-def _all_rows(noted: Sequence[_Noted], make_room: Callable[[], None]) -> Iterator[NDArray[np.integer]]:
-    """Labels of all pages; before the last rows everything is labelled, and what was written can go."""
-    missing = sum(page.page.source.shape[0] for page in noted)
-    for page in noted:
-        for labels in page.rows():
-            missing -= len(labels)
-            if missing == 0:
-                make_room()
-            yield labels
+        step, whole = self.page.source.step, whole if self.page.rows is None else None
+        rows = getattr(self.tally, kind)(self.legend.names, self.page.size or PixelSize(*step), whole)
+        return [placed(row, step, self.legend.colours) for row in rows]
 
 
 def _contents(
@@ -419,20 +412,21 @@ def _contents(
     files: Mapping[str, Sequence[Path]],
     noted: Sequence[_Noted],
     likely: Mapping[str, NDArray[np.integer]],
-    make_room: Callable[[], None],
+    rows: Iterator[NDArray[np.integer]],
 ) -> Iterator[tuple[Sequence[Path], Content]]:
     """Yield what files hold, labels first: their rows complete all else."""
-    pages, source = found.pages, found.pages[0].source
+    pages, source, legend = found.pages, found.pages[0].source, noted[0].legend
     shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
-    about: dict[str, Any] = {"size": noted[0].size, "is_ome": source.header.is_ome}
-    legend = noted[0].legend
-    layout = Layout(shape, found.largest, geo=source.geo, pyramid=pages[0].by_blocks, **about)
-    layout = layout._replace(names=legend.names, colours=legend.colours, is_volume=found.is_volume)
-    yield files.get("labels", ()), Rows(_all_rows(noted, make_room), layout)
+    about: dict[str, Any] = {"size": pages[0].size, "is_ome": source.header.is_ome}
+    named: dict[str, Any] = {"names": legend.names, "colours": legend.colours, "is_volume": found.is_volume}
+    is_pyramid = pages[0].rows is not None
+    yield (
+        files.get("labels", ()),
+        Rows(rows, Layout(shape, found.largest, geo=source.geo, pyramid=is_pyramid, **about, **named)),
+    )
     if found.is_volume:
-        yield from _of_volume(files, pages, noted[0])
-    overlays = () if found.is_volume else zip(files.get("overlay", ()), pages, strict=False)
-    for path, page in overlays:
+        yield from _of_volume(files, pages, legend)
+    for path, page in () if found.is_volume else zip(files.get("overlay", ()), pages, strict=False):
         yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, legend.colours)
     if likely:
         yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
@@ -446,30 +440,29 @@ def _contents(
         yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
     for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
         yield [path], noted_page.polygons(path.suffix == ".gpkg")
-    yield from _tables(found, files, noted)
-
-
-def _tables(
-    found: Labelled, files: Mapping[str, Sequence[Path]], noted: Sequence[_Noted]
-) -> Iterator[tuple[Sequence[Path], Content]]:
-    """Yield the tables of segments and regions; of several pages or planes, a column tells their number."""
     for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
-        for path in files.get(kind, ())[:1]:
-            tables = [noted_page.table(kind) for noted_page in noted]
-            if kind == "segments" and noted[0].with_intervals and found.probabilities is not None:
-                halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
-                tables = list(map(with_intervals, tables, halves))
-            if len(tables) > 1:  # the first column is the page
-                fields = ("plane" if found.is_volume else "page", *fields)
-                tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
-            yield [path], csv_text([row for rows in tables for row in rows], fields).encode()
+        if kind in files:
+            yield files[kind][:1], _table(found, noted, kind, fields)
+
+
+def _table(found: Labelled, noted: Sequence[_Noted], kind: str, fields: tuple[str, ...]) -> bytes:
+    """Table of segments or regions; of several pages or planes, a column tells their number."""
+    of_segments = kind == "segments"
+    tables = [each.table(kind, each.page.labels if of_segments else each.numbers) for each in noted]
+    if of_segments and noted[0].with_intervals and found.probabilities is not None:
+        halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
+        tables = list(map(with_intervals, tables, halves))
+    if len(tables) > 1:  # the first column is the page
+        fields = ("plane" if found.is_volume else "page", *fields)
+        tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
+    return csv_text(list(itertools.chain(*tables)), fields).encode()
 
 
 def _of_volume(
-    files: Mapping[str, Sequence[Path]], pages: Sequence[Page], noted: _Noted
+    files: Mapping[str, Sequence[Path]], pages: Sequence[Page], legend: Legend
 ) -> Iterator[tuple[Sequence[Path], Content]]:
     """Yield what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
-    labels, size, legend = np.stack([page.labels for page in pages]), noted.size or PIXELS, noted.legend
+    labels, size = np.stack([page.labels for page in pages]), pages[0].size or PIXELS
     pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
     cuts = Overlay(pixels, {"": orthogonal_cuts(labels)}, colours=legend.colours)
     yield files.get("overlay", ()), cuts
@@ -509,7 +502,7 @@ def _write_reports(
             title=shown(item.name) + (of_page if len(found.pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),
-            overview_of=page.source.shape if page.by_blocks else None,
+            overview_of=None if page.rows is None else page.source.shape,
             pixel_size=page.size and page.size[:3],
         )
         entries.append(entry)

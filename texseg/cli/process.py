@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from texseg.cli.inputs import (
 )
 from texseg.cli.options import Measured
 from texseg.cli.outputs import (
+    Bands,
     Labelled,
     Legend,
     Outcome,
@@ -69,8 +71,6 @@ if TYPE_CHECKING:
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
-
-Found = Iterator[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
 
 
 @dataclass(frozen=True)
@@ -132,30 +132,15 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
-    check_names(item, work.writing, several_pages=work.reading.page == "all")
-    with open_scenes(item.path, work.reading) as scenes:
+    reading, writing = work.reading, work.writing
+    check_names(item, writing, several_pages=reading.page == "all")
+    with open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
-        by_blocks = needs_blocks(scenes, work.reading, *work.size, times)
-        what: dict[str, Any] = {
-            "allow_empty": work.allow_empty,
-            **work.parameters,
-        }
-        if work.model is not None:
-            what |= {
-                "model_sha256": work.model_digest,
-                "names": list(work.names(work.model)),
-                "unknown": work.unknown,
-            }
-            what |= {"rescale": work.rescale, "resample": work.resample}
-        if "intervals" in work.writing.kinds:
-            what["intervals"] = True
-        if by_blocks:
-            what |= {"by_blocks": True, "memory": work.reading.memory}
-        made = made_from(item, work.reading, what)
+        by_blocks = needs_blocks(scenes, reading, *work.size, times)
+        made = made_from(item, reading, _what_is_done(work, by_blocks))
         geo = scenes[0].source.geo
-        has_tags = geo is not None and bool(geo.tags)
-        about = {"has_tags": has_tags, "by_blocks": by_blocks, "is_volume": work.reading.is_volume}
-        planned = planned_outputs(item, work.writing, n_pages=len(scenes), **about)
+        about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}
+        planned = planned_outputs(item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about)
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             return earlier
@@ -165,11 +150,25 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
         legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = write_outputs(item, found, planned, work.writing, legend, made)
+        outcome = write_outputs(item, found, planned, writing, legend, made)
         if found.parts is not None:
             found.parts.remove()
-        advice = _advice(work, found.model, outcome.result["n_segments"], by_blocks)
+        is_fit = work.model is None and found.model is not None and not by_blocks
+        advice = _advice(work, found.model, outcome.result["n_segments"]) if is_fit else []
         return outcome._replace(messages=(*outcome.messages, *advice))
+
+
+def _what_is_done(work: Work, by_blocks: bool) -> dict[str, Any]:
+    """All that the results of any input depend on, besides how it is read."""
+    what: dict[str, Any] = {"allow_empty": work.allow_empty, **work.parameters}
+    if work.model is not None:
+        what |= {name: getattr(work, name) for name in ("unknown", "rescale", "resample")}
+        what |= {"model_sha256": work.model_digest, "names": list(work.names(work.model))}
+    if "intervals" in work.writing.kinds:
+        what["intervals"] = True
+    if by_blocks:
+        what |= {"by_blocks": True, "memory": work.reading.memory}
+    return what
 
 
 def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
@@ -184,10 +183,9 @@ def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
             "--pixel-size, for the model when it is fitted"
         )
     if times is not None and times != (1.0, 1.0) and not work.resample:
-        here, there = (f"{s.width:g} x {s.height:g} {s.unit}" for s in (scene.pixel_size, learned) if s)
         warnings.warn(
-            f"a pixel of this image is {here}, but the model learned from pixels of {there}: its textures "
-            "look different; try --resample",
+            f"a pixel of this image is {scene.pixel_size}, but the model learned from pixels of {learned}: "
+            "its textures look different; try --resample",
             stacklevel=2,
         )
     return times if times is not None and work.resample else (1.0, 1.0)
@@ -212,16 +210,15 @@ def _resized(plane: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return cv2.resize(np.ascontiguousarray(plane), shape[::-1], interpolation=way)
 
 
-def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: bool) -> list[str]:
+def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
     said: list[str] = []
-    if work.model is not None or model is None or by_blocks:
-        return said
     if n_segments == 1 and work.parameters["n_segments"] is None and not work.parameters.get("edits"):
+        is_last = model.hierarchy_.n_segments[-1] == 1
         remedy = "pass a number, such as -k 2, to divide it anyway"
-        if model.hierarchy_.n_segments[-1] == 1:
-            remedy = "no further textures could be distinguished"
-        said.append(f"found one texture; {remedy}")
+        said.append(
+            f"found one texture; {'no further textures could be distinguished' if is_last else remedy}"
+        )
     if work.parameters.get("cue") is None and model.cue_ == "values":
         said.append(
             "segmented by brightness or colour, which separates this image better than texture; "
@@ -236,70 +233,50 @@ def _advice(work: Work, model: Segmenter | None, n_segments: int, by_blocks: boo
 def _label_whole(
     item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
-    """Label the pages of an input: by the model, or by one model fitted to all of them."""
-    if work.reading.is_volume:
-        return _label_volume(scenes, work, callback)
-    images = [scene.read() for scene in scenes]
+    """Label the pages of an input, or the volume that they are, by one model."""
+    images, is_volume = read_images(scenes, work.reading), work.reading.is_volume
     seeds = read_seeds(item.path, work.reading, scenes[0])
-    usable = [image.hold_data for image in images]
-    if not any(usable) and not work.allow_empty:
+    usable = [number for number, image in enumerate(images) if image.hold_data]
+    if not usable and (is_volume or not work.allow_empty):
         raise ValueError(NO_DATA)
-    labels = [np.zeros(scene.shape, np.int32) for scene in scenes]
-    confidence = [np.zeros(scene.shape, np.float32) for scene in scenes]
     model = None
-    if any(usable):
-        chosen = [image for image, is_usable in zip(images, usable, strict=True) if is_usable]
-        seen = [_resampled(image, times) for image in chosen]
-        model, found = _label_images(seen, work, callback, seeds)
-        for place, page in zip(np.flatnonzero(usable).tolist(), found, strict=True):
+    found = [(np.zeros(image.shape, np.int32), np.zeros(image.shape, np.float32)) for image in images]
+    if usable:
+        seen = [_resampled(images[number], times) for number in usable]
+        model, answers = _label_images(seen, work, callback, seeds)
+        for number, (labels, sure) in zip(usable, answers, strict=True):
             if times != (1.0, 1.0):
-                own, sure = (_resized(p, scenes[place].shape) for p in (page[0].astype(np.uint16), page[1]))
-                page = own.astype(np.int32), np.clip(sure, 0, 1)
-                if (mask := images[place].mask) is not None:
-                    page[0][~mask], page[1][~mask] = 0, 0
-            labels[place], confidence[place] = page
-    pages = [
-        Page(
-            scene.source,
-            [(of_page, sure)],
-            image.pixels,
-            of_page,
-            sure,
-            image.mask,
-            scene.source.geo,
-            scene.pixel_size,
-        )
-        for scene, image, of_page, sure in zip(scenes, images, labels, confidence, strict=True)
-    ]
+                image = images[number]
+                own, sure = (_resized(plane, image.shape) for plane in (labels.astype(np.uint16), sure))
+                labels, sure = own.astype(np.int32), np.clip(sure, 0, 1)
+                if image.mask is not None:
+                    labels[~image.mask], sure[~image.mask] = 0, 0
+            found[number] = labels, sure
 
     def probabilities(number: int) -> NDArray[np.float32]:
         image = images[number]
         if model is None:
-            return np.zeros((1, *image.pixels.shape[:2]), np.float32)
+            return np.zeros((1, *image.shape), np.float32)
         seen = _resampled(image, times)
-        found = np.moveaxis(model.predict_proba(seen.pixels, mask=seen.mask, rescale=work.rescale), -1, 0)
+        planes = np.moveaxis(model.predict_proba(seen.pixels, mask=seen.mask, rescale=work.rescale), -1, 0)
         if seen is image:
-            return found
-        return np.stack([np.clip(_resized(plane, image.pixels.shape[:2]), 0, 1) for plane in found])
+            return planes
+        return np.stack([np.clip(_resized(plane, image.shape), 0, 1) for plane in planes])
 
-    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
-    largest = max(int(of_page.max()) for of_page in labels)
-    return Labelled(pages, model, largest, choice, probabilities=probabilities)
-
-
-def _label_volume(scenes: Sequence[OpenPage], work: Work, callback: Any) -> Labelled:
-    """Label the planes of a volume or a series together."""
-    (whole,) = read_images(scenes, work.reading)
-    if not whole.hold_data:
-        raise ValueError(NO_DATA)
-    model, ((labels, confidence),) = _label_images([whole], work, callback, None)
-    planes = zip(scenes, whole.pixels, labels, confidence, strict=True)
+    parts: Iterable[Any] = (
+        (image.pixels, *own, image.mask) for image, own in zip(images, found, strict=True)
+    )
+    if is_volume:
+        parts = zip(images[0].pixels, *found[0], itertools.repeat(None), strict=False)
     pages = [
-        Page(scene.source, [(own, sure)], pixels, own, sure, None, scene.source.geo, scene.pixel_size)
-        for scene, pixels, own, sure in planes
+        Page(scene.source, pixels, labels, sure, mask, scene.pixel_size)
+        for scene, (pixels, labels, sure, mask) in zip(scenes, parts, strict=True)
     ]
     choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
-    return Labelled(pages, model, int(labels.max()), choice, is_volume=True)
+    largest = max(int(labels.max()) for labels, _ in found)
+    return Labelled(
+        pages, model, largest, choice, probabilities=None if is_volume else probabilities, is_volume=is_volume
+    )
 
 
 def _label_images(
@@ -386,21 +363,14 @@ def needs_blocks(
     budget = reading.memory or free_memory() // 2
     n_pixels = round(scene.shape[0] * scene.shape[1] * times[0] * times[1])
     needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset)
-    if needed > budget and times != (1.0, 1.0):
-        raise ImageTooLargeError(
-            f"resampled to {n_pixels / 1e6:.1f} Mpx it needs about {_amount(needed)}, but only "
-            f"{_amount(budget)} is allowed (--memory); save it at the size of the model"
-        )
-    if needed > budget and scene.source.only_whole:
-        raise ImageTooLargeError(
-            f"{scene.shape[1]} x {scene.shape[0]} pixels need about {_amount(needed)}, but only "
-            f"{_amount(budget)} is allowed (--memory); {scene.source.only_whole}"
-        )
+    if needed > budget and (times != (1.0, 1.0) or scene.source.only_whole):
+        what, remedy = f"{scene.shape[1]} x {scene.shape[0]} pixels need", scene.source.only_whole
+        if times != (1.0, 1.0):
+            what = f"resampled to {n_pixels / 1e6:.1f} Mpx it needs"
+            remedy = "save it at the size of the model"
+        about, only = (f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB" for n in (needed, budget))
+        raise ImageTooLargeError(f"{what} about {about}, but only {only} is allowed (--memory); {remedy}")
     return needed > budget
-
-
-def _amount(n_bytes: float) -> str:
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
 
 
 def _label_by_blocks(
@@ -427,11 +397,19 @@ def _label_by_blocks(
             "the model distinguishes a flat background from textures, which needs the whole image; fit it "
             "with --no-flat-ground, or mask the background"
         )
-    memory, height, width = work.reading.memory, *scene.shape
-    reduction = 1 << ((max(height, width) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
-    blocks = plan_blocks(scene.shape, model.textures_, _side(memory, model, scene), reduction)
+    memory, textures = work.reading.memory, model.textures_
+
+    def needed(side: int) -> float:
+        padded = side + 2 * textures.reach
+        return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
+
+    side = SIDE
+    while memory is not None and side > _SMALLEST_SIDE and needed(side) > memory:
+        side //= 2
+    reduction = 1 << ((max(scene.shape) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
+    blocks = plan_blocks(scene.shape, textures, side, reduction)
     request = Request(model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction)
-    fitting = int((memory or free_memory() // 2) / _memory(blocks.side, model, scene))
+    fitting = int((memory or free_memory() // 2) / needed(blocks.side))
 
     def tell(done: int, total: int) -> None:
         share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
@@ -439,18 +417,17 @@ def _label_by_blocks(
 
     found = label_blocks(
         scene,
-        model.textures_,
+        textures,
         blocks,
         request,
         n_jobs=max(1, min(crew_size(), fitting)),
         store=parts,
         tell=None if callback is None else tell,
     )
-    small = -(-height // reduction), -(-width // reduction)
+    small = [-(-length // reduction) for length in scene.shape]
     sure = np.zeros(small, np.float32) if wants_confidence else None
-    geo = scene.source.geo if reduction == 1 else None
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
-    page = Page(scene.source, (), *picture, None, geo, scene.pixel_size, by_blocks=True)
+    page = Page(scene.source, *picture, None, scene.pixel_size)
     page.rows = _rows_of_blocks(found, blocks, page, reduction)
     messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
     return Labelled([page], model, model.n_segments_ + work.unknown, choice, tuple(messages), parts=parts)
@@ -469,7 +446,7 @@ def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int
     return said
 
 
-def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Found:
+def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Bands:
     """Put the blocks of a row side by side, and fill in the reduced picture; blocks fit its squares."""
     row: list[NDArray[np.integer]] = []
     sure: list[NDArray[np.floating]] = []
@@ -510,17 +487,3 @@ def crop_count(memory: int | None, n_channels: int) -> int:
     counts = range(1 if memory is not None else CROPS, CROPS + 1)
     fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
     return max(fitting, default=1)
-
-
-def _side(memory: int | None, model: Segmenter, scene: OpenPage) -> int:
-    """Return the side of the blocks: halved until one fits into the memory given, whatever is free."""
-    side = SIDE
-    while memory is not None and side > _SMALLEST_SIDE and _memory(side, model, scene) > memory:
-        side //= 2
-    return side
-
-
-def _memory(side: int, model: Segmenter, scene: OpenPage) -> float:
-    """Bytes that a block takes while it is labelled."""
-    padded = side + 2 * model.textures_.reach
-    return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)

@@ -93,7 +93,7 @@ class Image(NamedTuple):
             str(self.pixels.dtype),
         ]
         parts += [] if self.mask is None else [f"{1 - self.mask.mean():.1%} without data"]
-        parts += [] if size is None else [f"pixels of {size.width:g} x {size.height:g} {size.unit}"]
+        parts += [] if size is None else [f"pixels of {size}"]
         parts += [] if system is None else [f"EPSG:{system}"]
         return f"Image({', '.join([self.header.format, *parts])})"
 
