@@ -99,16 +99,15 @@ def _show_outcome(outcome: Outcome, quiet: bool, with_table: bool) -> None:
         say(f"note: {outcome.input}: {message}", err=True)
     if outcome.status == "failed":
         say(f"failed: {outcome.input}: {outcome.reason}", err=True)
-    elif quiet:
-        return
-    elif outcome.status == "skipped":
+    if outcome.status == "skipped" and not quiet:
         say(f"{outcome.input}: skipped, {outcome.reason}")
-    else:
-        result = outcome.result
-        size = f"{result['width']} x {result['height']}, {_number(outcome, with_odds=not with_table)}"
-        say(f"{outcome.input}: {size}, {outcome.seconds:.1f} s, results in {outcome.outputs[0].parent}")
-        if not with_table:
-            return
+    if outcome.status != "done" or quiet:
+        return
+    result = outcome.result
+    size = " x ".join(str(result[side]) for side in ("width", "height", "planes") if side in result)
+    number = _number(outcome, with_odds=not with_table)
+    say(f"{outcome.input}: {size}, {number}, {outcome.seconds:.1f} s, results in {outcome.outputs[0].parent}")
+    if with_table:
         if outcome.choice:
             say(outcome.choice)
         say(f"{'label':>5} {'pixels':>12} {'share':>7}")
@@ -123,10 +122,8 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
     result, number = outcome.result, outcome.result["n_segments"]
     text = f"{number} segment" + ("" if number == 1 else "s")
     if with_odds and number > 1 and result.get("single_texture", 0) >= 0.5:
-        text += f", probably a single texture ({result['single_texture']:.0%})"
-    elif with_odds and "probability" in result:
-        text += f" ({result['probability']:.0%})"
-    return text
+        return f"{text}, probably a single texture ({result['single_texture']:.0%})"
+    return text + (f" ({result['probability']:.0%})" if with_odds and "probability" in result else "")
 
 
 def fit_shared(
@@ -250,35 +247,43 @@ def _side_by_side(items: Sequence[Input], work: Work, n_jobs: int) -> Generator[
             yield from (_with_crew(n_jobs, process, item, work) for item in todo)
             return
         try:
-            while todo or begun:
-                while todo and len(begun) < _PENDING_PER_JOB * n_processes:
-                    with unheard_by_workers():  # the first time, this starts the workers
-                        begun[pool.submit(_with_crew, n_threads, process, todo[0], work)] = todo[0]
-                    todo.popleft()
-                finished, _ = wait(begun, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield future.result()
-                    del begun[future]
-        except BrokenProcessPool:  # one of those running crashed its process: each gets a process of its own
-            if len(items) == 1:
-                yield Outcome(items[0].path, "failed", _CRASHED)
-                return
-            for future, item in begun.items():
-                is_whole = future.done() and future.exception() is None
-                yield from [future.result()] if is_whole else _side_by_side([item], work, n_threads)
+            yield from _outcomes(pool, todo, begun, work, n_threads, _PENDING_PER_JOB * n_processes)
+        except BrokenProcessPool:  # one of those running crashed its process
+            pool.shutdown(wait=False, cancel_futures=True)
         except BaseException:
-            end_workers({work.writing.folder / item.name.parent for item in items})
+            _end_workers({work.writing.folder / item.name.parent for item in items})
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        else:
+            pool.shutdown()
+        if begun and len(items) == 1:
+            yield Outcome(items[0].path, "failed", _CRASHED)
+            return
+        for future, item in begun.items():  # each gets a process of its own
+            is_whole = future.done() and future.exception() is None
+            yield from [future.result()] if is_whole else _side_by_side([item], work, n_threads)
+
+
+def _outcomes(
+    pool: Any, todo: deque[Input], begun: dict[Future[Outcome], Input], work: Work, n_threads: int, most: int
+) -> Iterator[Outcome]:
+    while todo or begun:
+        while todo and len(begun) < most:
+            with _unheard_by_workers():  # the first time, this starts the workers
+                begun[pool.submit(_with_crew, n_threads, process, todo[0], work)] = todo[0]
+            todo.popleft()
+        finished, _ = wait(begun, return_when=FIRST_COMPLETED)
+        for future in finished:
+            yield future.result()
+            del begun[future]
 
 
 def _pool(n_processes: int, n_threads: int) -> ProcessPoolExecutor:
     """Return fresh processes, not forks: a fork of a process with threads may hang."""
-    return ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), begin_worker, (n_threads,))
+    return ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), _begin_worker, (n_threads,))
 
 
-def begin_worker(n_threads: int) -> None:
+def _begin_worker(n_threads: int) -> None:
     """Set up a new worker: its processors, signals it ignores, and that it never outlives its parent."""
     import cv2
     from threadpoolctl import threadpool_limits
@@ -298,7 +303,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def unheard_by_workers() -> Iterator[None]:
+def _unheard_by_workers() -> Iterator[None]:
     """Make workers that are started inside inherit that the signals of a terminal are blocked."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -310,7 +315,7 @@ def unheard_by_workers() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_workers(folders: Iterable[Path]) -> None:
+def _end_workers(folders: Iterable[Path]) -> None:
     """End all workers, first by asking them, and remove what they have not finished in some folders."""
     workers = multiprocessing.active_children()
     for worker in workers:
@@ -318,7 +323,8 @@ def end_workers(folders: Iterable[Path]) -> None:
     deadline = time.monotonic() + _GRACE
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
-        if worker.is_alive():
-            worker.kill()
+        worker.kill()
+    for worker in workers:
+        worker.join(_GRACE)
     for folder in folders:
         remove_leftovers(folder)

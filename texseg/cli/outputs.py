@@ -332,6 +332,7 @@ def write_outputs(
         "n_segments": len(whole.pixels),
         "height": source.shape[0],
         "width": source.shape[1],
+        **({"planes": len(pages)} if found.is_volume else {}),
         **_how_sure(selection, mean_confidence(tallies)),
     }
     if entry is not None:  # the picture in the index is in the report as well

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from types import FrameType
@@ -17,6 +18,9 @@ import click
 _SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
 )
+
+_AT_ONCE = 0.5  # seconds in which signals that follow each other are one
+_PATIENCE = 2.0  # seconds in which a process must have ended
 
 
 class InterruptedBySignalError(KeyboardInterrupt):
@@ -29,16 +33,22 @@ class InterruptedBySignalError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end the body as Ctrl-C does; after the first, only Ctrl-C has an effect."""
+    """Make SIGTERM and SIGHUP end the body as Ctrl-C does; another SIGTERM or Ctrl-C ends it at once.
+
+    `timeout` sends two signals, and terminals that are closed send several.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # not by nohup
+    begun: list[float] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        for other in heard:
-            signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_IGN)
-        raise InterruptedBySignalError(number)
+        if not begun:
+            begun.append(time.monotonic())
+            raise InterruptedBySignalError(number)
+        if number in (signal.SIGINT, signal.SIGTERM) and time.monotonic() - begun[0] > _AT_ONCE:
+            os._exit(128 + number)
 
     before = [signal.signal(number, end) for number in heard]
     try:
@@ -129,6 +139,13 @@ def steady_streams() -> Iterator[None]:
             sys.stdout, sys.stderr = before
 
 
+def _leave(code: int) -> None:
+    """End a process that should end by itself, and cannot: something waits for a worker that has crashed."""
+    threading.main_thread().join()
+    time.sleep(_PATIENCE)
+    os._exit(code)
+
+
 class Verbs(click.Group):
     """Ends as a user expects."""
 
@@ -143,10 +160,12 @@ class Verbs(click.Group):
             with ended_by_signals():
                 return super().invoke(ctx)
         except InterruptedBySignalError as interruption:
+            code = 128 + interruption.number
+            threading.Thread(target=_leave, args=[code], daemon=True).start()
             with contextlib.suppress(OSError):  # the terminal may be gone
                 notes = getattr(interruption, "__notes__", [])
                 click.echo("; ".join(["texseg: interrupted", *notes]), err=True)
-            ctx.exit(128 + interruption.number)
+            ctx.exit(code)
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
             raise
