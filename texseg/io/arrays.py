@@ -21,8 +21,6 @@ from texseg.regions import PixelSize
 class ArrayStored(Stored):
     """An array that is read by slices."""
 
-    is_kept = False
-
     def __init__(self, array: NDArray, header: Header) -> None:
         self.header, self._array = header, array
 

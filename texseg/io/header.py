@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import UnsuitableImageError
 from texseg.io.geo import Georeference
 from texseg.regions import PixelSize
 
@@ -90,11 +89,9 @@ Window = tuple[slice, ...]
 
 
 class Stored:
-    """An opened file of one format; one that is always decoded whole defines `decode` alone."""
+    """An opened file of one format."""
 
     header: Header
-    is_kept = True
-    """Whether what is decoded is kept, since windows would be decoded from the first row on."""
     first_page = 0
     """Number of the first page of this image, in a file of several images."""
     levels: tuple[tuple[int, int], ...] = ()
@@ -103,20 +100,17 @@ class Stored:
     def check(self) -> None:
         """Refuse what the file cannot hold, before it is decoded."""
 
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one page; `axes` names the axes of the stored image."""
-        extent = dict(zip(axes, self.header.shape, strict=True))
-        return self.windows(axes, page, 0)((slice(0, extent["Y"]), slice(0, extent["X"])))
+    def only_whole(self, level: int) -> str:
+        """Why the file cannot be read in parts; empty if it can."""
+        return ""
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-page palette image, else None."""
         return None
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Return a function that decodes windows of one page, or an error that says why there is none."""
-        raise UnsuitableImageError(
-            f"{self.header.format} files can only be read whole; convert it to a tiled TIFF"
-        )
+        """Return what reads windows of one page, channels last; `axes` names the axes of the stored image."""
+        raise NotImplementedError
 
 
 def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

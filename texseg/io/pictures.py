@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -19,28 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import ImageTooLargeError, MalformedFileError, UnsuitableImageError
-from texseg.io.header import Decoded, Header, Stored
+from texseg.io.header import Decoded, Header, Stored, Window
 
 _SMALL = 2**22  # pixels, of a picture that may be announced by any file
 _SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
-_BYTE_ORDERS = {b"II": "<", b"MM": ">"}
-_ORIENTATION_TAG, _SHORT = 0x0112, 3
+_ORIENTATION_TAG = 0x0112
 
 
 def orientation_of(exif: bytes | None) -> int:
-    """EXIF orientation, 1 to 8, from an EXIF block; Pillow would warn about all else in it."""
-    block = (exif or b"").removeprefix(b"Exif\0\0")
-    order = _BYTE_ORDERS.get(block[:2], "")
-    try:
-        (directory,) = struct.unpack_from(order + "I", block, 4)
-        (n_entries,) = struct.unpack_from(order + "H", block, directory)
-        for entry in range(directory + 2, directory + 2 + 12 * n_entries, 12):
-            tag, kind, _, value = struct.unpack_from(order + "HHIH", block, entry)
-            if tag == _ORIENTATION_TAG:
-                return value if order and kind == _SHORT and 1 <= value <= 8 else 1
-    except struct.error:
-        pass
-    return 1
+    """EXIF orientation, 1 to 8, from an EXIF block."""
+    from PIL.Image import Exif
+
+    found = Exif()
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about all else in it
+        found.load(exif or b"")
+    value: Any = found.get(_ORIENTATION_TAG)
+    return int(value) if value in range(1, 9) else 1
 
 
 def cmyk_to_rgb(light: NDArray) -> NDArray:
@@ -51,7 +49,7 @@ def cmyk_to_rgb(light: NDArray) -> NDArray:
 
 
 class Picture(Stored, ABC):
-    """A picture in memory; the frames of an animation are pages."""
+    """A picture in memory, which is decoded whole; the frames of an animation are pages."""
 
     format, pixels_per_byte = "", 2**16
 
@@ -61,6 +59,10 @@ class Picture(Stored, ABC):
 
     @abstractmethod
     def _read_header(self) -> Header: ...
+
+    @abstractmethod
+    def _decode(self, page: int) -> NDArray:
+        """Decode a page: grey or colours, and alpha as the last channel if the header announces it."""
 
     def _describe(
         self,
@@ -74,20 +76,12 @@ class Picture(Stored, ABC):
         notes: tuple[str, ...] = (),
     ) -> Header:
         """Make a header of a picture of this height and width."""
-        height, width = size
-        if height < 1 or width < 1 or n_channels < 1:
+        if min(size) < 1 or n_channels < 1:
             raise MalformedFileError(f"{self.format} header is invalid: the file is corrupt")
-        axes = ("P" if n_frames > 1 else "") + "YX" + ("C" if n_channels > 1 else "")
-        extent = {"P": n_frames, "Y": height, "X": width, "C": n_channels}
-        return Header(
-            format=self.format,
-            shape=tuple(extent[axis] for axis in axes),
-            axes=axes,
-            dtype=np.dtype(dtype),
-            has_alpha=has_alpha,
-            orientation=orientation_of(exif),
-            notes=notes,
-        )
+        pages, channels = (n_frames,) * (n_frames > 1), (n_channels,) * (n_channels > 1)
+        axes = "P" * len(pages) + "YX" + "C" * len(channels)
+        upright, shape = orientation_of(exif), (*pages, *size, *channels)
+        return Header(self.format, shape, axes, np.dtype(dtype), has_alpha, upright, notes=notes)
 
     def check(self) -> None:
         """Refuse a picture that the file cannot hold."""
@@ -100,13 +94,29 @@ class Picture(Stored, ABC):
     def _needed_bytes(self, height: int, width: int) -> float:
         return (height * width - _SMALL) / self.pixels_per_byte
 
-    def _split(self, pixels: NDArray) -> Decoded:
-        """Split off the last channel as alpha if the header says there is one; alpha 0 is no data."""
-        header = self.header
-        if header.has_alpha and pixels.ndim == 3 and pixels.shape[2] == header.n_channels + 1:
-            opaque = pixels[..., -1] != 0
-            return Decoded(pixels[..., 0] if header.n_channels == 1 else pixels[..., :-1], opaque)
-        return Decoded(pixels)
+    def only_whole(self, level: int) -> str:
+        """Why the file cannot be read in parts."""
+        return f"{self.format} files can only be read whole; convert it to a tiled TIFF"
+
+    def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
+        """Read windows of a page, which is decoded once; pixels of alpha 0 are not opaque."""
+
+        @cache
+        def whole() -> Decoded:
+            pixels, n_channels = self._decode(page), self.header.n_channels
+            if pixels.shape[:2] != (self.header.height, self.header.width):
+                raise MalformedFileError(
+                    "the decoded image is not of the size in the header, file is corrupt"
+                )
+            if not self.header.has_alpha or pixels.shape[2:] != (n_channels + 1,):
+                return Decoded(pixels)
+            return Decoded(pixels[..., 0] if n_channels == 1 else pixels[..., :-1], pixels[..., -1] != 0)
+
+        def read(window: Window) -> Decoded:
+            pixels, opaque, _ = whole()
+            return Decoded(pixels[window], None if opaque is None else opaque[window])
+
+        return read
 
 
 def _check_strict(format: str) -> None:
@@ -120,19 +130,20 @@ def _check_strict(format: str) -> None:
         )
 
 
-_PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
+_PNG_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+_PNG_PALETTE, _PNG_WITH_ALPHA = 3, (4, 6)
 _DEFLATE_RATIO = 1032  # at most: 258 bytes from two bits
 _PNG_PICTURE = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 class Png(Picture):
-    """PNG without its texts, colour profile and further frames, which cannot then slow Pillow down."""
+    """PNG without its texts, colour profile and further frames, which cannot then slow a decoder down."""
 
     format = "PNG"
 
     def _read_header(self) -> Header:
-        self._chunks: dict[bytes, bytes] = {}
-        kept, position, kind, broken = [self.data[:8]], 8, b"", ""
+        chunks: dict[bytes, bytes] = {}
+        kept, position, kind, self._broken = [self.data[:8]], 8, b"", ""
         n_left = 4096 + len(self.data) // 512  # so many, or of some size
         while position + 8 <= len(self.data) and kind != b"IEND":
             n_left -= 1
@@ -145,71 +156,52 @@ class Png(Picture):
             if kind in _PNG_PICTURE and not (is_cut and kind == b"IEND"):
                 kept.append(chunk)
                 if is_cut:
-                    broken = broken or "file is truncated"
+                    self._broken = self._broken or "file is truncated"
                 elif zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
-                    broken = broken or f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
-            self._chunks.setdefault(kind, chunk[8:-4])
-        start = self._chunks.get(b"IHDR", b"")
+                    wrong = f"checksum of the {kind.decode()} chunk is wrong, file is corrupt"
+                    self._broken = self._broken or wrong
+            chunks.setdefault(kind, chunk[8:-4])
+        start = chunks.get(b"IHDR", b"")
         if len(start) != 13:
             raise MalformedFileError("file is truncated" if len(self.data) < 33 else "PNG header is invalid")
-        width, height, depth, colour = struct.unpack_from(">IIBB", start)
-        if colour not in _PNG_MODES:
+        width, height, depth, self._colour = struct.unpack_from(">IIBB", start)
+        if self._colour not in _PNG_SAMPLES:
             raise MalformedFileError("PNG header is invalid: the file is corrupt")
-        self._mode = _PNG_MODES[colour]
-        self._depth, self.data, self._broken = depth, b"".join(kept), broken
-        notes = ["the first picture of the animation is read"] * (b"acTL" in self._chunks)
+        self._bits, self.data = depth * _PNG_SAMPLES[self._colour], b"".join(kept)
+        notes = ["the first picture of the animation is read"] * (b"acTL" in chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
         return self._describe(
             (height, width),
-            1 if self._mode in ("L", "LA") else 3,
+            1 if _PNG_SAMPLES[self._colour] < 3 and self._colour != _PNG_PALETTE else 3,
             dtype=np.uint16 if depth == 16 else np.uint8,
-            has_alpha=self._mode.endswith("A") or b"tRNS" in self._chunks,
-            exif=self._chunks.get(b"eXIf"),
+            has_alpha=self._colour in _PNG_WITH_ALPHA or b"tRNS" in chunks,
+            exif=chunks.get(b"eXIf"),
             notes=tuple(notes),
         )
 
     def _needed_bytes(self, height: int, width: int) -> float:
-        return height * (width * self._depth * len(self._mode) // 8 + 1) / _DEFLATE_RATIO
+        return height * (width * self._bits // 8 + 1) / _DEFLATE_RATIO
 
-    def _opened(self) -> Any:
-        from PIL.PngImagePlugin import PngImageFile
+    def _decode(self, page: int) -> NDArray:
+        import imagecodecs
 
-        _check_strict("PNG")
         if self._broken:
             raise MalformedFileError(self._broken)
-        return PngImageFile(BytesIO(self.data))
-
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode the picture; Pillow notices what is missing, even where it cuts 16 bits to 8."""
-        header, is_wide = self.header, self.header.dtype.itemsize > 1
-        with self._opened() as image:
-            image.load()
-            if self._mode == "L":
-                return self._without_key(np.asarray(image if is_wide else image.convert("L")))
-            mode = "RGBA" if header.has_alpha else "L" if header.n_channels == 1 else "RGB"
-            pixels = None if is_wide else np.asarray(image.convert(mode))
-        if pixels is None:
-            import cv2
-
-            pixels = cv2.imdecode(np.frombuffer(self.data, np.uint8), cv2.IMREAD_UNCHANGED)
-            if pixels is None:
-                raise MalformedFileError("file is truncated or corrupt")
-            pixels = pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
-        return self._split(pixels[..., [0, 3]] if header.has_alpha and header.n_channels == 1 else pixels)
-
-    def _without_key(self, grey: NDArray) -> Decoded:
-        """Mask the one grey value, given in the bit depth of the file, that the file names as transparent."""
-        key = self._chunks.get(b"tRNS", b"")
-        if len(key) < 2:
-            return Decoded(grey)
-        step = 255 // ((1 << self._depth) - 1) or 1
-        return Decoded(grey, grey != struct.unpack_from(">H", key)[0] * step)
+        try:
+            return imagecodecs.png_decode(self.data)
+        except imagecodecs.PngError as error:
+            raise MalformedFileError("file is truncated or corrupt") from error
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a palette image, None for other colour types."""
-        if self._mode != "P":
+        from PIL.PngImagePlugin import PngImageFile
+
+        if self._colour != _PNG_PALETTE:
             return None
-        with self._opened() as image:
+        _check_strict("PNG")
+        if self._broken:
+            raise MalformedFileError(self._broken)
+        with PngImageFile(BytesIO(self.data)) as image:
             return np.asarray(image)
 
 
@@ -293,7 +285,7 @@ class Jpeg(Picture):
         if any(missing.values()):
             raise MalformedFileError("file is truncated, part of the picture is missing")
 
-    def decode(self, axes: str, page: int) -> Decoded:
+    def _decode(self, page: int) -> NDArray:
         """Decode strictly: every warning of the decoder is an error. CMYK becomes RGB."""
         import simplejpeg
 
@@ -316,8 +308,8 @@ class Jpeg(Picture):
             data += b"\0\xff\xd9" if data.endswith(b"\xff") else b"\xff\xd9"
             pixels = simplejpeg.decode_jpeg(data, colorspace=space)
         if self.n_components == 4:
-            return Decoded(cmyk_to_rgb(pixels if self._has_adobe else 255 - pixels))
-        return Decoded(pixels[..., 0] if self.n_components == 1 else pixels)
+            return cmyk_to_rgb(pixels if self._has_adobe else 255 - pixels)
+        return pixels[..., 0] if self.n_components == 1 else pixels
 
 
 class Webp(Picture):
@@ -353,13 +345,12 @@ class Webp(Picture):
             raise MalformedFileError("WebP header is invalid: the file is corrupt")
         return self._describe((height, width), 3, has_alpha=has_alpha, exif=exif)
 
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode the picture."""
+    def _decode(self, page: int) -> NDArray:
         import imagecodecs
 
         if self._is_cut:
             raise MalformedFileError("file is truncated")
-        return self._split(imagecodecs.webp_decode(self.data))
+        return imagecodecs.webp_decode(self.data)
 
 
 _CODESTREAM = b"\xff\x4f\xff\x51"
@@ -427,11 +418,10 @@ class Jpeg2000(Picture):
                 yield from (size & 15, size >> 4)
             position += 2 + length
 
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode the image; the decoder refuses incomplete codestreams."""
+    def _decode(self, page: int) -> NDArray:
         import imagecodecs
 
-        return self._split(imagecodecs.jpeg2k_decode(self.data))
+        return imagecodecs.jpeg2k_decode(self.data)
 
 
 class Bmp(Picture):
@@ -461,13 +451,10 @@ class Bmp(Picture):
             notes=self.notes,
         )
 
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Decode one frame, palette expanded."""
+    def _decode(self, page: int) -> NDArray:
         if self.header.n_pages > 1:
             self._image.seek(page)
-        if self._image.size != (self.header.width, self.header.height):  # a frame larger than the screen
-            raise MalformedFileError("a frame is larger than the image, file is corrupt")
-        return self._split(np.asarray(self._image.convert(self._mode)))
+        return np.asarray(self._image.convert(self._mode))
 
     def decode_indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-frame palette image."""

@@ -33,8 +33,6 @@ _ENVIRONMENT = {
 class RasterStored(Stored):
     """A file that GDAL has opened."""
 
-    is_kept = False
-
     def __init__(self, path: Path, files: ExitStack, drivers: Sequence[str] = _DRIVERS) -> None:
         path = path.resolve()
         self._raster = raster = files.enter_context(_opened(path, drivers))

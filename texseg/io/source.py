@@ -185,25 +185,21 @@ class Source:
             if mask.shape != self.shape:
                 raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
             self._mask = mask
-        self._kept: Decoded | None = None
 
     @property
     def _stored_shape(self) -> tuple[int, int]:
         return self.levels[self._level] if self.levels else (self.header.height, self.header.width)
 
     @cached_property
-    def _windows(self) -> Callable[[Window], Decoded] | str:
-        """What reads windows, or why nothing does."""
-        try:
-            with failures_named(self._path):
-                return self._stored.windows(self.header.axes, self._page, self._level)
-        except UnsuitableImageError as error:
-            return str(error).removeprefix(f"{self._path.name}: ")
+    def _read(self) -> Callable[[Window], Decoded]:
+        if self._level and self.only_whole:
+            raise UnsuitableImageError(self.only_whole)
+        return self._stored.windows(self.header.axes, self._page, self._level)
 
     @property
     def only_whole(self) -> str:
         """Why the file cannot be read by windows; empty if it can."""
-        return self._windows if isinstance(self._windows, str) else ""
+        return self._stored.only_whole(self._level)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -223,7 +219,7 @@ class Source:
         options, notes = self._options, self._notes if whole else None
         with failures_named(self._path):
             with self._lock:
-                pixels, opaque, valid = self._decoded(stored, whole)
+                pixels, opaque, valid = _checked(self._read(stored), stored, self.header)
             if not options.ignore_alpha:
                 valid = both(valid, opaque)
             values = self._values
@@ -249,21 +245,6 @@ class Source:
                     f"{n_invalid} pixels are no data (transparent, masked or equal to the no-data value)"
                 )
         return pixels, valid
-
-    def _decoded(self, window: Window, whole: bool) -> Decoded:
-        """Decode a window as it is stored; a format that is decoded whole is kept."""
-        axes, everything = self.header.axes, (slice(0, self.header.height), slice(0, self.header.width))
-        if whole and not self._level and self._kept is None:
-            found = _checked(self._stored.decode(axes, self._page), everything, self.header)
-        elif not isinstance(self._windows, str):
-            return _checked(self._windows(window), window, self.header)
-        elif self._level:
-            raise UnsuitableImageError(self._windows)
-        else:
-            found = self._kept or _checked(self._stored.decode(axes, self._page), everything, self.header)
-        if self._stored.is_kept:
-            self._kept = found
-        return Decoded(*(None if part is None else part[window] for part in found))  # type: ignore[arg-type]
 
     def image(self) -> Image:
         """Read the whole."""

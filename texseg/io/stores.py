@@ -198,8 +198,6 @@ def _sides(values: Any) -> tuple[int, ...]:
 class ZarrStored(Stored):
     """An array, or one for each level of a pyramid; axes of length one are left aside."""
 
-    is_kept = False
-
     def __init__(self, arrays: Sequence[_Array], names: str) -> None:
         self._arrays = arrays
         shape = arrays[0].shape

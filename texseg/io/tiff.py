@@ -83,8 +83,6 @@ def _segment_grid(key: Any) -> tuple[int, int, int, int]:
 class TiffSource(Stored):
     """A TIFF file, opened from a binary stream."""
 
-    is_kept = False
-
     def __init__(self, stream: BinaryIO, file_size: int, page: int | None = None):
         from tifffile import TiffFile
 
@@ -197,25 +195,20 @@ class TiffSource(Stored):
             return colours.astype(np.uint8)
         return (colours // 257).astype(np.uint8) if (colours % 257 == 0).all() else colours
 
+    def only_whole(self, level: int) -> str:
+        """Say that a part takes almost the time and memory of the whole, if it does."""
+        key, page = self._series.levels[level].keyframe, self._series.levels[level].pages[0]
+        rows, columns, _, _ = _segment_grid(key)
+        samples = key.samplesperpixel if key.planarconfig == 1 else 1
+        is_mapped = page.is_contiguous and key.is_final
+        if is_mapped or rows * columns * samples * key.dtype.itemsize <= _LARGEST_SEGMENT:
+            return ""
+        return (
+            f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be read "
+            "whole; convert it to a tiled TIFF"
+        )
+
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
-        """Read windows of one page, unless that takes almost the time and memory of the whole."""
-        for plane in self._planes_of(self._series.levels[level], page if "P" in axes else None)[0]:
-            key = plane.keyframe
-            rows, columns, _, _ = _segment_grid(key)
-            samples = key.samplesperpixel if key.planarconfig == 1 else 1
-            is_mapped = plane.is_contiguous and key.is_final
-            if not is_mapped and rows * columns * samples * key.dtype.itemsize > _LARGEST_SEGMENT:
-                raise UnsuitableImageError(
-                    f"its pixels are compressed in pieces of {rows * columns / 1e6:.0f} Mpx and can only be "
-                    "read whole; convert it to a tiled TIFF"
-                )
-        return self._reader(axes, page, level)
-
-    def decode(self, axes: str, page: int) -> Decoded:
-        """Read one page."""
-        return self._reader(axes, page, 0)((slice(0, self.header.height), slice(0, self.header.width)))
-
-    def _reader(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows of one page, channels last, colours expanded; missing tiles are invalid."""
         series = self._series.levels[level]
         planes, leading = self._planes_of(series, page if "P" in axes else None)
