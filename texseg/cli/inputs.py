@@ -23,7 +23,7 @@ from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.geo import Georeference
 from texseg.io.read import MAX_PIXELS, read_header, stacked
-from texseg.io.sniff import SNIFF_BYTES, image_format
+from texseg.io.sniff import is_image
 from texseg.io.source import Source, natural_key, open_pages, open_source
 from texseg.io.stores import is_store
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
@@ -108,7 +108,7 @@ def collect_inputs(
                 n_own_outputs += 1
             elif _is_special(file):
                 n_special += 1
-            elif _looks_like_image(file):
+            elif file.suffix.lower() in _IMAGE_SUFFIXES or is_image(file):
                 images += 1
                 found.setdefault(os.path.abspath(file), (file, path))
         if not images and path.suffix.lower() in _IMAGE_SUFFIXES:  # named as a file, to be reported as one
@@ -133,14 +133,6 @@ def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Pa
 def _is_special(path: Path) -> bool:
     """Tell whether a path leads to a pipe, a socket or a device."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
-
-
-def _looks_like_image(path: Path) -> bool:
-    if path.suffix.lower() in _IMAGE_SUFFIXES:
-        return True
-    with suppress(OSError), path.open("rb") as file:
-        return image_format(file.read(SNIFF_BYTES)) is not None
-    return False
 
 
 def _named(files: list[tuple[Path, Path]]) -> list[Input]:

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import UnsuitableImageError
-from texseg.io.files import path_of
-from texseg.io.source import Image, indices_of, open_pages, open_source
+from texseg.io.source import Image, open_pages, open_source
 from texseg.io.source import read_header as read_header
 
 MAX_PIXELS = 178_956_970
@@ -145,11 +144,11 @@ class LabelPicture(NamedTuple):
 
 def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> LabelPicture:
     """Read a label image together with the colours and the transparency that it was painted with."""
-    labels = indices_of(path_of(path), max_pixels)
-    if labels is not None:
-        return LabelPicture(labels.astype(np.int32))
-    image = read_image(path, max_pixels=max_pixels)
-    pixels, mask = image.pixels, image.mask
+    with open_source(path, max_pixels=max_pixels) as source:
+        indices = source.indices()
+        if indices is not None:
+            return LabelPicture(indices.astype(np.int32))
+        pixels, mask = source.read()
     if pixels.ndim == 3:
         colours, labels = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
         return LabelPicture((labels.reshape(pixels.shape[:2]) + 1).astype(np.int32), colours, mask)

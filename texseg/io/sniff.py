@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from texseg.io.errors import MalformedFileError
+from texseg.io.files import open_regular
 
 _IMAGE_SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"\x89PNG\r\n\x1a\n", "PNG"),
@@ -82,6 +84,15 @@ def image_format(start: bytes) -> str | None:
     ('GIF', None)
     """
     return _match(_IMAGE_SIGNATURES, start)
+
+
+def is_image(path: Path) -> bool:
+    """Tell whether a file is a regular one that begins as images do."""
+    try:
+        with open_regular(path) as file:
+            return image_format(file.read(SNIFF_BYTES)) is not None
+    except OSError:
+        return False
 
 
 def hierarchical_format(start: bytes) -> str:

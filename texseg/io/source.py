@@ -38,7 +38,7 @@ from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both
 from texseg.io.pictures import open_picture
 from texseg.io.raster import RasterStored, find_header, open_hierarchical
-from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, refusal
+from texseg.io.sniff import SNIFF_BYTES, hierarchical_format, image_format, is_image, refusal
 from texseg.io.stores import is_store, open_zarr
 from texseg.overlay import html_picture
 from texseg.progress import expected_memory
@@ -246,6 +246,12 @@ class Source:
                 )
         return pixels, valid
 
+    def indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a single-page palette image, else None."""
+        with failures_named(self._path):
+            indices = self._stored.decode_indices()
+        return None if indices is None else upright(indices, self.header.orientation)
+
     def image(self) -> Image:
         """Read the whole."""
         pixels, mask = self.read()
@@ -318,7 +324,8 @@ def natural_key(text: str) -> list[tuple[int, int | str]]:
 
 def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[Source]:
     """Open the images of a folder as planes of one volume; a note says which numbers are missing."""
-    found = sorted((path for path in folder.iterdir() if _is_image(path)), key=lambda p: natural_key(p.name))
+    images = (path for path in folder.iterdir() if not path.name.startswith(".") and is_image(path))
+    found = sorted(images, key=lambda path: natural_key(path.name))
     if not found:
         raise ImageReadError(f"{folder.name}: there is no image in this folder")
     sources = [files.enter_context(open_source(path, **options)) for path in found]
@@ -338,13 +345,6 @@ def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[
     return sources
 
 
-def _is_image(path: Path) -> bool:
-    if path.name.startswith(".") or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return image_format(file.read(SNIFF_BYTES)) is not None
-
-
 @contextmanager
 def _said_of_the_mask() -> Iterator[None]:
     """Say that it is the mask that cannot be read: it may have the image's own name."""
@@ -358,18 +358,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file and those next to it say, without decoding its pixels or limiting their number."""
     path = path_of(path)
     with ExitStack() as files, failures_named(path):
-        _, header = _stored_and_header(path, files)
-    return header
-
-
-def indices_of(path: Path, max_pixels: int | None) -> NDArray | None:
-    """Palette indices (H, W), upright, of a single-page palette image, else None."""
-    with ExitStack() as files, failures_named(path):
-        stored, header = _stored_and_header(path, files)
-        _check(header, header.n_pages, _options(max_pixels=max_pixels))
-        stored.check()
-        indices = stored.decode_indices()
-    return None if indices is None else upright(indices, header.orientation)
+        return _stored_and_header(path, files)[1]
 
 
 def _options(**given: Any) -> _Options:
@@ -530,14 +519,10 @@ def _check(header: Header, n_pages: int, options: _Options) -> None:
     channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
     memory = expected_memory(n_pixels, header.n_channels)
     raise ImageTooLargeError(
-        f"{header.width} x {header.height}{pages} = {_megapixels(n_pixels)}{channels}, "
-        f"about {_digits(memory / 1e9)} GB needed; limit {_megapixels(limit)}, "
+        f"{header.width} x {header.height}{pages} = {_digits(n_pixels / 1e6)} Mpx{channels}, "
+        f"about {_digits(memory / 1e9)} GB needed; limit {_digits(limit / 1e6)} Mpx, "
         "raise with --max-pixels / max_pixels="
     )
-
-
-def _megapixels(n_pixels: float) -> str:
-    return f"{_digits(n_pixels / 1e6)} Mpx"
 
 
 def _digits(value: float) -> str:
