@@ -31,7 +31,7 @@ from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
-from texseg.regions import PixelSize, checked_description
+from texseg.regions import checked_size
 
 __all__ = ["ModelFileError", "load_model", "read_textures", "save_model", "save_textures"]
 
@@ -71,15 +71,15 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """
     from safetensors.numpy import save  # only files need it
 
-    arrays = {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
-    for key, array in arrays.items():
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"model value {key!r} is an array of {array.dtype}; use numbers, or a list")
-    small = {key: _plain(key, value) for key, value in values.items() if key not in arrays}
+    tensors, small = dict[str, NDArray[Any]](), dict[str, Any]()
+    for key, value in values.items():
+        if not isinstance(value, np.ndarray):
+            small[key] = _plain(key, value)
+        elif value.dtype.kind in "biuf":
+            tensors[key] = np.array(value, value.dtype.newbyteorder("="), order="C")
+        else:
+            raise TypeError(f"model value {key!r} is an array of {value.dtype}; use numbers, or a list")
     header = {"sha256": _NO_DIGEST, "format": FORMAT, "version": VERSION, "values": small}
-    tensors = {
-        key: np.array(array, array.dtype.newbyteorder("="), order="C") for key, array in arrays.items()
-    }
     content = save(tensors, {"texseg": json.dumps(header)})
     digest = hashlib.sha256(content).hexdigest().encode()
     atomic_write(path_of(path), content.replace(_NO_DIGEST.encode(), digest, 1))
@@ -89,9 +89,12 @@ def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `save_model` wrote; tuples have become lists. Any fault is a ModelFileError."""
     name = path_of(path).name
     try:
-        content = _content_of(path)
+        if Path(path).is_dir():
+            raise ModelFileError("is a folder, not a model file")
+        with open_regular(path, _LARGEST_MODEL) as file:
+            content = file.read()
         return _values_of_0_2(content) if content.startswith(b"PK") else _values_of(content)
-    except ModelFileError as error:
+    except (ModelFileError, MalformedFileError) as error:
         raise ModelFileError(f"{name}: {error}") from error
     except FileNotFoundError as error:
         raise ModelFileError(f"{name}: no such model file") from error
@@ -108,16 +111,6 @@ def _plain(key: str, value: Any) -> Any:
         return json.loads(json.dumps(value))
     except TypeError as error:
         raise TypeError(f"model value {key!r} of type {type(value).__name__} is not plain data") from error
-
-
-def _content_of(path: str | os.PathLike[str]) -> bytes:
-    if Path(path).is_dir():
-        raise ModelFileError("is a folder, not a model file")
-    try:
-        with open_regular(path, _LARGEST_MODEL) as file:
-            return file.read()
-    except MalformedFileError as error:
-        raise ModelFileError(str(error)) from error
 
 
 def _values_of(content: bytes) -> dict[str, Any]:
@@ -147,7 +140,7 @@ def _values_of_0_2(content: bytes) -> dict[str, Any]:
         members = archive.infolist()
         if sum(member.file_size for member in members) > _LARGEST_MODEL or len(members) > 256:
             raise ModelFileError(f"would unpack to more than {_LARGEST_MODEL >> 20} MiB; refused")
-        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+        if {member.compress_type for member in members} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise ModelFileError("model file is corrupt (not compressed as model files are)")
         # no more is unpacked than a member announces
         unpacked = {each.filename: archive.open(each).read(each.file_size + 1) for each in members}
@@ -250,20 +243,22 @@ _OF_CLASSES = {
 }
 
 
+_OF_BANK = ("n_orientations", "bandwidth", "angular_bandwidth")
+_FEATURES = ("patch_weight", "value_weight", "has_filters", "n_bins", "codebook", "wavelengths")
+_TEXTURES = ("kind", "profiles", "background", "cell", "limits", "confusion")
+_BORDERS = ("log_profiles", "weights", "offsets")
+
+
 def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
     """Flat mapping of arrays, numbers and strings that :func:`_from_plain_data` understands."""
     if isinstance(textures, MergedTextures):
         merged = {"classes": textures.classes, "class_shares": textures.shares}
         return _to_plain_data(textures.parts) | merged
     f, borders = textures.features, textures.borders
-    bank = {name: getattr(f.bank, name) for name in ("n_orientations", "bandwidth", "angular_bandwidth")}
-    of_features = ("patch_weight", "value_weight", "has_filters", "n_bins", "codebook", "wavelengths")
-    of_textures = ("kind", "profiles", "background", "cell", "limits", "confusion")
-    values: dict[str, Any] = {
-        **bank,
-        **f.intensity._asdict(),
-        **{name: getattr(f, name) for name in of_features},
-        **{name: getattr(textures, name) for name in of_textures},
+    values: dict[str, Any] = {name: getattr(f.bank, name) for name in _OF_BANK}
+    values |= f.intensity._asdict() | {name: getattr(f, name) for name in _FEATURES}
+    values |= {name: getattr(textures, name) for name in _TEXTURES}
+    values |= {
         "wavelengths_of_bank": list(f.bank.wavelengths),
         "spacing_of_bank": list(f.bank.spacing),
         "illumination_sigma": f.sigma,
@@ -274,13 +269,9 @@ def _to_plain_data(textures: Textures | MergedTextures) -> dict[str, Any]:
         "windows": list(textures.windows),
     }
     if borders is not None:
-        tables = {
-            "log_profiles": borders.log_profiles,
-            "weights": borders.weights,
-            "offsets": borders.offsets,
-        }
-        tables |= {f"form_{name}": array for name, array in borders.density._asdict().items()}
-        values |= {f"border_{name}": table for name, table in tables.items()} | {"border_densities": ["form"]}
+        values |= {f"border_{name}": getattr(borders, name) for name in _BORDERS}
+        values |= {f"border_form_{name}": array for name, array in borders.density._asdict().items()}
+        values["border_densities"] = ["form"]
     if textures.strokes is not None:
         values |= {f"stroke_{name}": array for name, array in textures.strokes._asdict().items()}
     _from_plain_data(values)  # never write what could not be read again
@@ -293,6 +284,9 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
         values = {**values, "spacing_of_bank": [1.0, 1.0], "potts": [*values["potts"], 0.0]}
     if values["kind"] != Textures.kind:
         raise ValueError(f"kind must be {Textures.kind}, got {values['kind']!r}")
+    spacing = values["spacing_of_bank"]
+    if len(spacing) not in (2, 3) or min(spacing) != 1:
+        raise ValueError(f"spacing_of_bank must be 2 or 3 numbers from 1 on, got {list(spacing)}")
     features = _features(values)
     C, B, K = len(features.names), features.n_bins, len(values["profiles"])
     if not 1 <= K <= MOST_SEGMENTS:
@@ -301,6 +295,10 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     v = _checked(_OF_TEXTURES, values, sizes)
     for name, length in (("profiles", B), ("background", B), ("confusion", K)):
         _check_sums(name, v[name], length)
+    strokes = None
+    if "stroke_weights" in values:
+        sides = _check("stroke_sides", values["stroke_sides"], _Numbers("*", 1, _WIDEST), sizes)
+        strokes = SeedClassifier(sides, *_checked(_OF_SEEDS, values, sizes | {"W": len(sides)}).values())
     textures = Textures(
         features,
         v["profiles"],
@@ -311,7 +309,7 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
         v["limits"],
         v["confusion"],
         _borders(values, features, sizes) if "border_densities" in values else None,
-        _strokes(values, sizes) if "stroke_weights" in values else None,
+        strokes,
     )
     if "classes" not in values:
         return textures
@@ -319,17 +317,6 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     if len(np.unique(classes)) <= classes.max():
         raise ValueError(f"classes must be numbered without gaps, got {classes.tolist()}")
     return MergedTextures(textures, classes, shares)
-
-
-def _class_names(values: Mapping[str, Any]) -> list[str]:
-    """Names of the segments in a model file; empty strings for those without a name."""
-    n_textures = len(np.unique(values["classes"])) if "classes" in values else len(values["profiles"])
-    n_textures += "ground" in values
-    names = values.get("class_names") or [""] * n_textures
-    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if not are_texts or len(names) != n_textures:
-        raise ValueError(f"class_names must be {n_textures} texts, got {names!r}")
-    return names
 
 
 def save_textures(
@@ -342,19 +329,16 @@ def save_textures(
     pixel_size: Sequence[Any] | None,
 ) -> None:
     """Write what a segmenter has learned to a model file."""
-    named: dict[str, Any] = {"class_names": list(names)} if any(names) else {}
-    named |= {"colours": dict(colours)} if colours else {}
-    named |= (
-        {"pixel_size": [each for each in _pixel_size(pixel_size) if each is not None]}
-        if pixel_size is not None
-        else {}
-    )
-    flat = {} if ground is None else {"ground": ground}
-    save_model(path, {"parameters": parameters, **_to_plain_data(textures), **flat, **named})
-
-
-def _pixel_size(value: Any) -> PixelSize:
-    return checked_description(np.ones((1, 1), int), None, (), value)[2]
+    values: dict[str, Any] = {"parameters": parameters, **_to_plain_data(textures)}
+    if ground is not None:
+        values["ground"] = ground
+    if any(names):
+        values["class_names"] = list(names)
+    if colours:
+        values["colours"] = dict(colours)
+    if pixel_size is not None:
+        values["pixel_size"] = [each for each in checked_size(pixel_size) if each is not None]
+    save_model(path, values)
 
 
 def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
@@ -371,8 +355,12 @@ def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
             raise ValueError(f"parameters must be those of a segmenter, got {', '.join(sorted(unknown))}")
         parameters = {**parameters, "n_segments": len(textures.profiles)}
         checked(parameters)
-        names = _class_names(values)
-        size = _pixel_size(values["pixel_size"]) if "pixel_size" in values else None
+        n_segments = len(textures.profiles) + ("ground" in values)
+        names = values.get("class_names") or [""] * n_segments
+        are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not are_texts or len(names) != n_segments:
+            raise ValueError(f"class_names must be {n_segments} texts, got {names!r}")
+        size = checked_size(values["pixel_size"]) if "pixel_size" in values else None
         colours = values.get("colours", {})
         if not isinstance(colours, dict) or not all(_COLOUR.fullmatch(str(c)) for c in colours.values()):
             raise ValueError(f"colours must be of the form #0072b2, by names, got {colours!r:.80}")
@@ -397,9 +385,7 @@ def _check(name: str, value: Any, allowed: _Numbers, sizes: Mapping[str, int]) -
     """Convert a number or table to its type, or raise an error that says what is wrong with it."""
     array = np.asarray(value)
     shape = tuple(int(letter) if letter.isdecimal() else sizes.get(letter) for letter in allowed.axes)
-    fits = len(array.shape) == len(shape) and all(
-        expected in (None, side) for side, expected in zip(array.shape, shape, strict=True)
-    )
+    fits = len(array.shape) == len(shape) and all(map(lambda n, side: n in (None, side), shape, array.shape))
     if not fits or array.dtype.kind not in "uif":
         expected = str(shape).replace("None", "any")
         raise ValueError(
@@ -435,7 +421,8 @@ def _features(values: Mapping[str, Any]) -> Features:
     if not isinstance(has_filters, bool):
         raise ValueError(f"has_filters must be true or false, got {has_filters!r}")
     C, n_bands = len(names), len(v["low"])
-    n_axes = _n_axes(v["spacing_of_bank"])
+    spacing = tuple(map(float, v["spacing_of_bank"]))
+    n_axes = len(spacing)
     n_filters = len(v["wavelengths_of_bank"]) * v["n_orientations"] if has_filters and n_axes == 2 else 0
     if n_filters > C or not C or not n_bands:
         raise ValueError(f"{C} channels of {n_bands} bands cannot hold those of {n_filters} filters")
@@ -451,7 +438,6 @@ def _features(values: Mapping[str, Any]) -> Features:
     if not len(v["axes"]) and n_bands not in (1, 3):
         raise ValueError(f"axes are missing for {n_bands} bands")
     widths = v["bandwidth"], v["angular_bandwidth"]
-    spacing = tuple(map(float, v["spacing_of_bank"]))
     bank = GaborBank(v["wavelengths_of_bank"].tolist(), v["n_orientations"], *widths, spacing)
     if bank.halo > _LONGEST_HALO:
         raise ValueError(f"filters must look at most {_LONGEST_HALO} pixels far, these look {bank.halo}")
@@ -471,12 +457,6 @@ def _features(values: Mapping[str, Any]) -> Features:
     )
     _check_channels(features)
     return features
-
-
-def _n_axes(spacing: NDArray[np.floating]) -> int:
-    if len(spacing) not in (2, 3) or spacing.min() != 1:
-        raise ValueError(f"spacing_of_bank must be 2 or 3 numbers from 1 on, got {spacing.tolist()}")
-    return len(spacing)
 
 
 def _check_channels(f: Features) -> None:
@@ -502,8 +482,3 @@ def _borders(values: Mapping[str, Any], features: Features, sizes: dict[str, int
     sizes = sizes | {"R": R, "P": P, "L": R * P, "S": n_scores(features.wavelengths, R)}
     *density, weights, offsets = _checked(_OF_BORDERS, values, sizes).values()
     return BorderClassifier(features, log_profiles, Density(*density), weights, offsets)
-
-
-def _strokes(values: Mapping[str, Any], sizes: dict[str, int]) -> SeedClassifier:
-    sides = _check("stroke_sides", values["stroke_sides"], _Numbers("*", 1, _WIDEST), sizes)
-    return SeedClassifier(sides, *_checked(_OF_SEEDS, values, sizes | {"W": len(sides)}).values())

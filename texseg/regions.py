@@ -232,6 +232,11 @@ def checked_description(
             )
     if isinstance(names, str) or not np.iterable(names) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"names must be a sequence of texts, got {names!r:.80}")
+    return labels, confidence, checked_size(pixel_size)
+
+
+def checked_size(pixel_size: Any) -> PixelSize:
+    """Check the size of a pixel; None stands for pixels."""
     try:
         height, width, unit, *depth = PIXELS if pixel_size is None else pixel_size
         size = PixelSize(float(height), float(width), unit, *depth)
@@ -241,7 +246,7 @@ def checked_description(
         raise ValueError(
             f"pixel_size must be height, width and unit, such as (0.5, 0.5, 'um'), got {pixel_size!r:.80}"
         ) from None
-    return labels, confidence, size
+    return size
 
 
 def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
