@@ -456,6 +456,9 @@ class TestTables:
             ValueError, match=r"probabilities must have shape \(80, 90, 'K'\), got \(2, 80, 90\)"
         ):
             segment_table(labels, probabilities=np.moveaxis(sure, -1, 0))
+        for wrong in (100 * sure, -sure, sure + np.nan):
+            with pytest.raises(ValueError, match="probabilities must lie in 0 to 1, got"):
+                segment_table(labels, probabilities=wrong)
 
     def test_regions_of_a_label_and_its_holes(self):
         labels = np.ones((40, 60), int)
@@ -576,14 +579,14 @@ class TestPolygons:
     @settings(max_examples=60, deadline=None)
     @given(labels=label_images(3), height=st.integers(1, 5))
     def test_what_comes_in_bands_has_the_regions_and_outlines_of_the_whole(self, labels, height):
-        tally, outlines = Tally(), Outlines(labels.shape)
+        um = PixelSize(0.5, 2, "um")
+        tally, outlines = Tally(["a"], um), Outlines(labels.shape)
         for top in range(0, len(labels), height):
             band = labels[top : top + height]
             outlines.add(band, tally.add(band, band / 4))
-        um = PixelSize(0.5, 2, "um")
         whole = region_table(labels, labels / 4, ["a"], pixel_size=um, shapes=False)
-        assert tally.regions(["a"], um) == whole
-        assert tally.segments(["a"], um, labels) == segment_table(labels, labels / 4, ["a"], pixel_size=um)
+        assert tally.regions() == whole
+        assert tally.segments(labels) == segment_table(labels, labels / 4, ["a"], pixel_size=um)
         together = outlines.rings(tally.region_of_parts())
         for one, other in zip(together, region_outlines(connected_regions(labels)), strict=True):
             assert one[0] == other[0]

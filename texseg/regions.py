@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
-_ERROR_WINDOW = (
-    40  # pixels, side of the windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
-)
+_ERROR_WINDOW = 40  # pixels, side of windows in which labels are wrong together; 32 to 48 cover .89 to 1.0
 _NORMAL_95 = 1.96  # standard deviations
+_ROUNDING = 1e-4  # of probabilities
 _DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
@@ -114,15 +113,7 @@ class RegionRow(NamedTuple):
 
 _CHORDS = ("chord_row", "chord_column", "chord_down", "chord_up")
 _N_SHARED = SegmentRow._fields.index("unit") + 1
-_SHAPE = (
-    "centroid",
-    "axis_major_length",
-    "axis_minor_length",
-    "eccentricity",
-    "orientation",
-    "solidity",
-    "area_filled",
-)
+_SHAPE = "centroid axis_major_length axis_minor_length eccentricity orientation solidity area_filled".split()
 """skimage's names for the last fields of `RegionRow`; the centroid is two of them."""
 
 
@@ -157,16 +148,17 @@ def segment_table(
     [(1, 1, 0.3333333333333333), (2, 2, 0.6666666666666666)]
     """
     labels, confidence, size = checked_description(labels, confidence, names, pixel_size)
-    tally = Tally()
+    tally = Tally(names, size)
     tally.add(labels, confidence)
-    rows = tally.segments(names, size, labels)
-    if probabilities is not None:
-        if probabilities.shape[:2] != labels.shape or probabilities.ndim != 3:
-            raise ValueError(
-                f"probabilities must have shape {(*labels.shape, 'K')}, got {probabilities.shape}"
-            )
-        rows = with_intervals(rows, area_intervals(np.moveaxis(probabilities, -1, 0)))
-    return rows
+    rows = tally.segments(labels)
+    if probabilities is None:
+        return rows
+    if probabilities.shape[:2] != labels.shape or probabilities.ndim != 3:
+        raise ValueError(f"probabilities must have shape {(*labels.shape, 'K')}, got {probabilities.shape}")
+    low, high = probabilities.min(initial=0), probabilities.max(initial=0)
+    if not -_ROUNDING <= low <= high <= 1 + _ROUNDING:
+        raise ValueError(f"probabilities must lie in 0 to 1, got {low:g} to {high:g}")
+    return with_intervals(rows, area_intervals(np.moveaxis(probabilities, -1, 0)))
 
 
 def region_table(
@@ -199,9 +191,9 @@ def region_table(
         raise ValueError(f"regions of shape {regions.shape} do not match labels of shape {labels.shape}")
     if not isinstance(shapes, bool):
         raise TypeError(f"shapes must be True or False, got {shapes!r:.80}")
-    tally = Tally()
+    tally = Tally(names, size)
     numbers = tally.add(labels, confidence, regions)
-    return tally.regions(names, size, numbers if shapes else None)
+    return tally.regions(numbers if shapes else None)
 
 
 def checked_labels(labels: NDArray[np.integer]) -> NDArray[np.integer]:
@@ -325,21 +317,20 @@ def volume_table(
     steps = (voxel_size.depth or 1.0, voxel_size.height, voxel_size.width)
     colours, total = hex_colours(int(labels.max(initial=0))), np.count_nonzero(labels)
     rows = []
-    boxes = [(label, box) for label, box in enumerate(find_objects(labels), start=1) if box is not None]
-    for label, box in boxes:
+    for label, box in enumerate(find_objects(labels), start=1):
+        if box is None:
+            continue
         wide = tuple(slice(max(part.start - 6, 0), part.stop + 6) for part in box)
         inside = labels[wide] == label
         smooth = gaussian_filter(inside.astype(np.float32), 1.5, mode="nearest")
-        slopes = [
-            np.gradient(smooth, step, axis=axis) for axis, step in enumerate(steps) if smooth.shape[axis] > 1
-        ]
-        surface = np.sqrt(sum(slope**2 for slope in slopes)).sum(dtype=np.float64) * math.prod(steps)
+        axes = [axis for axis in range(3) if smooth.shape[axis] > 1]
+        slopes = sum(np.gradient(smooth, steps[axis], axis=axis) ** 2 for axis in axes)
+        surface = np.sqrt(slopes).sum(dtype=np.float64) * math.prod(steps)
         n, middles = np.count_nonzero(inside), np.argwhere(inside).mean(axis=0) + 0.5
-        starts = [part.start for part in wide]
+        centre = map(_tidy, ((middles + [part.start for part in wide]) * steps).tolist())
         sure = None if confidence is None else round(float(confidence[wide][inside].mean()), _DIGITS)
         about = label, "".join(names[label - 1 : label]), colours[label - 1]
         values = n, n / total, _tidy(n * math.prod(steps)), float(f"{surface:.5g}")
-        centre = map(_tidy, ((middles + starts) * steps).tolist())
         rows.append(VolumeRow._make((*about, *values, *centre, voxel_size.unit, sure)))
     return rows
 
@@ -365,14 +356,15 @@ class Tally:
     [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
     """
 
-    def __init__(self, with_regions: bool = True) -> None:
-        self._with_regions = with_regions
+    def __init__(
+        self, names: Sequence[str] = (), size: PixelSize = PIXELS, *, with_regions: bool = True
+    ) -> None:
+        self._names, self._size, self._with_regions = names, size, with_regions
         self._parts: list[NDArray[np.float64]] = []  # of each band (n, 8): see _measured
         self._crossings: list[NDArray[np.int64]] = []  # (4, n): see _crossings_of
         self._links: list[NDArray[np.int64]] = []  # (2, n): parts of one region in two bands
         self._height = self._n_parts = 0
-        self._above: NDArray[np.integer] | None = None
-        self._labels_above: NDArray[np.integer] | None = None
+        self._above: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None  # numbers and labels
 
     def add(
         self,
@@ -390,12 +382,12 @@ class Tally:
         if first:
             numbers = np.where(numbers > 0, numbers + np.int64(first), 0)
         self._parts.append(_measured(numbers, first, labels, confidence, self._height))
-        above = np.zeros_like(numbers[:1]) if self._above is None else self._above
+        above, labels_above = self._above or (np.zeros_like(numbers[:1]), np.zeros_like(labels[0]))
         self._crossings.append(_crossings_of(np.concatenate([above, numbers])))
-        if self._with_regions and self._labels_above is not None:
-            one = (self._labels_above == labels[0]) & (labels[0] > 0)
+        if self._with_regions:
+            one = (labels_above == labels[0]) & (labels[0] > 0)
             self._links.append(np.unique(np.stack([above[0][one], numbers[0][one]]), axis=1))
-        self._above, self._labels_above = numbers[-1:].copy(), labels[-1].copy()
+        self._above = numbers[-1:].copy(), labels[-1].copy()
         self._height += len(labels)
         self._n_parts = max(self._n_parts, int(numbers.max(initial=0)))
         return numbers
@@ -403,12 +395,12 @@ class Tally:
     def region_of_parts(self) -> NDArray[np.intp]:
         """Give the number of each part's region, from 1; part 0 belongs to none and gets 0."""
         n = self._n_parts
-        if not self._links:
+        links = np.concatenate([np.zeros((2, 0), int), *self._links], axis=1) - 1
+        if not links.size:
             return np.arange(n + 1)
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
-        links = np.concatenate(self._links, axis=1) - 1
         graph = coo_matrix((np.ones(links.shape[1], bool), tuple(links)), (n, n))
         _, group = connected_components(graph, directed=False)
         _, first, back = np.unique(group, return_index=True, return_inverse=True)
@@ -422,15 +414,9 @@ class Tally:
         _, found = self._joined(self._label_of_parts())
         return {int(row[1]): (int(row[2]), float(row[7])) for row in found}
 
-    def segments(
-        self,
-        names: Sequence[str] = (),
-        size: PixelSize = PIXELS,
-        whole: NDArray[np.integer] | None = None,
-    ) -> list[SegmentRow]:
+    def segments(self, whole: NDArray[np.integer] | None = None) -> list[SegmentRow]:
         """Give the table of labels, ascending; filled areas need the ``whole`` labels (H, W)."""
-        rows = self._rows(self._label_of_parts(), names, size)[1]
-        unit = size.height * size.width
+        rows, unit = self._rows(self._label_of_parts())[1], self._size.height * self._size.width
         if self._with_regions:
             _, found = self._joined(self.region_of_parts())
             for number, row in enumerate(rows):
@@ -443,25 +429,19 @@ class Tally:
             rows = [row._replace(filled_area=_tidy(_filled(whole == row.label) * unit)) for row in rows]
         return rows
 
-    def regions(
-        self,
-        names: Sequence[str] = (),
-        size: PixelSize = PIXELS,
-        whole: NDArray[np.integer] | None = None,
-    ) -> list[RegionRow]:
+    def regions(self, whole: NDArray[np.integer] | None = None) -> list[RegionRow]:
         """Give the table of regions, ascending; shapes need the ``whole`` numbers (H, W) of the regions."""
-        numbers, segments = self._rows(self.region_of_parts(), names, size)
-        rest = [None] * (len(RegionRow._fields) - 1 - _N_SHARED)
-        rows = [RegionRow._make((n, *r[:_N_SHARED], *rest)) for n, r in zip(numbers, segments, strict=True)]
+        groups = zip(*self._rows(self.region_of_parts()), strict=True)
+        rows: list[Any] = [(number, *row[:_N_SHARED]) for number, row in groups]
         if whole is None:
-            return rows
+            return [RegionRow(*row) for row in rows]
         from skimage.measure import regionprops_table
 
-        table = regionprops_table(whole, properties=_SHAPE, spacing=size[:2])
-        table["centroid-0"] /= size.height
-        table["centroid-1"] /= size.width
-        shapes = zip(*([_tidy(value) for value in column.tolist()] for column in table.values()), strict=True)
-        return [RegionRow._make((*row[: -len(own)], *own)) for row, own in zip(rows, shapes, strict=True)]
+        table = regionprops_table(whole, properties=_SHAPE, spacing=self._size[:2])
+        table["centroid-0"] /= self._size.height
+        table["centroid-1"] /= self._size.width
+        shapes = zip(*(map(_tidy, column.tolist()) for column in table.values()), strict=True)
+        return [RegionRow(*row, *own) for row, own in zip(rows, shapes, strict=True)]
 
     def _label_of_parts(self) -> NDArray[np.intp]:
         label_of = np.zeros(self._n_parts + 1, np.intp)
@@ -480,14 +460,12 @@ class Tally:
         out[:, 5:7] = np.maximum.reduceat(parts[order, 5:7], starts)
         return numbers, out
 
-    def _rows(
-        self, group_of: NDArray[np.intp], names: Sequence[str], size: PixelSize
-    ) -> tuple[list[int], list[SegmentRow]]:
+    def _rows(self, group_of: NDArray[np.intp]) -> tuple[list[int], list[SegmentRow]]:
         """Give the groups of parts, and a row for each."""
         numbers, found = self._joined(group_of)
         crossings = [*self._crossings]
         if self._above is not None:  # nothing is below the last row
-            crossings.append(_crossings_of(np.concatenate([self._above, np.zeros_like(self._above)])))
+            crossings.append(_crossings_of(np.concatenate([self._above[0], np.zeros_like(self._above[0])])))
         one, other, way, often = np.concatenate(crossings, axis=1)
         groups = np.stack([group_of[one], group_of[other]])
         often = np.where(groups[0] != groups[1], often, 0)
@@ -496,37 +474,25 @@ class Tally:
             np.reshape(sum(np.bincount(_N_WAYS * own + way, counted, n) for own in groups), (-1, _N_WAYS))
             for counted in (often, np.where(groups.all(axis=0), often, 0))
         )
-        lengths, steps = _length_of_crossing(size), _steps(size)
+        steps, lengths = _geometry(self._size)
         perimeters, borders = n_crossings @ lengths, n_inside @ lengths
         colours = hex_colours(int(found[:, 1].max(initial=0)))
         rows, total = [], int(found[:, 2].sum())
         for number, (_, *whole, certain) in zip(numbers, found.tolist(), strict=True):
-            label, pixels, top, left, bottom, right = map(int, whole)
-            area = pixels * size.height * size.width
-            chords: dict[str, Any] = {
-                name: _tidy(2 * pixels * step / crossings)
-                for name, step, crossings in zip(_CHORDS, steps, n_inside[number].tolist(), strict=True)
-                if crossings
+            label, pixels, *box = map(int, whole)
+            area = pixels * self._size.height * self._size.width
+            name = self._names[label - 1] if label <= len(self._names) else ""
+            sure = None if np.isnan(certain) else round(certain / pixels, _DIGITS)
+            with np.errstate(divide="ignore"):
+                chords = (2 * pixels * steps / n_inside[number]).tolist()
+            about: Any = (label, name, colours[label - 1], pixels, pixels / total, *box, sure, _tidy(area))
+            measured: dict[str, Any] = {
+                "perimeter": _tidy(perimeters[number]),
+                "unit": self._size.unit,
+                "boundary_per_area": _tidy(borders[number] / area),
             }
-            rows.append(
-                SegmentRow(
-                    label,
-                    names[label - 1] if label <= len(names) else "",
-                    colours[label - 1],
-                    pixels,
-                    pixels / total,
-                    top,
-                    left,
-                    bottom,
-                    right,
-                    None if np.isnan(certain) else round(certain / pixels, _DIGITS),
-                    _tidy(area),
-                    _tidy(perimeters[number]),
-                    size.unit,
-                    boundary_per_area=_tidy(borders[number] / area),
-                    **chords,
-                )
-            )
+            measured |= {way: _tidy(n) for way, n in zip(_CHORDS, chords, strict=True) if math.isfinite(n)}
+            rows.append(SegmentRow(*about, **measured))
         return numbers.tolist(), rows
 
 
@@ -601,20 +567,15 @@ def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.concatenate(found, axis=1)
 
 
-def _steps(size: PixelSize) -> NDArray[np.float64]:
-    """Distance between neighbouring pixels in each direction."""
-    diagonal = np.hypot(size.height, size.width)
-    return np.array([size.width, size.height, diagonal, diagonal])
+def _geometry(size: PixelSize) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Distance of neighbours, and length of border that a crossing stands for, in each direction.
 
-
-def _length_of_crossing(size: PixelSize) -> NDArray[np.float64]:
-    """Length of border that one crossing stands for, in each direction, by Crofton's formula.
-
-    Half the distance of the parallel lines, times the range of angles that their direction stands for.
+    By Crofton's formula: half the distance of parallel lines, times the range of angles they stand for.
     """
-    angle = np.arctan2(size.height, size.width)
+    diagonal, angle = np.hypot(size.height, size.width), np.arctan2(size.height, size.width)
+    steps = np.array([size.width, size.height, diagonal, diagonal])
     angles = np.array([angle, np.pi / 2 - angle, np.pi / 4, np.pi / 4])
-    return size.height * size.width / _steps(size) * angles / 2
+    return steps, size.height * size.width / steps * angles / 2
 
 
 def _filled(inside: NDArray[np.bool_]) -> int:

@@ -326,7 +326,7 @@ def write_outputs(
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
     whole = tallies[0]
     if len(pages) > 1:  # all pages below each other
-        whole = Tally(with_regions=False)
+        whole = Tally(legend.names, with_regions=False)
         whole.add(np.concatenate([page.labels for page in pages]))
     result: dict[str, Any] = {
         "n_segments": len(whole.pixels),
@@ -347,7 +347,7 @@ def write_outputs(
         item.path,
         "done",
         result=result,
-        rows=tuple(whole.segments(legend.names)),
+        rows=tuple(whole.segments()),
         choice=found.choice,
         outputs=(*written, *records),
         messages=tuple(messages),
@@ -376,7 +376,9 @@ class _Noted:
 
     def __init__(self, page: Page, writing: Writing, legend: Legend) -> None:
         self.page, self.legend, self.with_intervals = page, legend, "intervals" in writing.kinds
-        self.tally = Tally(page.rows is None or bool({"regions", "polygons"} & writing.kinds))
+        with_regions = page.rows is None or bool({"regions", "polygons"} & writing.kinds)
+        size = page.size or PixelSize(*page.source.step)
+        self.tally = Tally(legend.names, size, with_regions=with_regions)
         self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
         self.numbers: NDArray[np.integer] | None = None
         self.outlined: dict[str, Any] | None = None
@@ -404,8 +406,7 @@ class _Noted:
     def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
         step, whole = self.page.source.step, whole if self.page.rows is None else None
-        rows = getattr(self.tally, kind)(self.legend.names, self.page.size or PixelSize(*step), whole)
-        return [placed(row, step, self.legend.colours) for row in rows]
+        return [placed(row, step, self.legend.colours) for row in getattr(self.tally, kind)(whole)]
 
 
 def _contents(

@@ -104,9 +104,9 @@ def polygons(
     """
     labels, confidence, _ = checked_description(labels, confidence, names)
     check_georeference(geo)
-    tally, outlines = Tally(), Outlines((labels.shape[0], labels.shape[1]))
+    tally, outlines = Tally(names), Outlines((labels.shape[0], labels.shape[1]))
     outlines.add(labels, tally.add(labels, confidence))
-    return collection(tally.regions(names), outlines.rings(tally.region_of_parts()), geo)
+    return collection(tally.regions(), outlines.rings(tally.region_of_parts()), geo)
 
 
 def geojson(found: dict[str, Any]) -> bytes:
