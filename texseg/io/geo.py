@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 
 from texseg.regions import PixelSize
 
-MODEL_PIXEL_SCALE = 33550
-MODEL_TIEPOINT = 33922
-MODEL_TRANSFORMATION = 34264
-GEO_KEY_DIRECTORY = 34735
-GEO_DOUBLE_PARAMS = 34736
-GEO_ASCII_PARAMS = 34737
 GDAL_NODATA = 42113
-
-_KEYS = (GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS)
-GEO_TAGS = (MODEL_PIXEL_SCALE, MODEL_TIEPOINT, MODEL_TRANSFORMATION, *_KEYS)
+_PIXEL_SCALE, _TIEPOINT, _TRANSFORMATION, _KEY_DIRECTORY = 33550, 33922, 34264, 34735
+_KEYS = (_KEY_DIRECTORY, 34736, 34737)  # with their numbers and their texts
+GEO_TAGS = (_PIXEL_SCALE, _TIEPOINT, _TRANSFORMATION, *_KEYS)
 
 _MODEL_TYPE, _RASTER_TYPE, _GEOGRAPHIC_TYPE, _PROJECTED_TYPE, _LINEAR_UNITS = 1024, 1025, 2048, 3072, 3076
 _UNITS = {9001: "m", 9002: "ft", 9003: "us-ft"}
@@ -84,7 +78,7 @@ class Georeference(NamedTuple):
     @property
     def _keys(self) -> dict[int, int]:
         """Keys of the GeoKeyDirectory whose value stands in the directory itself."""
-        directory = next((tag.value for tag in self.tags if tag.code == GEO_KEY_DIRECTORY), ())
+        directory = next((tag.value for tag in self.tags if tag.code == _KEY_DIRECTORY), ())
         entries = [directory[i : i + 4] for i in range(4, len(directory) - 3, 4)]
         return {int(key): int(value) for key, location, _, value in entries if location == 0}
 
@@ -94,10 +88,15 @@ class Georeference(NamedTuple):
         if not self.tags:
             return None if self.world is None else parse_world_file(self.world)
         tags = {tag.code: tag.value for tag in self.tags}
-        affine = _transform_of_tags(tags)
-        if affine is None or not _is_usable(affine):
+        m, scale, tie = (tags.get(code, ()) for code in (_TRANSFORMATION, _PIXEL_SCALE, _TIEPOINT))
+        if len(m) == 16:
+            affine = Affine(m[0], m[1], m[3], m[4], m[5], m[7])
+        elif len(scale) >= 2 and len(tie) >= 6:
+            affine = Affine(scale[0], 0.0, tie[3], 0.0, -scale[1], tie[4]).shifted(-tie[0], -tie[1])
+        else:
             return None
-        return affine.shifted(-0.5, -0.5) if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else affine
+        half = -0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
+        return affine.shifted(half, half) if _is_usable(affine) else None
 
     @property
     def epsg(self) -> int | None:
@@ -127,25 +126,13 @@ class Georeference(NamedTuple):
     @property
     def has_unnamed_system(self) -> bool:
         """The file describes a coordinate system by its keys or in words, without an EPSG code."""
-        keys = self._keys
-        return self.epsg is None and bool(keys or self.system)
+        return self.epsg is None and bool(self._keys or self.system)
 
 
 def check_georeference(geo: Any) -> None:
     """Refuse what is not the georeference of an image."""
     if geo is not None and not isinstance(geo, Georeference):
         raise TypeError(f"geo must be the geo of what read_image returns, got {geo!r:.80}")
-
-
-def _transform_of_tags(tags: dict[int, Any]) -> Affine | None:
-    matrix = tags.get(MODEL_TRANSFORMATION)
-    if matrix is not None and len(matrix) == 16:
-        return Affine(matrix[0], matrix[1], matrix[3], matrix[4], matrix[5], matrix[7])
-    scale, tie = tags.get(MODEL_PIXEL_SCALE), tags.get(MODEL_TIEPOINT)
-    if scale is None or tie is None or len(scale) < 2 or len(tie) < 6:
-        return None
-    column, row, _, x, y, _ = tie[:6]
-    return Affine(scale[0], 0.0, x, 0.0, -scale[1], y).shifted(-column, -row)
 
 
 def combined(own: Georeference | None, beside: Georeference | None) -> Georeference | None:
@@ -187,18 +174,16 @@ def georeference_of(affine: Affine | None, system: str | None) -> Georeference |
     if affine is not None and _is_usable(affine):
         a, b, c, d, e, f = affine
         matrix = (a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-        tags.append(TiffTag(MODEL_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
-    system = system or ""
-    found = _EPSG_AT_END.search(system)
+        tags.append(TiffTag(_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
+    found = _EPSG_AT_END.search(system := system or "")
     code = int(found[1] or found[2]) if found else 0
     if 0 < code < _USER_DEFINED:
         is_geographic = system.lstrip().startswith(("GEOG", "EPSG:4326"))
         kind, key = (2, _GEOGRAPHIC_TYPE) if is_geographic else (1, _PROJECTED_TYPE)
         keys = (1, 1, 0, 3, _MODEL_TYPE, 0, 1, kind, _RASTER_TYPE, 0, 1, 1, key, 0, 1, code)
-        tags.append(TiffTag(GEO_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
+        tags.append(TiffTag(_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
         system = ""
-    unnamed = system if system.strip() else None
-    return Georeference(tags=tuple(tags), system=unnamed) if tags else None
+    return Georeference(tuple(tags), system=system if system.strip() else None) if tags else None
 
 
 def world_file_text(geo: Georeference) -> str | None:
@@ -221,14 +206,7 @@ _OME_SIZE = re.compile(r"""\bPhysicalSize([XYZ])(Unit)?\s*=\s*["']([^"']{1,40})[
 _IMAGEJ_SPACING = re.compile(r"^spacing=([\d.eE+-]{1,40})$", re.MULTILINE)
 _IMAGEJ_UNIT = re.compile(r"^unit=(.{1,40})$", re.MULTILINE)
 _METRIC = {"nm": 1e-3, "um": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6}  # micrometres
-OME_UNITS = {
-    "nm": "nanometer",
-    "um": "micrometer",
-    "mm": "millimeter",
-    "cm": "centimeter",
-    "m": "meter",
-    "ft": "foot",
-}
+OME_UNITS = dict(nm="nanometer", um="micrometer", mm="millimeter", cm="centimeter", m="meter", ft="foot")
 """What OME-Zarr calls units."""
 _MICRO = ("µm", "μm", "um", "micron", "microns", "micrometer", "micrometers", r"\u00b5m")
 
@@ -266,15 +244,15 @@ def size_of_sides(
     """Size of a pixel, or of a voxel, from its sides, in micrometres if their units differ."""
     if height is None or width is None:
         return None
-    if height.unit != width.unit:
-        down, across = (_METRIC.get(side.unit, math.nan) * side.width for side in (height, width))
-        size = size_of(down, across, "um")
-    else:
-        size = height._replace(width=width.width)
-    if size is None or depth is None:
-        return size
-    factor = 1.0 if depth.unit == size.unit else _METRIC.get(depth.unit, math.nan) / _METRIC.get(size.unit, 1)
-    return size if math.isnan(factor) else size._replace(depth=depth.width * factor)
+    unit = height.unit if height.unit == width.unit else "um"
+    size = size_of(height.height * _times(height, unit), width.width * _times(width, unit), unit)
+    deep = math.nan if depth is None else depth.width * _times(depth, unit)
+    return size if size is None or math.isnan(deep) else size._replace(depth=deep)
+
+
+def _times(size: Sequence[Any], unit: str) -> float:
+    """How many of a unit the unit of a size is; NaN if that is not known."""
+    return 1.0 if size[2] == unit else _METRIC.get(size[2], math.nan) / _METRIC.get(unit, math.nan)
 
 
 def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
@@ -297,12 +275,10 @@ def relative_size(
     """
     if size is None or reference is None:
         return None
-    by = 1.0
-    if size[2] != reference[2]:
-        by = _METRIC.get(size[2], math.nan) / _METRIC.get(reference[2], math.nan)
-    times = by * size[0] / reference[0], by * size[1] / reference[1]
+    by = _times(size, reference[2])
     if math.isnan(by):
         return None
+    times = by * size[0] / reference[0], by * size[1] / reference[1]
     is_one = rounded and max(abs(math.log(by)) for by in times) <= _ONE_SIZE
     return (1.0, 1.0) if is_one else times
 
@@ -330,10 +306,7 @@ def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDA
             imwrite(pixel, np.zeros((1, 1), np.uint8), metadata=None, extratags=tags)
             with MemoryFile(pixel.getvalue()) as memory, memory.open() as file:
                 system = file.crs
-        if not system:
-            return None
-        longitudes, latitudes = transform(system, "OGC:CRS84", points[:, 0], points[:, 1])
+        placed = np.stack(transform(system, "OGC:CRS84", *points.T), axis=-1) if system else np.array(np.nan)
     except (CRSError, OSError):
         return None
-    placed = np.stack([longitudes, latitudes], axis=-1)
     return placed if np.isfinite(placed).all() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -27,6 +28,14 @@ _WKB_POLYGON = 3
 _STEPS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])  # (row, column) of one edge: right, down, left, up
 _FIRST_CORNERS = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])  # where the edge of that side of a pixel begins
 _EDGES_AT_ONCE = 2**20  # linked to rings, unless a single region has more; each takes some 250 bytes then
+_FIELDS = {
+    "label": int,
+    "name": object,
+    "pixels": int,
+    "area": float,
+    "unit": object,
+    "mean_confidence": float,
+}
 _TURNS = (1, 0, -1)  # the last one that fits wins: left before straight on before right
 
 
@@ -130,17 +139,9 @@ def collection(
     features = []
     for row, (_, rings) in zip(rows, outlines, strict=True):
         name = row.name or f"segment {row.label}"
-        properties: dict[str, Any] = {
-            "label": row.label,
-            "name": name,
-            "pixels": row.pixels,
-            "area": row.area,
-            "unit": row.unit,
-            "mean_confidence": row.mean_confidence,
-            "fill": row.colour,
-            "objectType": "annotation",
-            "classification": {"name": name, "color": list(bytes.fromhex(row.colour[1:]))},
-        }
+        properties: dict[str, Any] = {field: getattr(row, field) for field in _FIELDS} | {"name": name}
+        properties |= {"fill": row.colour, "objectType": "annotation"}
+        properties["classification"] = {"name": name, "color": list(bytes.fromhex(row.colour[1:]))}
         geometry = {"type": "Polygon", "coordinates": [_closed_ring(ring, affine) for ring in rings]}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     found = {"type": "FeatureCollection", "features": features}
@@ -185,29 +186,18 @@ def geopackage(found: dict[str, Any], geo: Georeference | None) -> bytes:
     if geo is not None and geo.has_unnamed_system:  # then they are in longitude and latitude
         code = _LONGITUDE_LATITUDE
     system = None if code is None else f"EPSG:{code}"
-    fields: dict[str, Any] = {"label": int, "name": object, "pixels": int, "area": float, "unit": object}
-    fields |= {"fill": object, "mean_confidence": float}
+    fields: dict[str, Any] = {**_FIELDS, "fill": object}
     columns = [np.array([f["properties"][name] for f in features], kind) for name, kind in fields.items()]
     shapes = np.empty(len(features), object)
     for place, feature in enumerate(features):
-        rings = [
-            np.array(ring, "<f8") * (1, 1 if system else -1) for ring in feature["geometry"]["coordinates"]
-        ]
+        upwards = (1, 1 if system else -1)
+        rings = [np.array(ring, "<f8") * upwards for ring in feature["geometry"]["coordinates"]]
         parts = [struct.pack("<I", len(ring)) + ring.tobytes() for ring in rings]
         shapes[place] = struct.pack("<BII", 1, _WKB_POLYGON, len(rings)) + b"".join(parts)
-    buffer = BytesIO()
+    buffer, about = BytesIO(), {"layer": "regions", "driver": "GPKG", "geometry_type": "Polygon"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a missing system
-        write(
-            buffer,
-            shapes,
-            columns,
-            list(fields),
-            layer="regions",
-            driver="GPKG",
-            geometry_type="Polygon",
-            crs=system,
-        )
+        write(buffer, shapes, columns, list(fields), crs=system, **about)
     return buffer.getvalue()
 
 
@@ -237,9 +227,7 @@ class Outlines:
 
     def add(self, labels: NDArray[np.integer], numbers: NDArray[np.integer]) -> None:
         """Add the next rows: values that differ where regions meet, and the number of each pixel's part."""
-        labels, numbers = (
-            np.concatenate([last, rows]) for last, rows in zip(self._above, (labels, numbers), strict=True)
-        )
+        labels, numbers = map(np.concatenate, zip(self._above, (labels, numbers), strict=True))
         wide = np.pad(labels, ((0, 0), (1, 1)))
         here, above, below = labels[1:], labels[:-1], labels[1:]
         # the last row's lower sides are known when the next rows come, the first row's were not before
@@ -281,7 +269,7 @@ class Outlines:
                 first = end
 
     def _linked(self, keys: NDArray[np.int64], owners: NDArray) -> Iterator[tuple[int, list[Ring]]]:
-        """Rings of regions, from all their edges."""
+        """Yield the rings of every region, from all its edges."""
         order = np.argsort(keys)
         keys, owners = keys[order], owners[order]
         directions, corner = np.divmod(keys, self._corners[0] * self._corners[1])
@@ -293,30 +281,18 @@ class Outlines:
             candidate = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             fits = (keys[candidate] == wanted) & (owners[candidate] == owners)
             following[fits] = candidate[fits]
-        yield from _rings(starts, directions, owners, following)
-
-
-def _rings(
-    starts: NDArray, directions: NDArray, owners: NDArray, following: NDArray
-) -> Iterator[tuple[int, list[Ring]]]:
-    """Yield the rings of every region, from its edges and what follows each."""
-    order, firsts = _cycles(following)
-    starts, directions = starts[order], directions[order]
-    before = np.arange(len(order)) - 1
-    before[firsts] = np.append(firsts[1:], len(order)) - 1
-    turns = directions != directions[before]
-    corners = starts[turns][:, ::-1]
-    ends = np.cumsum(np.add.reduceat(turns, firsts, dtype=np.intp))
-    y, x = starts.T
-    along_y, along_x = _STEPS[directions].T
-    areas = np.add.reduceat(x * along_y - y * along_x, firsts)  # twice those of the rings; of holes negative
-    owners = owners[order[firsts]]
-    rings = np.split(corners, ends[:-1])
-    sorting = np.lexsort((-areas, owners))
-    regions_of_rings = owners[sorting]
-    begins = np.flatnonzero(np.diff(regions_of_rings, prepend=-1))
-    for begin, end in zip(begins, np.append(begins[1:], len(sorting)), strict=True):
-        yield int(regions_of_rings[begin]), [rings[i] for i in sorting[begin:end]]
+        order, firsts = _cycles(following)
+        starts, directions, owners = starts[order], directions[order], owners[order[firsts]]
+        before = np.arange(len(order)) - 1
+        before[firsts] = np.append(firsts[1:], len(order)) - 1
+        turns = directions != directions[before]
+        ends = np.cumsum(np.add.reduceat(turns, firsts, dtype=np.intp))
+        rings = np.split(starts[turns][:, ::-1], ends[:-1])
+        (y, x), (along_y, along_x) = starts.T, _STEPS[directions].T
+        areas = np.add.reduceat(x * along_y - y * along_x, firsts)  # twice those of rings; of holes negative
+        sorting = np.lexsort((-areas, owners)).tolist()
+        for region, of_region in itertools.groupby(sorting, owners.tolist().__getitem__):
+            yield region, [rings[ring] for ring in of_region]
 
 
 def _cycles(following: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

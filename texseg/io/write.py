@@ -6,6 +6,7 @@ one band. Labels are written as they are: the value of a pixel in the file is it
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import struct
@@ -58,9 +59,7 @@ class Layout(NamedTuple):
     """Largest label that may occur; None for numbers from 0 to 1 instead of labels."""
     dtype: Any = np.int32  # of the values as they are, for ``.npy`` files
     geo: Georeference | None = None
-    pyramid: bool = False
-    """Give a TIFF file overviews; with a georeference, and if rasterio is installed, it is a cloud-optimised
-    GeoTIFF."""
+    pyramid: bool = False  # TIFF with overviews; with a georeference and rasterio it is cloud-optimised
     size: PixelSize | None = None  # of a pixel
     names: Sequence[str] = ()  # of label 1, label 2 and so on
     colours: Sequence[str] = ()  # of the same, as ``#0072b2``
@@ -68,13 +67,12 @@ class Layout(NamedTuple):
     is_volume: bool = False  # whether the pages are planes of a volume
 
     @property
-    def all_colours(self) -> list[str]:
-        """Colours of all labels that may occur."""
-        return hex_colours(self.largest or 0, self.colours)
-
-    def name(self, label: int) -> str:
-        """Call a label by its name, or its number."""
-        return (self.names[label - 1] if label <= len(self.names) else "") or f"segment {label}"
+    def legend(self) -> list[tuple[int, str, bytes]]:
+        """Number, name and colour (RGB) of all labels that may occur."""
+        colours = [bytes.fromhex(colour[1:]) for colour in hex_colours(self.largest or 0, self.colours)]
+        names = itertools.chain(self.names, itertools.repeat(""))
+        pairs = enumerate(zip(names, colours, strict=False), start=1)
+        return [(label, name or f"segment {label}", colour) for label, (name, colour) in pairs]
 
     @property
     def stored(self) -> np.dtype:
@@ -218,24 +216,20 @@ def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:
     """Metadata of OME-Zarr 0.5: axes with their unit, scales of the levels, names and colours of labels."""
     size, more = layout.size or PIXELS, len(layout.shape) - 2
     unit = {"unit": OME_UNITS[size.unit]} if size.unit in OME_UNITS else {}
-    axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] * more
-    if layout.is_volume:
-        axes = [{"name": "z", "type": "space", **unit}]
-    axes += [{"name": name, "type": "space", **unit} for name in "yx"]
-    datasets = []
+    spatial = [{"name": name, "type": "space", **unit} for name in "zyx"]
+    axes = (
+        spatial[-2 - more :] if layout.is_volume else [{"name": "c", "type": "channel"}] * more + spatial[1:]
+    )
+    deep, datasets = [(size.depth or 1.0) if layout.is_volume else 1.0] * more, []
     for level in range(n_levels):
-        scale = [size.depth or 1.0 if layout.is_volume else 1.0] * more + [
-            side * _STEP**level for side in size[:2]
-        ]
+        scale = [*deep, *(side * _STEP**level for side in size[:2])]
         transformations = [{"type": "scale", "scale": scale}]
         datasets.append({"path": str(level), "coordinateTransformations": transformations})
     found: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
     if layout.largest is not None:
-        labels = range(1, layout.largest + 1)
-        colours = [bytes.fromhex(colour[1:]) for colour in layout.all_colours]
         found["image-label"] = {
-            "colors": [{"label-value": n, "rgba": [*colours[n - 1], 255]} for n in labels],
-            "properties": [{"label-value": n, "name": layout.name(n)} for n in labels],
+            "colors": [{"label-value": n, "rgba": [*colour, 255]} for n, _, colour in layout.legend],
+            "properties": [{"label-value": n, "name": name} for n, name, _ in layout.legend],
         }
     return found
 
@@ -369,10 +363,10 @@ def _write_categories(path: Path, layout: Layout) -> None:
     table, names = (ElementTree.SubElement(band, name) for name in ("ColorTable", "CategoryNames"))
     ElementTree.SubElement(table, "Entry", c1="0", c2="0", c3="0", c4="0")
     ElementTree.SubElement(names, "Category").text = "no data"
-    for label, colour in enumerate(layout.all_colours, start=1):
-        red, green, blue = map(str, bytes.fromhex(colour[1:]))
+    for _, name, colour in layout.legend:
+        red, green, blue = map(str, colour)
         ElementTree.SubElement(table, "Entry", c1=red, c2=green, c3=blue, c4="255")
-        ElementTree.SubElement(names, "Category").text = layout.name(label)
+        ElementTree.SubElement(names, "Category").text = name
     atomic_write(beside, ElementTree.tostring(root))
 
 
@@ -424,31 +418,27 @@ def write_labels(
     """
     target, labels = path_of(path), checked_labels(labels)
     check_georeference(geo)
-    size = checked_description(labels[0] if labels.ndim == 3 else labels, None, names, pixel_size)[2]
-    known = size if pixel_size is not None else None
-    about: dict[str, Any] = {"size": known, "names": names, "is_volume": labels.ndim == 3}
-    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, **about)
-    write_rows([target], labels if labels.ndim == 3 else [labels], layout)
+    pages = labels.reshape(-1, *labels.shape[-2:])
+    size = checked_description(pages[0], None, names, pixel_size)[2]
+    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, names=names)
+    about: dict[str, Any] = {"size": None if pixel_size is None else size, "is_volume": labels.ndim == 3}
+    write_rows([target], pages, layout._replace(**about))
 
 
 def _drawn(path: Path, overlay: Overlay) -> bytes:
     """Draw an overlay as PNG, and write its world file."""
     from PIL import Image
 
-    drawn = {name: _overlaid(overlay, labels) for name, labels in overlay.labellings.items()}
-    picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
+    drawn, pixels = {}, overlay.pixels
+    low, high = display_range(pixels, overlay.mask)
+    for name, labels in overlay.labellings.items():
+        if checked_labels(labels).shape != pixels.shape[:2]:
+            raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
+        bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
+        drawn[name] = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
+        draw_overlay(drawn[name], labels, overlay.colours)
     _write_world_file(path, overlay.geo)
     buffer = BytesIO()
+    picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
     return buffer.getvalue()
-
-
-def _overlaid(overlay: Overlay, labels: NDArray[np.integer]) -> NDArray[np.uint8]:
-    labels, pixels = checked_labels(labels), overlay.pixels
-    if labels.shape != pixels.shape[:2]:
-        raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
-    low, high = display_range(pixels, overlay.mask)
-    bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
-    picture = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
-    draw_overlay(picture, labels, overlay.colours)
-    return picture
