@@ -108,6 +108,15 @@ def test_sparse_counts_give_the_same_as_dense(name, kind):
 
 
 @each_model
+def test_a_new_row_without_any_word_gets_finite_shares_that_do_not_depend_on_others(name):
+    n, _ = planted()
+    model = LAWS[name]().fit(n)
+    alone = model.predict_proba(np.zeros((1, 14)))
+    assert alone.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(model.predict_proba(np.vstack([n[:1], np.zeros((1, 14))]))[1:], alone)
+
+
+@each_model
 def test_single_precision_finds_the_same(name):
     n, _ = planted()
     double, single = LAWS[name]().fit(n), LAWS[name]().fit(n.astype(np.float32))

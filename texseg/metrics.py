@@ -41,55 +41,37 @@ LARGEST_TABLE = 10**8
 class Contingency(NamedTuple):
     """How many pixels each segment shares with each region of the truth."""
 
-    counts: NDArray[np.int64]
-    """int64 (M, N), pixels."""
-    labels: NDArray
-    """(M,), the label values of the rows, ascending."""
-    truth: NDArray
-    """(N,), the truth values of the columns, ascending."""
+    counts: NDArray[np.int64]  #: (M, N), pixels
+    labels: NDArray  #: (M,), the label values of the rows, ascending
+    truth: NDArray  #: (N,), the truth values of the columns, ascending
 
 
 class Score(NamedTuple):
-    """The scores of one label image; fractions (0 ... 1) unless noted otherwise."""
+    """The scores of one label image: shares (0 ... 1), more is better, unless noted otherwise."""
 
-    n_segments: float
-    """Number of different labels."""
-    n_regions: float
-    """Number of different truth values."""
-    co: float
-    """Share of the pixels that are right after one-to-one matching. Up is better."""
-    ari: float
-    """Adjusted Rand index; 0 by chance, may be negative. Up is better."""
-    covering: float
-    """Mean, weighted by area, of the best intersection over union of each true region [1]_. Up is better."""
-    vi_over: float
-    """H(labels | truth) in bits: over-segmentation [3]_. Down is better."""
-    vi_under: float
-    """H(truth | labels) in bits: under-segmentation. Down is better."""
-    boundary_f: float
-    """Boundary F within the tolerance (5 px), by distance, not one to one. Up is better."""
-    boundary_precision: float
-    """Share of the boundary of the labels within the tolerance of that of the truth. Up is better."""
-    boundary_recall: float
-    """Share of the boundary of the truth within the tolerance of that of the labels. Up is better."""
+    n_segments: float  #: number of different labels
+    n_regions: float  #: number of different truth values
+    co: float  #: pixels that are right after one-to-one matching
+    ari: float  #: adjusted Rand index; 0 by chance, may be negative
+    covering: float  #: best intersection over union of each true region, weighted by area [1]_
+    vi_over: float  #: H(labels | truth) in bits, less is better: over-segmentation [3]_
+    vi_under: float  #: H(truth | labels) in bits, less is better: under-segmentation
+    boundary_f: float  #: harmonic mean of the two below, by distance, not one to one
+    boundary_precision: float  #: boundary of the labels within the tolerance of that of the truth
+    boundary_recall: float  #: boundary of the truth within the tolerance of that of the labels
     bde: float
-    """Boundary displacement error [2]_ in px, the mean distance to the other boundary, averaged
-    over both directions; the image diagonal if only one of the two has a boundary. Down is better."""
+    """Boundary displacement error [2]_ in px, less is better: mean distance to the other boundary, both ways;
+    the image diagonal if only one of the two has a boundary."""
 
 
 class Reliability(NamedTuple):
     """Accuracy against confidence, in bins of confidence [4]_."""
 
-    edges: NDArray[np.float64]
-    """(B + 1,), the borders of the bins."""
-    n: NDArray[np.int64]
-    """int64 (B,), how many values fall into each bin."""
-    confidence: NDArray[np.float64]
-    """float64 (B,), mean confidence in the bin, NaN in an empty one."""
-    accuracy: NDArray[np.float64]
-    """float64 (B,), share that is correct, NaN in an empty bin."""
-    calibration_error: float
-    """Mean of abs(accuracy - confidence) over the bins, weighted by n."""
+    edges: NDArray[np.float64]  #: (B + 1,), the borders of the bins
+    n: NDArray[np.int64]  #: (B,), how many values fall into each bin
+    confidence: NDArray[np.float64]  #: (B,), mean confidence in the bin, NaN in an empty one
+    accuracy: NDArray[np.float64]  #: (B,), share that is correct, NaN in an empty bin
+    calibration_error: float  #: mean of abs(accuracy - confidence) over the bins, weighted by n
 
 
 def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> Contingency:
@@ -109,8 +91,8 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
     if test.size == 0:
         what = "are empty" if ignore_label is None else f"have no pixel whose truth is not {ignore_label}"
         raise ValueError(f"labels and truth {what}; nothing can be compared")
-    label_values, rows = _encode(test)
-    truth_values, columns = _encode(reference)
+    label_values, rows = np.unique(test.ravel(), return_inverse=True)
+    truth_values, columns = np.unique(reference.ravel(), return_inverse=True)
     shape = (len(label_values), len(truth_values))
     if shape[0] * shape[1] > LARGEST_TABLE:
         raise ValueError(
@@ -157,7 +139,7 @@ def match_labels(
     """
     test, target = _check_pair(labels, reference, "reference", ignore_label)
     lowest, highest, int32 = int(target.min()), int(target.max()), np.iinfo(np.int32)
-    values, codes = _encode(test)
+    values, codes = np.unique(test.ravel(), return_inverse=True)
     if not int32.min <= lowest <= highest <= int32.max - len(values):
         raise ValueError(
             f"reference of match_labels has labels {lowest} ... {highest}, which leave the range of int32; "
@@ -178,7 +160,7 @@ def match_labels(
 def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None = None) -> float:
     """Compute the share of pixels that are right after one-to-one matching (CO of the Prague benchmark).
 
-    It lies in (0, 1]; the parameters are those of `contingency_table`.
+    The parameters are those of `contingency_table`.
 
     Examples
     --------
@@ -320,12 +302,6 @@ def _check_pair(
     return test, reference
 
 
-def _encode(values: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
-    """Give the different values, ascending, and the position of each pixel's value among them."""
-    found, codes = np.unique(values, return_inverse=True)
-    return found, codes.ravel()
-
-
 def _share_right(counts: NDArray[np.int64]) -> float:
     partner = best_matching(counts)
     rows = np.flatnonzero(partner >= 0)
@@ -346,19 +322,15 @@ def _adjusted_rand(counts: NDArray[np.int64]) -> float:
 def boundary_map(labels: NDArray, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mark the pixels that differ from the next one to the right, below or diagonally, as BSDS does."""
     edge = np.zeros(labels.shape, bool)
-    for here, there in (
-        (np.s_[:, :-1], np.s_[:, 1:]),
-        (np.s_[:-1], np.s_[1:]),
-        (np.s_[:-1, :-1], np.s_[1:, 1:]),
-    ):
+    right, below, diagonally = np.s_[:, :-1], np.s_[:-1], np.s_[:-1, :-1]
+    for here, there in ((right, np.s_[:, 1:]), (below, np.s_[1:]), (diagonally, np.s_[1:, 1:])):
         edge[here] |= (labels[here] != labels[there]) & valid[here] & valid[there]
     return edge
 
 
 def _boundary_scores(test: NDArray[np.bool_], truth: NDArray[np.bool_], tolerance: float) -> dict[str, float]:
-    diagonal = float(np.hypot(*test.shape))
-    from_test, from_truth = _distances(test, truth, diagonal), _distances(truth, test, diagonal)
-    precision, recall = (_share(distances <= tolerance) for distances in (from_test, from_truth))
+    from_test, from_truth = _distances(test, truth), _distances(truth, test)
+    precision, recall = (float((d <= tolerance).mean()) if len(d) else 1.0 for d in (from_test, from_truth))
     return {
         "boundary_f": 2 * precision * recall / (precision + recall) if precision + recall else 0.0,
         "boundary_precision": precision,
@@ -367,14 +339,9 @@ def _boundary_scores(test: NDArray[np.bool_], truth: NDArray[np.bool_], toleranc
     }
 
 
-def _distances(start: NDArray[np.bool_], target: NDArray[np.bool_], farthest: float) -> NDArray[np.float64]:
-    """Give the distance in px of each pixel of one boundary to the other, `farthest` if there is none."""
+def _distances(start: NDArray[np.bool_], target: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Give the distance in px of each pixel of one boundary to the other; the diagonal if there is none."""
     if not target.any():
-        return np.full(np.count_nonzero(start), farthest)
+        return np.full(np.count_nonzero(start), np.hypot(*start.shape))
     distance = cv2.distanceTransform((~target).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     return distance[start].astype(float)
-
-
-def _share(found: NDArray[np.bool_]) -> float:
-    """Give the share that is found; 1 if there was nothing to find."""
-    return float(found.mean()) if found.size else 1.0

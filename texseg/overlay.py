@@ -12,20 +12,7 @@ from numpy.typing import NDArray
 
 from texseg.regions import palette
 
-__all__ = [
-    "TINT",
-    "NumberPlace",
-    "deepest_places",
-    "draw_overlay",
-    "html_picture",
-    "number_places",
-    "orthogonal_cuts",
-    "side_by_side",
-]
-
-TINT = 0.45
-"""Opacity of the colours of the segments."""
-
+TINT = 0.45  # opacity of the colours of the segments
 _BLOCK_ROWS = 256
 _NOTEBOOK_SIDE = 400  # pixels of a picture in a notebook
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -40,8 +27,7 @@ class NumberPlace(NamedTuple):
     label: int
     row: int
     column: int
-    depth: float
-    """Distance in pixels to the nearest pixel of another segment."""
+    depth: float  # Distance in pixels to the nearest pixel of another segment
 
 
 def draw_overlay(
@@ -130,7 +116,7 @@ def deepest_places(
 
 def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
-    inside, outside = np.zeros(labels.shape, dtype=bool), np.zeros(labels.shape, dtype=bool)
+    inside, outside = np.zeros((2, *labels.shape), bool)
     below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
     inside[:-1] |= below
     inside[:, :-1] |= right

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cv2
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.fft
 from matplotlib.axes import Axes
@@ -37,27 +38,6 @@ from texseg.io.display import to_rgb
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
 from texseg.overlay import number_places, orthogonal_cuts
 from texseg.regions import PIXELS, PixelSize, palette, segment_table
-
-__all__ = [
-    "annealing",
-    "association",
-    "channel_histograms",
-    "comparison",
-    "confidence",
-    "cuts",
-    "filter_bank",
-    "filter_frequencies",
-    "fractions",
-    "hierarchy",
-    "labels",
-    "overlay",
-    "reliability",
-    "responses",
-    "selection",
-    "tree_shares",
-    "tree_words",
-    "words",
-]
 
 _ROOM = 0.015  # of the longer side: least distance of a number from the border of its segment
 _THUMBNAIL_SIDE = 96  # pixels of the array; shown at half that size
@@ -94,23 +74,23 @@ def overlay(
         raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
-    ax = _draw([picture, _tint(label_image, opacity)], _patches(label_image, names) if legend else None, ax)
+    ax = _draw([picture, _tint(label_image, opacity)], label_image if legend else None, names, ax)
     if boundaries:
         _draw_boundaries(ax, label_image)
     if numbers:
-        _draw_numbers(ax, label_image)
+        outline = withStroke(linewidth=2.5, foreground="black")
+        style: dict[str, Any] = {"color": "white", "ha": "center", "va": "center", "weight": "bold"}
+        for label, row, column, depth in number_places(label_image):
+            if depth >= _ROOM * max(label_image.shape):
+                ax.text(column, row, str(label), path_effects=[outline], **style)
     return ax
 
 
 def cuts(volume: ArrayLike, labels: ArrayLike, *, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
     """Three orthogonal cuts through the middle of a volume, tinted by label.
 
-    Parameters
-    ----------
-    volume : real array (planes, rows, columns), and bands
-    labels : int array (planes, rows, columns)
-    names : sequence of strings, optional
-        Name of label 1, label 2 and so on.
+    ``volume`` (planes, rows, columns) may have bands as a last axis; ``labels`` (planes, rows, columns) and
+    ``names`` are as in `overlay`.
     """
     pictures = (orthogonal_cuts(np.asarray(each)) for each in (volume, labels))
     return overlay(*pictures, numbers=False, names=names, ax=ax)
@@ -126,7 +106,7 @@ def fractions(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     depths = np.arange(len(volume)) * (voxel_size.depth or 1.0)
     for k, colour in enumerate(palette(n - 1)[1:] / 255):
-        ax.plot(depths, shares[:, k], color=colour, label="".join(names[k : k + 1]) or f"segment {k + 1}")
+        ax.plot(depths, shares[:, k], color=colour, label=_named(names, k, "segment"))
     unit = "plane" if voxel_size.depth is None else f"depth ({voxel_size.unit})"
     ax.set(xlabel=unit, ylabel="share of the plane", ylim=(0, 1))
     ax.legend()
@@ -138,7 +118,7 @@ def labels(
 ) -> Axes:
     """Label image (H, W) in the colours of the palette, 0 empty; ``legend`` and ``names`` as in `overlay`."""
     label_image = _checked(labels)
-    return _draw([_tint(label_image, 1.0)], _patches(label_image, names) if legend else None, ax)
+    return _draw([_tint(label_image, 1.0)], label_image if legend else None, names, ax)
 
 
 def confidence(
@@ -225,12 +205,26 @@ def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
     return np.column_stack([colours, alpha])[labels]
 
 
-def _draw(pictures: Sequence[NDArray[np.uint8]], patches: list[Patch] | None, ax: Axes | None) -> Axes:
-    """Draw pictures over each other, and a legend of patches next to them."""
-    ax = _one_axes(ax, 5.0 if patches is None else 6.2, 4.4)
+def _draw(
+    pictures: Sequence[NDArray[np.uint8]],
+    legend_of: NDArray[np.integer] | None,
+    names: Sequence[str],
+    ax: Axes | None,
+) -> Axes:
+    """Draw pictures over each other, and next to them a legend with the name and share of each label."""
+    patches = [
+        Patch(
+            facecolor=row.colour,
+            edgecolor="0.3",
+            linewidth=0.5,
+            label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
+        )
+        for row in ([] if legend_of is None else segment_table(legend_of, names=names))
+    ]
+    ax = _one_axes(ax, 6.2 if patches else 5.0, 4.4)
     for picture in pictures:
         ax.imshow(picture, interpolation="nearest")
-    if patches is not None:
+    if legend_of is not None:
         ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
     return _bare(ax)
 
@@ -244,28 +238,6 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
     lines = lines.reshape(-1, 2, 2)
     for width, colour in ((2.2, "black"), (1.0, "white")):
         ax.add_collection(LineCollection(lines, linewidths=width, colors=colour, capstyle="projecting"))
-
-
-def _draw_numbers(ax: Axes, labels: NDArray[np.integer]) -> None:
-    style: dict[str, Any] = {"color": "white", "ha": "center", "va": "center", "weight": "bold"}
-    style["path_effects"] = [withStroke(linewidth=2.5, foreground="black")]
-    for label, row, column, depth in number_places(labels):
-        if depth >= _ROOM * max(labels.shape):
-            ax.text(column, row, str(label), **style)
-
-
-def _patches(labels: NDArray[np.integer], names: Sequence[str]) -> list[Patch]:
-    """Return a patch of colour for each label, with its name and share."""
-    rows = segment_table(labels, names=names)
-    return [
-        Patch(
-            facecolor=row.colour,
-            edgecolor="0.3",
-            linewidth=0.5,
-            label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
-        )
-        for row in rows
-    ]
 
 
 # ---- how a segmentation was found --------------------------------------------------------------------------
@@ -299,12 +271,11 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
     number.xaxis.set_major_formatter("{x:g}")
     number.xaxis.set_minor_locator(NullLocator())
     number.set_xlim(temperatures.max() * 1.1, temperatures.min() / 1.1)
-    for index in np.flatnonzero(np.diff(counts) > 0):
+    style: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points", "fontsize": 7, "va": "top"}
+    for index in np.flatnonzero(np.diff(counts) > 0) + 1:
         for ax in (energy, number):
-            ax.axvline(temperatures[index + 1], color="0.6", linestyle=":", linewidth=1)
-        place = (temperatures[index + 1], counts[index + 1])
-        style: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points", "fontsize": 7, "va": "top"}
-        number.annotate(f"{place[0]:.2g}", place, **style)
+            ax.axvline(temperatures[index], color="0.6", linestyle=":", linewidth=1)
+        number.annotate(f"{temperatures[index]:.2g}", (temperatures[index], counts[index]), **style)
     return axes
 
 
@@ -375,22 +346,24 @@ def hierarchy(
 
 def _split_tree(levels: Sequence[tuple[int, NDArray[np.integer]]]) -> list[_Node]:
     """Nodes of the tree; a segment that stays whole from one level to the next keeps its node."""
-    first = levels[0][1]
-    nodes = [_Node(levels[0][0], first == label, -1) for label in np.unique(first[first > 0])]
-    node_of = {int(label): i for i, label in enumerate(np.unique(first[first > 0]))}
-    for (_, coarse), (k, fine) in zip(levels[:-1], levels[1:], strict=True):
-        shared = np.zeros((int(fine.max()) + 1, int(coarse.max()) + 1), np.int64)
-        np.add.at(shared, (fine.ravel(), coarse.ravel()), 1)
-        shared[:, 0] = 0
-        parents = {int(label): int(shared[label].argmax()) for label in np.unique(fine[fine > 0])}
+    nodes: list[_Node] = []
+    node_of: dict[int, int] = {}
+    coarse = np.zeros_like(levels[0][1])
+    for k, fine in levels:
+        regions = {int(label): fine == label for label in np.unique(fine[fine > 0])}
+        parents = {}
+        for label, region in regions.items():
+            shared = np.bincount(coarse[region], minlength=2)
+            parents[label] = int(shared[1:].argmax()) + 1
         siblings = list(parents.values())
         before, node_of = node_of, {}
         for label, parent in parents.items():
-            if siblings.count(parent) == 1:
+            if siblings.count(parent) == 1 and parent in before:
                 node_of[label] = before[parent]
             else:
                 node_of[label] = len(nodes)
-                nodes.append(_Node(k, fine == label, before[parent]))
+                nodes.append(_Node(k, regions[label], before.get(parent, -1)))
+        coarse = fine
     return nodes
 
 
@@ -446,9 +419,8 @@ def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
 def responses(
     responses: ArrayLike, *, names: Sequence[str] = (), n_columns: int = 4, axes: Any = None
 ) -> NDArray[Any]:
-    """Responses of the filters, each from black (zero) to white (its 99.5th percentile).
+    """Responses (C, H, W) of the filters, each from black (zero) to white (its 99.5th percentile).
 
-    ``responses`` (C, H, W) are for example those of :meth:`texseg.channels.gabor.GaborBank.transform`;
     ``names`` are C strings.
     """
     planes = np.asarray(responses)
@@ -628,21 +600,15 @@ def _top_words(table: NDArray[np.floating], vocabulary: Sequence[str], n_words: 
 
 def _one_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """Return the axes given, or those of a new figure of this size in inches."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
 
 
 def _panels(axes: Any, n: int, n_columns: int, width: float, height: float, **options: Any) -> NDArray[Any]:
     """Return the axes given for ``n`` panels, or those of a new figure; sizes are of a panel, in inches."""
     n_rows = -(-n // n_columns)
     if axes is None:
-        import matplotlib.pyplot as plt
-
-        figure = plt.figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
-        axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
+        options |= {"figsize": (width * n_columns, height * n_rows), "layout": "constrained"}
+        axes = plt.subplots(n_rows, n_columns, squeeze=False, **options)[1]
     given = np.asarray(axes, dtype=object).ravel()
     if given.size != n_rows * n_columns:
         raise ValueError(

@@ -1,8 +1,7 @@
-"""Texture mosaics, and solid ones, with known truth.
+"""Texture mosaics, and solid ones, with known truth: which pixel belongs to which texture.
 
-A mosaic puts several textures into one image, each in its own region, and records which pixel
-belongs to which. Inside each region the grey values are replaced by their ranks, so that every
-region has the same uniform histogram: the regions differ in texture only, not in brightness or contrast.
+Inside each region the grey values are replaced by their ranks, so that every region has the same uniform
+histogram: the regions differ in texture only, not in brightness or contrast.
 """
 
 from __future__ import annotations
@@ -30,10 +29,8 @@ _LARGEST_SIDE = 2**16  # pixels
 class Mosaic(NamedTuple):
     """An image made of textures, with its truth; unpack it as ``image, truth``."""
 
-    image: NDArray[np.uint8]
-    """uint8, (H, W) or (H, W, 3); of a volume (D, H, W)."""
-    truth: NDArray[np.int32]
-    """int32, the label 1 ... K of each pixel."""
+    image: NDArray[np.uint8]  #: (H, W) or (H, W, 3); of a volume (D, H, W)
+    truth: NDArray[np.int32]  #: the label 1 ... K of each pixel
 
 
 def mosaic(
@@ -45,24 +42,22 @@ def mosaic(
 ) -> Mosaic:
     """Compose a mosaic of textures with known truth.
 
-    `n_segments` textures are drawn without replacement, a random crop of each fills its region(s), and
-    the grey values inside each region are equalised by rank (`equalize_ranks`).
+    `n_segments` textures are drawn without replacement, a random crop of each fills its region(s), and the
+    grey values inside each region are equalised by rank (`equalize_ranks`). In colour images the difference
+    of the colour from grey is kept, reduced only where it would leave the displayable range.
 
     Parameters
     ----------
     textures : sequence of array-like, each (h, w) or each (h, w, 3)
-        The textures to draw from, of any real dtype, all grey or all colour. One that is smaller
-        than the mosaic is continued by its mirror image. Colour values are divided by the largest value
-        of their dtype (floating-point ones must lie in 0 ... 1).
+        The textures to draw from, of any real dtype, all grey or all colour (whole numbers, or 0 ... 1). One
+        that is smaller than the mosaic is continued by its mirror image.
     n_segments : int
         The number K of textures in the mosaic, 1 ... ``len(textures)``.
     size : int or (int, int), default=512
         Side of the square, or (height, width), in pixels.
     layout : {'voronoi', 'scattered', 'grid'}, default='voronoi'
-        'voronoi': K cells of relaxed sites, with borders bent by smooth noise, one connected blob
-        per texture. 'scattered': 3 K cells of unrelaxed sites with straight borders, three for each
-        texture, with as few equal neighbours as can be found. 'grid': K rectangles of equal area. In
-        all of them, each texture covers at least .35 / K of the area.
+        One blob with bent borders for each texture; three cells with straight borders, apart from each other;
+        or rectangles of equal area. Each texture covers at least .35 / K of the area.
     random_state : int, Generator or None, default=0
         The same seed gives the same mosaic.
 
@@ -70,12 +65,6 @@ def mosaic(
     -------
     Mosaic
         Its labels 1 ... K number the drawn textures in their order in `textures`.
-
-    Notes
-    -----
-    In colour images the grey value (`skimage.color.rgb2gray`) is equalised and the difference of the
-    colour from grey is kept, reduced only where it would leave the displayable range: regions do not
-    differ in brightness, but may differ in colour.
 
     Examples
     --------
@@ -181,17 +170,13 @@ def solid(
         found = np.sin(np.pi * np.interp(depth, edges, np.arange(len(edges))))
     else:
         seen = places @ np.linalg.svd(along[None])[2][1:].T if kind == "fibres" else places
-        axes = [np.arange(low - scale, high + scale, scale) for low, high in zip(*_ends(seen), strict=True)]
+        axes = [np.arange(side.min() - scale, side.max() + scale, scale) for side in seen.T]
         sites = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
         sites = sites + rng.uniform(-0.35, 0.35, sites.shape) * scale
         near, next_to_it = cKDTree(sites).query(seen, 2)[0].T
         widths = {"spheres": 0.4 * scale - near, "fibres": 0.3 * scale - near}
         found = np.clip(widths.get(kind, 0.2 * scale - (next_to_it - near)), -1, 1)
     return found.reshape(shape).astype(np.float32)
-
-
-def _ends(places: NDArray) -> tuple[Any, Any]:
-    return places.min(axis=0), places.max(axis=0)
 
 
 def _field(shape: tuple[int, ...], scale: float, along: NDArray, rng: np.random.Generator) -> NDArray:
@@ -207,13 +192,11 @@ def _field(shape: tuple[int, ...], scale: float, along: NDArray, rng: np.random.
 def equalize_ranks(
     values: ArrayLike, region: ArrayLike | None = None, random_state: int | np.random.Generator | None = 0
 ) -> NDArray[np.float64]:
-    """Replace grey values by their ranks, which spread evenly over 0 ... 1.
+    """Replace grey values, of two or three axes, by their ranks, which spread evenly over 0 ... 1.
 
-    Equal values are ordered by the mean of their 3x3 neighbourhood, and remaining ties at random. So
-    every region of n pixels gets exactly the values (i + .5) / n, whatever its histogram was.
-
-    `values` (of two or three axes) have any real dtype; `region` marks the pixels to equalise, by
-    default all; the result (n,), float64, holds their new values in row-major order.
+    Equal values are ordered by the mean of their 3x3 neighbourhood, and remaining ties at random. `region`
+    marks the n pixels to equalise, by default all; the result (n,) holds their new values in row-major order,
+    (i + .5) / n in some order.
 
     Examples
     --------
@@ -289,12 +272,13 @@ def _draw_layout(
     layout: str, n_segments: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Draw layouts until one has a fair share of the area for every label."""
-    draw, is_good = _LAYOUTS[layout]
     smallest = SMALLEST_SHARE / n_segments * math.prod(shape)
     for _ in range(MAX_TRIES):
-        cells = draw(n_segments, shape, rng)
-        areas = np.bincount(cells.ravel(), minlength=n_segments + 1)[1:]
-        if areas.min() >= max(smallest, 1) and is_good(cells, n_segments):
+        cells = _LAYOUTS[layout](n_segments, shape, rng)
+        if np.bincount(cells.ravel(), minlength=n_segments + 1)[1:].min() < max(smallest, 1):
+            continue
+        numbers = range(1, n_segments + 1 if layout == "voronoi" else 1)  # textures that must be one blob
+        if all(ndimage.label(cells == label)[1] == 1 for label in numbers):
             return cells.astype(np.int32)
     raise ValueError(
         f"no {layout} layout of {n_segments} segments fits into {' x '.join(map(str, shape))} pixels"
@@ -324,27 +308,18 @@ def _smooth_displacement(shape: tuple[int, ...], rng: np.random.Generator) -> ND
     return 0.025 * side * noise / noise.std(axis=tuple(range(1, n_axes + 1)), keepdims=True)
 
 
-def _is_one_blob_each(cells: NDArray[np.intp], n_segments: int) -> bool:
-    return all(ndimage.label(cells == label)[1] == 1 for label in range(1, n_segments + 1))
-
-
 def _draw_scattered(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
     n_cells = 3 * n_segments
     grid = np.indices(shape).reshape(2, -1).T
     cells = cKDTree(rng.random((n_cells, 2)) * shape).query(grid)[1].reshape(shape)
-    pairs = _touching(cells, n_cells)
+    touch = np.zeros((n_cells, n_cells), bool)
+    touch[cells[1:], cells[:-1]] = True
+    touch[cells[:, 1:], cells[:, :-1]] = True
+    pairs = np.nonzero(np.triu(touch | touch.T, k=1))
     shuffled = np.tile(np.repeat(np.arange(1, n_segments + 1), 3), (500, 1))
     rng.permuted(shuffled, axis=1, out=shuffled)
     n_alike = (shuffled[:, pairs[0]] == shuffled[:, pairs[1]]).sum(axis=1)
     return shuffled[np.argmin(n_alike)][cells]
-
-
-def _touching(cells: NDArray[np.intp], n_cells: int) -> NDArray[np.intp]:
-    """List the pairs of cells with a common border, (2, n_pairs)."""
-    touch = np.zeros((n_cells, n_cells), bool)
-    touch[cells[1:], cells[:-1]] = True
-    touch[cells[:, 1:], cells[:, :-1]] = True
-    return np.array(np.nonzero(np.triu(touch | touch.T, k=1)))
 
 
 def _draw_grid(n_segments: int, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -357,8 +332,4 @@ def _draw_grid(n_segments: int, shape: tuple[int, int], rng: np.random.Generator
     return strips[row_of]
 
 
-_LAYOUTS: dict[str, tuple[Callable, Callable]] = {
-    "voronoi": (_draw_voronoi, _is_one_blob_each),
-    "scattered": (_draw_scattered, lambda *_: True),
-    "grid": (_draw_grid, lambda *_: True),
-}
+_LAYOUTS: dict[str, Callable] = {"voronoi": _draw_voronoi, "scattered": _draw_scattered, "grid": _draw_grid}

@@ -30,6 +30,7 @@ from texseg.models.base import (
     Weights,
     group_sums,
     normalise_profiles,
+    soften,
     with_short_rows,
     working_dtype,
 )
@@ -140,10 +141,9 @@ class ACM(OneSided):
     """Asymmetric clustering model of co-occurrence counts; distributional clustering.
 
     Every row belongs to one of ``n_clusters`` clusters and all its occurrences come from the profile of that
-    cluster. On images, rows are places and columns the bins of filter responses: histogram clustering.
-    Fitting cools from the first phase transition, splits clusters past their own, and goes on splitting one
-    while merging two others as long as that lowers the free energy (Hofmann and Puzicha, A.I. Memo 1625,
-    1998, sections 3 and 5.1).
+    cluster. Fitting cools from the first phase transition, splits clusters past their own, and goes on
+    splitting one while merging two others as long as that lowers the free energy (Hofmann and Puzicha, A.I.
+    Memo 1625, 1998, sections 3 and 5.1).
 
     Parameters
     ----------
@@ -153,16 +153,14 @@ class ACM(OneSided):
         Posterior probabilities with mixing proportions, or only the most probable cluster, at no temperature.
     predictive : bool, optional
         Leave every row out of the profiles by which it is judged (section 5.2), and trust clusters and long
-        rows less (`texseg.models.left_out`). By default tried with ``beta="auto"``; only soft assignments.
+        rows less. By default tried with ``beta="auto"``; only soft assignments.
     beta, n_init, validation_fraction, max_iter, tol, over_relaxation, random_state
-        See `SMM`. Where temperature 1 predicts held-out occurrences best, the result is that of ``beta=1``.
-        The clusters of several starts, merged down to K, compete with the best of them.
+        See `SMM`. The clusters of several starts, merged down to K, compete with the best of them.
 
     Attributes
     ----------
     components_ : ndarray of shape (K, M)
-        Profiles ``p(j | k)``, including their share of the background; rows sum to one (for images: in each
-        channel).
+        Profiles ``p(j | k)``, with their share of the background; rows sum to one (in each channel).
     weights_, mixing_, labels_ : ndarrays of shape (K,), (N, K) and (N,)
         Mixing proportions, posterior probabilities of the rows, and most probable clusters, from 0.
     background_share_, row_correlation_ : float
@@ -266,17 +264,29 @@ def grown_rows(n: CountMatrix, n_clusters: int, rng: Rng, rows: Any = None) -> F
     return HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, rows).posteriors
 
 
-def two_sided(
-    n: CountMatrix, n_row_clusters: int, n_column_clusters: int, rng: Rng, row_weights: Weights = None
-) -> tuple[Floats, Floats]:
-    """Start of a two-sided model: assignments of the rows (N, K) and of the columns (M, L).
+@settings
+class TwoSided(CooccurrenceEstimator):
+    """What the SCM and the PMM share: starts from clusters of both sides."""
 
-    Clusters of one side are grown on the counts summed over those of the other, in turn; there their
-    likelihood is that of the two-sided clustering (Eq. 44).
-    """
-    n = with_short_rows(n)
-    rows = grown_rows(n, n_row_clusters, rng, row_weights)
-    for _ in range(TURNS):
-        columns = grown_rows(np.asarray(n.T @ rows), n_column_clusters, rng)
-        rows = grown_rows(np.asarray(n @ columns), n_row_clusters, rng, row_weights)
-    return rows, columns
+    def _starts(self, model: Any, data: Data, rng: Rng) -> Iterator[Any]:
+        """Grow clusters of one side on the counts summed over those of the other, in turn.
+
+        There their likelihood is that of the two-sided clustering (Eq. 44).
+        """
+        n, (K, L) = with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
+        for _ in range(self.n_init):
+            rows, before = grown_rows(n, K, rng, data.weights), None
+            for _ in range(TURNS):
+                if before is not None and _same_clusters(before, rows):
+                    break
+                columns = grown_rows(np.asarray(n.T @ rows), L, rng)
+                before, rows = rows, grown_rows(np.asarray(n @ columns), K, rng, data.weights)
+            if getattr(self, "assignment", "soft") == "soft":
+                rows, columns = soften(rows), soften(columns)
+            yield model.start_from(data.counts, rows, columns, data.weights)
+
+
+def _same_clusters(one: Floats, other: Floats) -> bool:
+    """Whether two hard assignments (N, K) are one partition."""
+    pairs = np.count_nonzero(one.T @ other)
+    return pairs == np.count_nonzero(one.any(axis=0)) == np.count_nonzero(other.any(axis=0))

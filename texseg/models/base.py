@@ -7,7 +7,6 @@ to one (within each group of columns, where that axis runs over features). The d
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -189,6 +188,14 @@ class Model:
                 line[name] = value / value.sum() if name == self.joint else normalise(value)
         return new._replace(**line)
 
+    def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
+        """Shares (N, R) of the fitted rows in R profiles (R, M), whose product is ``p(j | i)``."""
+        raise NotImplementedError
+
+    def row_posteriors(self, params: Any, posteriors: Any) -> Floats:
+        """Probabilities (N, K) of the clusters (aspects) of the fitted rows."""
+        return self.prediction(params, posteriors)[0]
+
     def by_weight(self, params: Any, posteriors: Any) -> tuple[Any, ...]:
         """Return the parameters with the heaviest cluster or aspect first, and (N, K) posteriors."""
         order = heaviest_first(params.weights)
@@ -197,14 +204,14 @@ class Model:
 
 
 @dataclass(frozen=True)
-class ClusteringModel(Model, ABC):
+class ClusteringModel(Model):
     """Whole rows are assigned to clusters: scores, expected counts, M-step, and a posterior policy."""
 
     posterior: Posterior = field(default_factory=SoftMax)
 
-    @abstractmethod
     def scores(self, n: CountMatrix, params: Any) -> Floats:
         """Log-likelihood of every row in every cluster, shape (N, K)."""
+        raise NotImplementedError
 
     def stats(self, n: CountMatrix, Q: Floats, row_weights: Weights = None) -> Stats:
         """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
@@ -237,9 +244,9 @@ class ClusteringModel(Model, ABC):
         stats = self.stats(n, Q, row_weights)
         return Step(self.updated(params, stats, groups_of(n)), free_energy, Q, stats)
 
-    @abstractmethod
     def updated(self, params: Any, stats: Stats, groups: Labels) -> Any:
         """M-step from expected counts and the parameters with which these were found."""
+        raise NotImplementedError
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
+from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.stats import binom
 from sklearn import base
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -132,6 +132,8 @@ if TYPE_CHECKING:  # scikit-learn has no types, so that constructors of its heir
 
         def __getattr__(self, name: str) -> Any: ...
 
+        def __sklearn_tags__(self) -> Any: ...
+
     class ClusterMixin:
         """Tags of clusterings."""
 
@@ -239,7 +241,7 @@ class CountEstimator(Scikit):
         return len(self.components_)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
@@ -284,10 +286,6 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _publish(self, model: Any, params: Any, posteriors: Any) -> None:
         """Set the attributes that only this model has."""
 
-    def _row_posteriors(self, model: Any, params: Any, posteriors: Any) -> Floats:
-        """Probabilities (N, K) of the clusters (aspects) of the fitted rows."""
-        return self.mixing_
-
     # ---- fitting
 
     def fit(self, X: Any, y: None = None, validation: Any = None, sample_weight: Any = None) -> Self:
@@ -297,18 +295,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         ----------
         X : count matrix of shape (N, M)
             Non-negative; fractional counts, empty rows and columns are allowed. Names of a data frame are
-            kept; a table larger than memory can be given as `BlockCounts`. More than 4 million stored
-            entries are fitted in single precision.
+            kept; a table larger than memory can be given as `BlockCounts`. A ValueError names what is wrong.
         validation : count matrix of shape (N, M), optional
             Held-out occurrences of the same rows, in place of a random ``validation_fraction`` of ``X``.
         sample_weight : array of shape (N,), optional
             How often each row counts: 2 counts it twice, 0 leaves it out of the fit.
-
-        Raises
-        ------
-        ValueError
-            Not counts of the same shape, a setting out of range, more clusters (aspects) than rows, no row
-            with occurrences has weight, or windows of images, of which no occurrences can be held out.
         """
         n, validation, weights = self._check_fit(X, validation, sample_weight)
         rng, owner = random_state_of(self.random_state), type(self).__name__
@@ -395,22 +386,19 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
     def _choose_beta(self, model: Any, data: Data, start: Any, rng: Rng, beta: float) -> Run:
         """Heat up from ``beta`` while held-out likelihood rises, refine the step, and cool from the best."""
-        best, history, worse = None, [], 0
+        history: list[FitRecord] = []
 
         def tried(beta: float, start: Any) -> State:
             run = self._descend(model, data, start, beta, rng)
             history.extend(run.history)
             return run.state
 
+        best, worse = tried(beta, start), 0
         while worse < (MAX_WORSE_WARM if self._warm else MAX_WORSE):
-            state = tried(beta, start)
-            better = best is None or state.heldout > best.heldout
-            worse = 0 if better else worse + 1
-            if better:
-                best = state
-                start = best.params if self._warm else start
             beta *= self._beta_factor
-        assert best is not None
+            state = tried(beta, best.params if self._warm else start)
+            worse = 0 if state.heldout > best.heldout else worse + 1
+            best = best if worse else state
         for factor in () if self._warm else (self._beta_factor**0.5, self._beta_factor**0.25):
             for near in (best.beta * factor, min(best.beta / factor, 1.0)):
                 best = max(best, tried(near, start), key=lambda state: state.heldout)
@@ -502,7 +490,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         model, params, posteriors = self._in_order(model, run.state.params, run.state.posteriors)
         self._fitted_model, self._params = model, params
         self.mixing_, self.components_ = model.prediction(params, posteriors)
-        self.row_posteriors_ = self._row_posteriors(model, params, posteriors)
+        self.row_posteriors_ = model.row_posteriors(params, posteriors)
         self.labels_ = self.row_posteriors_.argmax(axis=1)
         self.beta_ = run.state.beta
         self.free_energy_ = run.state.free_energy
@@ -519,8 +507,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Fold in the rows that took no part in the fit."""
         rest = scale_rows(n, left_out.astype(float))
         self.mixing_ = np.where(left_out[:, None], self._predictive_mixing(rest), self.mixing_)
-        folded = self._fitted_model.fold_in(rest, self._params, self.beta_)
-        self.row_posteriors_ = np.where(left_out[:, None], folded, self.row_posteriors_)
+        self.row_posteriors_ = np.where(left_out[:, None], self.predict_proba(rest), self.row_posteriors_)
         self.labels_ = self.row_posteriors_.argmax(axis=1)
 
     def _warn_of_long_rows(self, totals: Floats) -> None:
@@ -676,33 +663,22 @@ class CooccurrenceEstimator(CountEstimator, ABC):
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Assign every occurrence to one half or the other; a fractional remainder is assigned as one occurrence.
-
-    The coin flips are derived from the row itself, so that a row's score does not depend on other rows.
-    """
-    index, whole = entry_rows(n), np.floor(n.data)
-    content = _scrambled(n.indices.astype(np.uint64) + _scrambled(n.data.astype(np.float64).view(np.uint64)))
-    rows = np.zeros(n.shape[0], np.uint64)
-    np.add.at(rows, index, np.where(n.data > 0, content, np.uint64(0)))
-    coins = _scrambled(content ^ _scrambled(rows)[index])
-    first, second = (
-        ((bits >> np.uint64(11)).astype(float) + 0.5) / 2**53 for bits in (coins, _scrambled(coins))
-    )
-    taken = binom.ppf(first, whole, 0.5) + np.where(second < 0.5, n.data - whole, 0)
-    one, other = (
-        sp.csr_array((part, n.indices, n.indptr), n.shape, copy=True) for part in (taken, n.data - taken)
-    )
+    """Assign every occurrence to one of two halves by coins that depend on nothing but its own row."""
+    n = n.copy()
+    n.eliminate_zeros()
+    n.sort_indices()
+    taken = np.empty(n.nnz)
+    for row in map(slice, n.indptr[:-1], n.indptr[1:]):
+        counts, columns = n.data[row].astype(float), n.indices[row].astype(np.int64)
+        rng = np.random.default_rng([crc32(columns.tobytes()), crc32(counts.tobytes())])
+        whole = np.floor(counts)  # what remains is assigned as one occurrence
+        taken[row] = rng.binomial(whole.astype(int), 0.5)
+        taken[row] += (counts - whole) * rng.integers(2, size=len(counts))
+    one, other = n.copy(), n.copy()
+    one.data, other.data = taken, n.data - taken
     one.eliminate_zeros()
     other.eliminate_zeros()
     return one, other
-
-
-def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix numbers so that every bit depends on all input bits (Steele's SplitMix64 mixer, 2014)."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
 
 
 def cross_validate(
@@ -727,10 +703,9 @@ def choose_number(
 ) -> int:
     """Choose the number of clusters (aspects): the smallest that predicts new rows as well as any.
 
-    With ``beta="auto"`` aspects too many cost nothing, so that more than there are may score best. Folds of
-    the rows of ``X`` (N, M) are judged by a model of the others (`score`); of all numbers that are below the
-    best by less than one standard error of the difference, the smallest is used. Of two-sided models the
-    number of rows' groups is varied. A ValueError tells if ``numbers`` is empty.
+    Folds of the rows of ``X`` (N, M) are judged by a model of the others (`score`); of all numbers that are
+    below the best by less than one standard error of the difference, the smallest is used. Of two-sided
+    models the number of rows' groups is varied. A ValueError tells if ``numbers`` is empty.
 
     >>> from texseg.models import ACM
     >>> rng = np.random.RandomState(0)

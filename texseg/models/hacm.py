@@ -299,7 +299,7 @@ class ObjectMixing(HierarchicalClustering):
             Q[rows], f = self.posterior(per_site(scores, mine), beta, params.weights, None, mine)
             energy += f
             joint *= (block.data[:, None] / p)[:, :, None]
-            vertical[rows] = sum_runs(joint.reshape(len(p), -1), block.indptr).reshape(-1, K, D)
+            vertical[rows] = sum_runs(joint.reshape(len(p), K * D), block.indptr).reshape(-1, K, D)
             joint *= Q[rows][index][:, :, None]
             counts += sum_at(self._to_nodes(joint), block.indices, M)
         seen = vertical.sum(axis=2, keepdims=True) > 0
@@ -329,6 +329,10 @@ class ObjectMixing(HierarchicalClustering):
         """Sum up values along the paths (n, K, D) at each node, (n, V)."""
         k, d = np.nonzero(self.tree.on_path)
         return along[:, k, d] @ (self.tree.paths[k, d][:, None] == np.arange(len(self.tree.parents)))
+
+    def row_posteriors(self, params: TreeProfiles, posteriors: Floats) -> Floats:
+        """``Q`` (N, K)."""
+        return posteriors
 
     def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``p(v | i) = sum_k Q_ik tau_ikv`` (N, V) and the nodes (V, M) (Eq. 59)."""
@@ -367,9 +371,8 @@ def _information(counts: Floats) -> float:
 class HACM(OneSided):
     """Hierarchical asymmetric clustering model, also known as the cluster-abstraction model.
 
-    Clusters of rows are the leaves of a tree; inner nodes explain what their clusters have in common. Fitting
-    begins with a flat clustering (`ACM`), builds the tree, and then frees the vertical mixing stage by stage.
-    The source is Hofmann and Puzicha, A.I. Memo 1625, 1998, section 4.
+    Clusters of rows are the leaves of a tree; inner nodes explain what their clusters have in common (Hofmann
+    and Puzicha, A.I. Memo 1625, 1998, section 4). Fits go from a flat clustering (`ACM`) to a tree.
 
     Parameters
     ----------
@@ -377,13 +380,12 @@ class HACM(OneSided):
         Number of leaves, K; at most the number of rows.
     mixing : {"constant", "cluster", "object"}, default="cluster"
         Shares of the nodes along a path: all equal, one set per cluster, or one set per row in each cluster,
-        which needs memory for (N, K, depth) numbers. Each stage starts from the one before (section 4.2).
+        (N, K, depth) numbers. Each stage starts from the one before (section 4.2).
     tree : {"merging", "annealing"} or Tree, default="merging"
         Built from the flat clusters by merging those whose union loses least likelihood, or from the phase
         transitions of a cooling run (section 5.1; wrong more often where rows are few or short), or given.
     n_init : int, default=3
-        Flat clusterings (or cooling runs), of which the best is kept: of planted trees with 16 leaves one
-        finds nine of ten, three find all.
+        Flat clusterings (or cooling runs), of which the best is kept: three find all planted trees.
     beta, predictive, validation_fraction, max_iter, tol, over_relaxation, random_state
         See `ACM`; rows are not held out for the mixing of single rows, nor with annealed trees.
 
@@ -402,8 +404,6 @@ class HACM(OneSided):
 
     Examples
     --------
-    A word that all rows share moves up to the root; those special to a cluster stay in its leaf.
-
     >>> X = np.array([[6.0, 6.0, 0.0], [5.0, 7.0, 0.0], [6.0, 0.0, 6.0], [7.0, 0.0, 5.0]])
     >>> model = HACM(n_clusters=2, beta=1.0, random_state=0).fit(X)
     >>> print(model.tree_text(["common", "left", "right"], n_words=1))
@@ -522,11 +522,6 @@ class HACM(OneSided):
         self.vertical_ = params.vertical
         self.weights_ = params.weights
 
-    def _row_posteriors(
-        self, model: HierarchicalClustering, params: TreeProfiles, posteriors: Floats
-    ) -> Floats:
-        return posteriors
-
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         if self.mixing == "object":
             return self._fitted_model.fold_in_nodes(n, self._params, self.beta_)
@@ -547,10 +542,7 @@ class HACM(OneSided):
         return "\n".join(lines)
 
     def tree_graph(self, names: Sequence[str] | None = None, n_words: int = 5) -> Any:
-        """Export the tree as a `networkx.DiGraph` from parents to children.
-
-        Nodes have ``words`` (as in `top_words`), ``level`` and ``cluster`` (None at inner nodes).
-        """
+        """Export the tree as a `networkx.DiGraph`, whose nodes have ``words``, ``level`` and ``cluster``."""
         import networkx
 
         cluster = {int(leaf): k for k, leaf in enumerate(self.tree_.leaves)}

@@ -16,7 +16,6 @@ nodes along a path of a tree are estimated with the row left out as well, or inn
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -37,8 +36,6 @@ from texseg.models.base import (
     per_site,
     sum_at,
 )
-
-__all__ = ["Caution", "LeavesRowsOut", "left_out_scores", "rows_of_columns"]
 
 # numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
 # as long with 2**16 and 2**20
@@ -64,10 +61,7 @@ class Caution:
 
     def tempering(self, n: CountMatrix, row_weights: Weights = None) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
-        totals = row_totals(n)
-        if row_weights is not None:
-            totals = totals / np.maximum(row_weights, FLOOR)
-        beyond = np.maximum(totals - 1, 0)
+        beyond = np.maximum(per_site(row_totals(n), row_weights) - 1, 0)
         usual = 1 + (self.usual - 1) * self.correlation
         return (usual / (1 + beyond * self.correlation))[:, None]
 
@@ -89,7 +83,7 @@ class LeavesRowsOut(ClusteringModel):
 
     def scores(self, n: CountMatrix, params: Any) -> Floats:
         """Log-likelihood (N, K) of every row, scaled down where a row is long."""
-        return self._tempered(self._bare_scores(n, params), n, None)
+        return self.scores_of_more(n, params, n, None)
 
     def site_scores(self, n: CountMatrix, params: Any, row_weights: Weights = None) -> Floats:
         """Scores per site."""
@@ -97,10 +91,7 @@ class LeavesRowsOut(ClusteringModel):
 
     def scores_of_more(self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Weights) -> Floats:
         """Scores per site of further occurrences of the rows of ``n``, whose length counts."""
-        return per_site(self._tempered(self._bare_scores(more, params), n, row_weights), row_weights)
-
-    def _bare_scores(self, n: CountMatrix, params: Any) -> Floats:
-        return super().scores(n, params)  # type: ignore[safe-super]  # of the model it is mixed into
+        return self._tempered(super().scores(more, params), n, row_weights)
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
@@ -109,10 +100,9 @@ class LeavesRowsOut(ClusteringModel):
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
         scores, explained = self._left_out(n, params, posteriors, row_weights)
-        scores = per_site(self._tempered(scores, n, row_weights), row_weights)
-        return self._left_out_mixing(
-            self._step_by(scores, n, params, beta, None, row_weights), params, explained
-        )
+        scores = self._tempered(scores, n, row_weights)
+        step = self._step_by(scores, n, params, beta, None, row_weights)
+        return self._left_out_mixing(step, params, explained)
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
@@ -126,13 +116,15 @@ class LeavesRowsOut(ClusteringModel):
             yield tuple(replace(self, caution=caution) for caution in kind)
 
     def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Weights) -> Floats:
-        return scores if self.caution is None else scores * self.caution.tempering(n, row_weights)
+        """Scores per site, scaled down where a row is long."""
+        factors = 1.0 if self.caution is None else self.caution.tempering(n, row_weights)
+        return per_site(scores * factors, row_weights)
 
-    @abstractmethod
     def _left_out(
         self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
     ) -> tuple[Floats, Floats]:
         """Score every row by profiles without it; see :func:`left_out_scores` for what is returned."""
+        raise NotImplementedError
 
     def _left_out_mixing(self, step: Step, params: Any, explained: Floats) -> Step:
         """Replace what the step has estimated with the rows included; a flat clustering has nothing."""

@@ -12,7 +12,6 @@ An SMM whose ``K L`` aspects share K distributions over rows and L over columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,11 +20,10 @@ import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
-from texseg.models.acm import two_sided
+from texseg.models.acm import TwoSided
 from texseg.models.base import (
     FLOOR,
     Model,
-    Rng,
     Step,
     Weights,
     count_distinct,
@@ -33,7 +31,6 @@ from texseg.models.base import (
     heaviest_first,
     normalise,
     products_at,
-    soften,
     tempered,
 )
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
@@ -54,7 +51,9 @@ class ProductAspectModel(Model):
 
     joint: ClassVar[str] = "mixing"
 
-    def start_from(self, n: CountMatrix, rows: Floats, columns: Floats) -> ProductAspects:
+    def start_from(
+        self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Weights = None
+    ) -> ProductAspects:
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         return ProductAspects(
@@ -96,7 +95,7 @@ class ProductAspectModel(Model):
             params.mixing[rows][:, columns], params.rows[rows], params.columns[columns]
         ), None
 
-    def row_posteriors(self, params: ProductAspects) -> Floats:
+    def row_posteriors(self, params: ProductAspects, posteriors: Any = None) -> Floats:
         """``p(k | i)`` (N, K); for rows without occurrences, the overall weights."""
         return shares_of_rows(params.rows, params.mixing.sum(axis=1))
 
@@ -115,7 +114,7 @@ class ProductAspectModel(Model):
 
 
 @settings
-class PMM(DensityMixin, CooccurrenceEstimator):
+class PMM(DensityMixin, TwoSided):
     """Product-space mixture model of co-occurrence counts.
 
     Every occurrence comes from one pair of a row group and a column group (Hofmann and Puzicha, A.I. Memo
@@ -159,18 +158,9 @@ class PMM(DensityMixin, CooccurrenceEstimator):
     def _model(self, data: Data) -> ProductAspectModel:
         return ProductAspectModel()
 
-    def _starts(self, model: ProductAspectModel, data: Data, rng: Rng) -> Iterator[ProductAspects]:
-        n, sizes = data.counts, (self.n_row_components, self.n_column_components)
-        for _ in range(self.n_init):
-            rows, columns = two_sided(n, *sizes, rng, data.weights)
-            yield model.start_from(n, soften(rows), soften(columns))
-
     def _publish(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> None:
         self.weights_ = params.mixing
         self.row_components_ = params.rows
-
-    def _row_posteriors(self, model: ProductAspectModel, params: ProductAspects, posteriors: None) -> Floats:
-        return model.row_posteriors(params)
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         return self._fitted_model.spread(self._params, super()._predictive_mixing(n))

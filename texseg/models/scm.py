@@ -18,7 +18,6 @@ information ``sum_kl pi_kl log c_kl`` between the clusters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,12 +25,11 @@ import numpy as np
 
 from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
-from texseg.models.acm import two_sided
+from texseg.models.acm import TwoSided
 from texseg.models.base import (
     FLOOR,
     Labels,
     Model,
-    Rng,
     Step,
     Weights,
     count_distinct,
@@ -39,10 +37,9 @@ from texseg.models.base import (
     log_floored,
     normalise,
     per_site,
-    soften,
     working_dtype,
 )
-from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, settings
+from texseg.models.estimator import ClusterMixin, Data, settings
 
 
 class Blocks(NamedTuple):
@@ -150,12 +147,11 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Weights) ->
 
 
 @settings
-class SCM(ClusterMixin, CooccurrenceEstimator):
+class SCM(ClusterMixin, TwoSided):
     """Symmetric clustering model of co-occurrence counts; two-sided clustering or co-clustering.
 
     Partitions rows and columns at once, so that the row and column clusters tell as much as possible about
-    each other (Hofmann and Puzicha, A.I. Memo 1625, 1998, section 3.3). Fits start from clusters of both
-    sides in turn, grown by splits and merges.
+    each other (Hofmann and Puzicha, A.I. Memo 1625, 1998, section 3.3).
 
     Parameters
     ----------
@@ -198,14 +194,6 @@ class SCM(ClusterMixin, CooccurrenceEstimator):
 
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
-
-    def _starts(self, model: TwoSidedClustering, data: Data, rng: Rng) -> Iterator[Blocks]:
-        n, sizes = data.counts, (self.n_row_clusters, self.n_column_clusters)
-        for _ in range(self.n_init):
-            rows, columns = two_sided(n, *sizes, rng, data.weights)
-            if self.assignment == "soft":
-                rows, columns = soften(rows), soften(columns)
-            yield model.start_from(n, rows, columns, data.weights)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
         self.row_labels_ = self.labels_

@@ -12,12 +12,10 @@ independently. With ``pi`` (K,), ``p`` (K, N), ``q`` (K, M) and counts ``n`` (N,
 Rows and columns may have separate temperatures, ``p^(beta tilt) q^(beta / tilt)``: F has them in the same
 places, and the M-step, which normalises every factor by itself, does not change.
 
-The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(k | i) ~ pi_k p_ki``. The
-responsibilities R are never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over them are products
-with the sparse matrix ``n_ij / z_ij``.
-
-Predictive EM (section 5.2) leaves the occurrence at hand out of the sums from which its own posterior is
-computed, and therefore keeps R: (non-zero entries x K) numbers in single precision.
+The asymmetric form (Eq. 10, 11) is ``p(j | i) = sum_k p(k | i) q_kj`` with ``p(k | i) ~ pi_k p_ki``. R is
+never stored: with ``z_ij = sum_k pi_k (p q)^beta`` all sums over it are products with the sparse matrix
+``n_ij / z_ij``. Only predictive EM (section 5.2), which leaves the occurrence at hand out of the sums from
+which its own posterior is computed, keeps it: (non-zero entries x K) numbers in single precision.
 
 Dirichlet priors add unobserved occurrences to the M-step: to each row ``a`` of them, shared out as the
 aspects are in all rows, to each aspect ``b``, spread evenly (Wallach, Mimno and McCallum, 2009):
@@ -300,8 +298,8 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     """Separable mixture model of co-occurrence counts; the aspect model, PLSA.
 
     Every occurrence of a pair (row i, column j) comes from one of ``n_components`` aspects, so a row may have
-    shares in several of them; compare `ACM`, where it belongs to one cluster. The source is Hofmann and
-    Puzicha, A.I. Memo 1625, 1998, section 2.
+    shares in several of them; compare `ACM`. The source is Hofmann and Puzicha, A.I. Memo 1625, 1998, section
+    2.
 
     Parameters
     ----------
@@ -316,15 +314,13 @@ class SMM(DensityMixin, CooccurrenceEstimator):
     validation_fraction : float, default=0.1
         Share of the occurrences held out for ``beta="auto"``.
     n_init : int, default=2
-        Starts; the best is kept. The first begins with grown clusters of rows, the others at random. With
-        ``beta="auto"`` the aspects of all, merged down to K, compete with them: a second start lowers the
-        perplexity by up to 1 %, a third by hardly more.
+        Starts, of which the best is kept: from grown clusters of rows, then random ones. With ``beta="auto"``
+        the aspects of all, merged down to K, compete with them, and a second start gains up to 1 %.
     max_iter, tol : int, float, default=100, 1e-5
         Most EM steps at each temperature, which end when three in a row lower F by less than this fraction.
     over_relaxation : bool, default=True
         Lengthen M-steps while that lowers the free energy (section 5.3); not in predictive EM.
     random_state : int, RandomState, Generator or None
-        Seed or source of random numbers; the stream of a Generator is continued.
 
     Attributes
     ----------
@@ -334,12 +330,11 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         ``pi``, ``p(k | i)`` and ``p(i | k)``; rows sum to one.
     labels_ : int ndarray of shape (N,)
         Most probable aspect of every row, from 0.
-    beta_, side_betas_, priors_ : float, tuple of two floats, tuple of two floats
-        Inverse temperature; those of rows and columns, of which it is the geometric mean; and the unobserved
-        occurrences of every row and every aspect.
+    beta_, side_betas_, priors_ : float, (float, float), (float, float)
+        Inverse temperature; those of rows and columns; unobserved occurrences of every row and every aspect.
     free_energy_, n_iter_, converged_, history_
-        F of the fitted model, in nats, steps of the run that was kept, whether it converged, and a
-        `FitRecord` for every step of the search, those of the kept run last.
+        F in nats, steps and convergence of the run that was kept, and a `FitRecord` for every step of the
+        search, those of the kept run last.
 
     Examples
     --------

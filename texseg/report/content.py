@@ -16,8 +16,6 @@ from texseg.regions import connected_regions, region_table, segment_table
 from texseg.report.pictures import CROP_SIDE, labels_uri, reduced_labels
 from texseg.report.words import Look, describe
 
-__all__ = ["level_content", "steady_levels"]
-
 _MOST_SAMPLES = 3
 _MOST_REGIONS = 12  # the largest regions of each segment are listed, at most this many
 _SMALLEST_REGION = 0.01  # of the segment's area; smaller ones are specks, which are only counted
@@ -78,7 +76,8 @@ def level_content(
         listed = [
             p for p in parts[:_MOST_REGIONS] if p is parts[0] or p.pixels >= _SMALLEST_REGION * row.pixels
         ]
-        places = deepest_places(labels, row.label, _box(row), _MOST_SAMPLES, apart=CROP_SIDE)
+        box = slice(row.top, row.bottom), slice(row.left, row.right)
+        places = deepest_places(labels, row.label, box, _MOST_SAMPLES, apart=CROP_SIDE)
         segments.append(
             {
                 "label": row.label,
@@ -102,19 +101,16 @@ def level_content(
     }
 
 
-def _box(row: Any) -> tuple[slice, slice]:
-    return slice(row.top, row.bottom), slice(row.left, row.right)
-
-
 def _place(row: float, column: float, scale: tuple[float, float]) -> list[int]:
     return [int((row + 0.5) * scale[0]), int((column + 0.5) * scale[1])]
 
 
 def _part(region: Any, regions: NDArray[np.integer], scale: tuple[float, float]) -> list[int]:
-    ((y, x, _),) = deepest_places(regions, region.region, _box(region))
+    box = slice(region.top, region.bottom), slice(region.left, region.right)
+    ((y, x, _),) = deepest_places(regions, region.region, box)
     sides = np.array([[region.top, region.left], [region.bottom, region.right]])
-    box = np.rint(sides * scale).astype(int).ravel().tolist()
-    return [round(region.pixels * scale[0] * scale[1]), *box, *_place(y, x, scale)]
+    corners = np.rint(sides * scale).astype(int).ravel().tolist()
+    return [round(region.pixels * scale[0] * scale[1]), *corners, *_place(y, x, scale)]
 
 
 def _histograms(

@@ -41,17 +41,6 @@ from texseg.report.pictures import (
 )
 from texseg.report.words import Look
 
-__all__ = [
-    "ReportEntry",
-    "filled",
-    "page_content",
-    "part_of",
-    "script_json",
-    "terms",
-    "write_index",
-    "write_report",
-]
-
 _THUMBNAIL_SIDE = 240
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
@@ -67,8 +56,7 @@ class ReportEntry(NamedTuple):
     title: str
     n_segments: int
     shape: tuple[int, int]
-    thumbnail: str
-    """Picture of the overlay as a data URI."""
+    thumbnail: str  # picture of the overlay as a data URI
     single_texture: float = 0.0  # probability that the image is a single texture
 
 
@@ -99,27 +87,21 @@ def write_report(
 ) -> ReportEntry:
     """Write one self-contained HTML file about a segmentation.
 
-    It shows the image, which can be zoomed and moved, under an overlay with numbers, sliders for the opacity
-    and for the number of segments if the model has a hierarchy, the confidence under the pointer, and for
-    each segment a description, samples, its area, its parts and its channel histograms. Where no number is
-    clearly right, the likely ones stand side by side. Segments can be merged and named on the page, which
-    then gives the command and the file of edits that do the same to the results; label images can be saved
-    from it with any of these numbers of segments.
+    It shows the image under an overlay, the number of segments if the model has a hierarchy, the confidence
+    under the pointer, and for each segment a description, samples, parts and histograms. Segments can be
+    merged and named on the page, which then gives the command and the file of edits that do the same.
 
     Parameters
     ----------
     model : TextureSegmenter
     image : real array of shape (H, W), or with bands along the model's ``channel_axis``
-        What the model was fitted to, unless ``labels`` are given. The labels of images larger than 1024
-        pixels are shown reduced; figures for the segmentation itself are then still those of the full size,
-        those for finer and coarser ones estimates from the pixels shown.
+        What the model was fitted to, unless ``labels`` are given. Beyond 1024 pixels, the figures of finer
+        and coarser segmentations are estimates.
     path : str or path-like
     mask : array of shape (H, W), optional
         Non-zero where there is data.
-    labels : int array of shape (H, W), optional
-        The model's labels for an image other than the one it was fitted to, up to 255.
-    confidence : float array of shape (H, W), optional
-        Confidence in these labels.
+    labels, confidence : int and float arrays of shape (H, W), optional
+        The model's labels for another image, up to 255, and the confidence in them.
     names : sequence of strings, optional
         Name of label 1, label 2 and so on; by default those of the model.
     title, source : str, optional
@@ -163,16 +145,8 @@ def write_report(
     # a reduced picture has a different texture
     bins = encode(planes, features) if overview_of is None else None
     settings = {"shape": shape, "shown": shown, "features": features, "look": Look.of(picture)}
-    levels = [
-        level_content(
-            len(np.unique(own[own > 0])),
-            own,
-            model.profiles_ if bins is None else bins,
-            confidence=sure,
-            names=names,
-            **settings,
-        )
-    ]
+    number, shares = len(np.unique(own[own > 0])), model.profiles_ if bins is None else bins
+    levels = [level_content(number, own, shares, confidence=sure, names=names, **settings)]
     if shown != own.shape and overview_of is None:  # the picture shown has lost its finest texture
         levels[0]["full"] = labels_uri(own)
         for segment in levels[0]["segments"]:

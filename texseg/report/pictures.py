@@ -11,25 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = [
-    "confidence_uri",
-    "crop_uri",
-    "detailed_uri",
-    "labels_uri",
-    "picture_uri",
-    "reduced",
-    "reduced_labels",
-    "shown_shape",
-]
-
 _LONGEST_SIDE = 1024
 _LARGEST_PNG = 1_000_000  # bytes; larger pictures become JPEG
 _DETAILED_SIDES = (4096, 2048)  # pixels of the picture that can be zoomed into
 _LARGEST_DETAIL = 2_000_000  # bytes of it
 _JPEG_QUALITY = 85
 _CONFIDENCE_STEP = 4  # grey levels; gives two digits, and finer differences cost space
-CROP_SIDE = 64
-"""Pixels of the image, of a sample of a segment."""
+CROP_SIDE = 64  # pixels of the image, of a sample of a segment
 
 
 def shown_shape(shape: tuple[int, int], longest: int = _LONGEST_SIDE) -> tuple[int, int]:
@@ -65,15 +53,15 @@ def crop_uri(picture: NDArray[np.uint8], place: list[int]) -> str:
         max(0, min(n - CROP_SIDE, middle - CROP_SIDE // 2))
         for middle, n in zip(place, picture.shape[:2], strict=True)
     )
-    return _uri(_jpeg(picture[top : top + CROP_SIDE, left : left + CROP_SIDE]), "jpeg")
+    return _uri(_encoded(picture[top : top + CROP_SIDE, left : left + CROP_SIDE], "jpeg"), "jpeg")
 
 
 def picture_uri(picture: NDArray[np.uint8]) -> str:
     """Picture (H, W, 3), lossless if that is small enough, else as JPEG."""
     grey = bool((picture == picture[..., :1]).all())
     values = picture[..., 0] if grey else picture
-    content = _png(values)
-    return _uri(content) if len(content) <= _LARGEST_PNG else _uri(_jpeg(values), "jpeg")
+    content = _encoded(values, "png")
+    return _uri(content) if len(content) <= _LARGEST_PNG else _uri(_encoded(values, "jpeg"), "jpeg")
 
 
 def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
@@ -82,7 +70,7 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
     for side in _DETAILED_SIDES:
         larger = shown_shape(full, side)
         if larger > shape:
-            content = _jpeg(reduced(picture, larger))
+            content = _encoded(reduced(picture, larger), "jpeg")
             if len(content) <= _LARGEST_DETAIL:
                 return _uri(content, "jpeg")
     return picture_uri(reduced(picture, shape))
@@ -90,24 +78,18 @@ def detailed_uri(picture: NDArray[np.uint8], shape: tuple[int, int]) -> str:
 
 def labels_uri(labels: NDArray[np.integer]) -> str:
     """Label image as a grey PNG; the value of a pixel is its label."""
-    return _uri(_png(labels.astype(np.uint8)))
+    return _uri(_encoded(labels.astype(np.uint8), "png"))
 
 
 def confidence_uri(confidence: NDArray[np.floating]) -> str:
     """Confidence (H, W), 0 to 1, as a grey PNG from 0 to 255."""
     steps = np.rint(np.clip(confidence, 0, 1) * (255 / _CONFIDENCE_STEP)) * _CONFIDENCE_STEP
-    return _uri(_png(np.minimum(steps, 255).astype(np.uint8)))
+    return _uri(_encoded(np.minimum(steps, 255).astype(np.uint8), "png"))
 
 
-def _png(values: NDArray[np.uint8]) -> bytes:
+def _encoded(values: NDArray[np.uint8], kind: str) -> bytes:
     buffer = BytesIO()
-    Image.fromarray(values).save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
-
-
-def _jpeg(values: NDArray[np.uint8]) -> bytes:
-    buffer = BytesIO()
-    Image.fromarray(values).save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    Image.fromarray(values).save(buffer, kind, optimize=kind == "png", quality=_JPEG_QUALITY)
     return buffer.getvalue()
 
 

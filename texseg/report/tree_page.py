@@ -17,8 +17,6 @@ from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
 from texseg.report.pages import filled, script_json, terms
 
-__all__ = ["write_tree_page"]
-
 _WORDS, _PROTOTYPES, _MATCHES = 12, 8, 20  # numbers listed: per node, per node, and per query
 
 

@@ -13,8 +13,6 @@ from texseg.channels.encode import Features
 from texseg.channels.gabor import GaborBank
 from texseg.report.pictures import reduced
 
-__all__ = ["Look", "describe"]
-
 _LIGHT_SIGMA = 13.0  # pixels; slower changes are light and shadow, faster ones texture
 _FLAT = 1.0  # of 100 steps of lightness; texture below it cannot be seen
 _MORE = 1.3  # ratio of contrasts that catches the eye
@@ -24,27 +22,17 @@ _COLOURED = 6.0  # distance in the a, b plane of CIELAB; 2 can just be seen side
 _LINES, _STRIPES = 0.7, 1.2  # largest minus smallest energy over the directions, in units of their mean;
 # gravel and grass have up to .1, photographs up to .6, a weave .9, lamellae 1.4, a grating 3.3
 _DIRECTIONS = ("vertical {}", "{} running down to the left", "horizontal {}", "{} running down to the right")
-_HUES = {
-    "reddish": 30,
-    "orange": 70,
-    "yellowish": 100,
-    "greenish": 145,
-    "blue-green": 200,
-    "bluish": 275,
-    "purple": 325,
-}
-"""Degrees in the plane of colours of CIELAB, where pure red has 40, yellow 103, green 136, blue 306."""
+# degrees in the plane of colours of CIELAB, where pure red has 40, yellow 103, green 136, blue 306
+_HUES = dict(reddish=30, orange=70, yellowish=100, greenish=145, bluish=275, purple=325) | {"blue-green": 200}
 
 
 class Look(NamedTuple):
     """What an image looks like, pixel by pixel, as float32 planes (H, W)."""
 
-    lightness: NDArray[np.floating]
-    """0 to 100."""
+    lightness: NDArray[np.floating]  # 0 to 100
     red_green: NDArray[np.floating]
     blue_yellow: NDArray[np.floating]
-    variance: NDArray[np.floating]
-    """Of the lightness about its local mean."""
+    variance: NDArray[np.floating]  # Of the lightness about its local mean
 
     @classmethod
     def of(cls, picture: NDArray[np.uint8]) -> Self:
@@ -88,11 +76,14 @@ def describe(
         rest_energy = energies[i] if alone else np.average(energies, axis=0, weights=weight)
         rest = means[i] if alone else np.average(means, axis=0, weights=weight)
         parts = _light(means[i], rest)
-        if np.sqrt(means[i, 3]) < _FLAT:
+        own_contrast, usual = np.sqrt(means[i, 3]), np.sqrt(rest[3])
+        if own_contrast < _FLAT:
             parts.append("flat")
-        else:
-            parts += _contrast(means[i, 3], rest[3])
-        if features.has_filters and "flat" not in parts:
+        elif own_contrast > _MORE * usual:
+            parts.append("more contrast")
+        elif own_contrast * _MORE < usual:
+            parts.append("less contrast")
+        if features.has_filters and own_contrast >= _FLAT:
             parts += [] if alone else _grain(energies[i], rest_energy, bank)
             parts += _stripes(energies[i], bank)
         text = ", ".join(parts) or "much like the rest"
@@ -109,13 +100,6 @@ def _light(own: NDArray[np.floating], rest: NDArray[np.floating]) -> list[str]:
         hue = np.degrees(np.arctan2(yellow, red))
         parts.append(f"more {min(_HUES, key=lambda name: abs((hue - _HUES[name] + 180) % 360 - 180))}")
     return parts
-
-
-def _contrast(own: float, rest: float) -> list[str]:
-    own, rest = np.sqrt(own), np.sqrt(rest)
-    if own > _MORE * rest:
-        return ["more contrast"]
-    return ["less contrast"] if own * _MORE < rest else []
 
 
 def _grain(own: NDArray[np.floating], rest: NDArray[np.floating], bank: GaborBank) -> list[str]:
