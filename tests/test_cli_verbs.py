@@ -674,6 +674,10 @@ class TestOptionsInFiles:
             ("bins = true", "run.toml: bins must be a text or a number"),
             ("bins = 3000", "Invalid value for '--bins': '3000' is not a whole number from 2 to 256"),
             ("bins = ", "run.toml: Invalid value (at"),
+            (
+                '{"bins": 3}',
+                "run.toml: this is JSON, such as a record of results; --config reads what --save",
+            ),
             (None, "run.toml: No such file or directory"),
         ],
     )

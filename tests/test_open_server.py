@@ -10,11 +10,13 @@ import socket
 import subprocess
 import sys
 import time
+from io import BytesIO
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from open_session import SHAPE, served, settle, stripes, stroke
+from PIL import Image
 
 from texseg import read_labels
 from texseg.app import session as module
@@ -180,6 +182,15 @@ class TestRefusals:
         )  # what forms elsewhere can send
         assert ask(server, "/save", "POST", b"[]")[0] == 404
         assert ask(server, "/save", "POST", b'{"image": "../0", "kinds": []}')[0] == 400
+        for kinds in ('"labels"', '["../run"]', "[5]", "[[]]", "null"):
+            body = f'{{"image": 0, "kinds": {kinds}}}'.encode()
+            status, content, _ = ask(server, "/save", "POST", body)
+            assert status == 400 and b"kinds must be a list of labels, confidence" in content
+
+    @pytest.mark.parametrize("query", ["", "?image=0", "?image=0&since=x&painted=-1&contents=-1", "?image="])
+    def test_a_state_needs_its_numbers(self, server, query):
+        status, content, _ = ask(server, f"/state{query}")
+        assert status == 400 and b"numbers of image, since, painted, contents are needed" in content
 
     def test_odd_requests_neither_crash_nor_are_served(self, server):
         rng = random.Random(0)
@@ -393,12 +404,14 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
             assert ask(Address, "/do", "POST", json.dumps(operation).encode())[0] == 200
         settled()
         assert (
-            ask(Address, "/save", "POST", b'{"image": 0, "kinds": ["labels", "model", "../run"]}')[0] == 200
+            ask(Address, "/save", "POST", b'{"image": 0, "kinds": ["labels", "model", "../run"]}')[0] == 400
         )
+        assert ask(Address, "/save", "POST", b'{"image": 0, "kinds": ["labels", "model"]}')[0] == 200
         end = time.monotonic() + 20
         while not (saved := state_of(Address)["saved"]):
             assert time.monotonic() < end, state_of(Address)["said"]
             time.sleep(0.05)
+        on_the_page = np.array(Image.open(BytesIO(ask(Address, "/labels/0")[1])))
         process.send_signal(signal.SIGHUP)
         start = time.monotonic()
         assert process.wait(10) == 128 + signal.SIGHUP and time.monotonic() - start < 3
@@ -411,7 +424,7 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
         "rock.texseg",
     }
     shown = read_labels(tmp_path / "out" / "rock_labels.png")
-    assert np.unique(shown).tolist() == [1, 2]
+    assert np.unique(shown).tolist() == [1, 2] and np.array_equal(shown, on_the_page)
     (_, again), (_, apply) = saved["commands"]
     assert "--merge 2+3=grain" in again and "--seeds out/strokes/rock.png" in again
     monkeypatch.chdir(tmp_path)

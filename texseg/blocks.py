@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -223,7 +223,7 @@ def label_blocks(
     request: Request,
     *,
     n_jobs: int = 1,
-    store: MutableMapping[Place, BlockReading] | None = None,
+    store: Any = None,
     tell: Callable[[int, int], Any] | None = None,
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image read window by window; labels and confidence are those of the whole image.
@@ -235,7 +235,7 @@ def label_blocks(
     Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
     confidence, in bytes, is that of these labels.
     """
-    kept: MutableMapping[Place, BlockReading] = {} if store is None else store
+    kept: Any = {} if store is None else store
     missing = [place for place in blocks if place not in kept]
     if tell is not None:
         tell(len(blocks) - len(missing), len(blocks))

@@ -89,12 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # what is not HTTP, or another method
         self._send(code, b"refused\n", "text/plain")
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
     def _answer(self) -> None:
         try:
             path, query = self._checked()
@@ -109,6 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, content, kind)
         self.close_connection = True
         return self._send(status, f"{reason}\n".encode("utf-8", "backslashreplace"), "text/plain")
+
+    do_GET = do_POST = _answer
 
     def _checked(self) -> tuple[str, dict[str, str]]:
         """Refuse what does not come from the page; return path and query."""
@@ -177,8 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
             session.undo(by, again=path == "/redo")
         elif path == "/cancel":
             session.cancel()
-        elif path == "/save" and isinstance(given, dict) and isinstance(given.get("kinds"), list):
-            session.save(session.image(given.get("image")), given["kinds"])
+        elif path == "/save" and isinstance(given, dict):
+            kinds, known = given.get("kinds"), [kind for kind, _ in self.server.kinds]
+            if not isinstance(kinds, list) or not all(kind in known for kind in kinds):
+                raise ValueError(f"kinds must be a list of {', '.join(known)}")
+            session.save(session.image(given.get("image")), kinds)
         else:
             raise Refused(404, "no such page")
         return json.dumps({"painted": session.painted}).encode(), "application/json"
@@ -213,8 +212,11 @@ class _Handler(BaseHTTPRequestHandler):
         return page.encode()
 
     def _state(self, query: dict[str, str]) -> dict[str, Any]:
-        session, image = self.server.session, self.server.session.image(int(query["image"]))
-        since, painted, contents = (int(query[name]) for name in ("since", "painted", "contents"))
+        session, names = self.server.session, ("image", "since", "painted", "contents")
+        if any(not re.fullmatch(r"-?\d{1,15}", query.get(name, ""), re.ASCII) for name in names):
+            raise ValueError(f"numbers of {', '.join(names)} are needed")
+        number, since, painted, contents = (int(query[name]) for name in names)
+        image = session.image(number)
         by, picture = self.headers.get("X-Window", "")[:40], session.pictures[image]
         session.look(image)
         with session.changed:

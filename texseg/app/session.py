@@ -74,11 +74,19 @@ class Painted(NamedTuple):
     """Of every label, from 1; several where segments were merged."""
     fit: Classes = ()  # the same when it was fitted
     strokes: tuple[Operation, ...] = ()
+    seeds: Sequence[NDArray[np.int32] | None] | None = None  # with which it was fitted, of each member
     bare: Painted | None = None  # the same before any stroke that could still be erased
 
     def with_classes(self, *classes: tuple[int, ...]) -> Painted:
         """Let labels 1, 2 and so on mean these classes."""
         return self._replace(classes=classes, fit=classes)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether strokes on a single image were learned quickly, and not yet by a fit of their own."""
+        return (
+            bool(self.strokes) and self.seeds is None and self.groups is not None and len(self.members) == 1
+        )
 
     @property
     def label_of(self) -> dict[int, int]:
@@ -180,6 +188,11 @@ class Session:
         self._broken: set[int] = set()  # operations that cannot be done
         self._to_save: list[tuple[int, tuple[str, ...]]] = []
         self._stop, self._is_filling, self._is_closed, self._told = threading.Event(), True, False, 0.0
+        self._is_settling = False
+        self._written, self._other_paths = (
+            b"",
+            (path.with_stem(f"{path.stem}_{n}") for n in itertools.count(2)),
+        )
         self._restore()
         self._thread = threading.Thread(target=self._run, daemon=True, name="texseg-session")
         self._thread.start()
@@ -195,7 +208,7 @@ class Session:
             operation = self._numbered(self.checked(given), last + 1) | {"by": by}
             self.operations.append(operation)
             self.undone = [each for each in self.undone if each["by"] != by]
-            if operation["kind"] in ("fit", "mask", "anew"):
+            if operation["kind"] in ("fit", "mask", "anew") or self._is_settling:
                 self._stop.set()  # what is being computed is no longer wanted
             self._keep()
 
@@ -296,40 +309,33 @@ class Session:
         return [[picture.name, *picture.shape] for picture in self.pictures]
 
     def _restore(self) -> None:
-        first = self.path
-        for n in itertools.count(2):
+        while True:
             try:
                 self._written = self.path.read_bytes()
                 found = json.loads(self._written)
                 if found["images"] == self._about():
-                    own = [
-                        self._numbered(self.checked(each), _whole(each["id"], 1))
-                        for each in found["operations"]
-                    ]
-                    self.operations = [{**each, "by": "earlier"} for each in own]
+                    own = ((self.checked(each), _whole(each["id"], 1)) for each in found["operations"])
+                    self.operations = [self._numbered(*each) | {"by": "earlier"} for each in own]
                     return
             except FileNotFoundError:
-                self._written = b""
                 return
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 pass
-            self.path = first.with_name(f"{first.stem}_{n}.json")
-            self.tell(f"{first.name} does not belong to these images; strokes are kept in {self.path.name}")
+            self._go_elsewhere("does not belong to these images")
 
     def _keep(self) -> None:
         kept = [{name: value for name, value in each.items() if name != "by"} for each in self.operations]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        first = self.path
-        for n in itertools.count(2):  # another page on this folder may have painted, too
-            if not self.path.exists() or self.path.read_bytes() == self._written:
-                break
-            self.path, self._written = first.with_name(f"{first.stem}_{n}.json"), b""
-        if self.path != first:
-            self.tell(f"{first.name} was changed by others; strokes are kept in {self.path.name}")
+        while self.path.exists() and self.path.read_bytes() != self._written:
+            self._go_elsewhere("was changed by another page")
         self._written = json.dumps({"images": self._about(), "operations": kept}).encode()
         atomic_write(self.path, self._written)
         self.painted += 1
         self._bump()
+
+    def _go_elsewhere(self, why: str) -> None:
+        before, self.path, self._written = self.path, next(self._other_paths), b""
+        self.tell(f"{before.name} {why}; strokes are kept in {self.path.name}")
 
     def _bump(self) -> None:
         self.version += 1
@@ -382,7 +388,9 @@ class Session:
                         cv2.circle(own, (x, y), max(0, min(_DOT, int(depth) - 1)), label, cv2.FILLED)
         return [own if own.any() else None for own in found]
 
-    def fitted(self, state: Painted, seeds: Sequence[Any] | None, n_segments: int | None) -> Segmenter:
+    def _fitted(
+        self, state: Painted, seeds: Sequence[NDArray[np.int32] | None] | None, n_segments: int | None
+    ) -> Painted:
         """Fit a model to the members of a state."""
         given = {**state.parameters, "n_segments": n_segments}
         if any(self.pictures[image].is_large for image, _ in state.members):
@@ -395,7 +403,7 @@ class Session:
         else:
             model.fit(list(images), mask=list(masks), seeds=seeds)
         model.callback = None
-        return model
+        return state._replace(model=model, seeds=seeds)
 
     def _data(self, image: int, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         read, left = self.pictures[image].read(window), self.left.get(image)
@@ -408,8 +416,8 @@ class Session:
         if picture.is_large:
             windows = [window for window, _ in read_crops(picture, n_crops=_CROPS, side=_CROP)]
         state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
-        model = self.fitted(state, None, parameters.get("n_segments"))
-        return state._replace(model=model).with_classes(*((k,) for k in range(1, model.n_segments_ + 1)))
+        state = self._fitted(state, None, parameters.get("n_segments"))
+        return state.with_classes(*((k,) for k in range(1, state.model.n_segments_ + 1)))
 
     def _with_strokes(self, state: Painted, strokes: Sequence[Operation]) -> Painted:
         bare, label_of = state.bare or state, state.label_of
@@ -423,13 +431,36 @@ class Session:
             return self._with_strokes(state, [each for each in strokes if each["cls"] not in gone])
         if not painted:
             return bare
+        grown = grown._replace(strokes=tuple(strokes), bare=bare, seeds=None)
         if members != state.members or state.model.ground_ is not None:
-            seeds = self.seeds_of(grown, strokes, with_dots=True)
-            model = self.fitted(grown, seeds, max(2, len(grown.classes)))
-        else:
-            model = copy.copy(state.model)
-            model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
-        return grown._replace(model=model, strokes=tuple(strokes), bare=bare)
+            return self._fitted_to_strokes(grown)
+        model = copy.copy(state.model)
+        model.refit(seeds if isinstance(model.labels_, list) else seeds[0])
+        return grown._replace(model=model)
+
+    def _fitted_to_strokes(self, state: Painted) -> Painted:
+        """Fit a model as the command does that saves it; merged segments stay merged."""
+        fit, groups = state._replace(classes=state.fit), state.groups or []
+        seeds = self.seeds_of(fit, state.strokes, with_dots=True)
+        state = self._fitted(state, seeds, max(2, len(fit.classes)))
+        if merged := [own for own in groups if own[1:]]:
+            state.model.merge(merged)
+        return state
+
+    def _settle(self) -> None:
+        """Replace a quick refit by a new fit to the same strokes, unless another operation comes first."""
+        with self.changed:
+            ids, state, self._is_settling = self._built, self.state, True
+        assert ids is not None and state is not None
+        try:
+            settled = self._fitted_to_strokes(state)
+        except (JobStopped, ValueError, TypeError) as error:
+            self.state = state._replace(seeds=[])  # it stays as it is
+            return self.tell(str(error) or "stopped")
+        finally:
+            self._is_settling = False
+        self._kept[ids] = settled
+        return self._publish(ids, settled)
 
     def _members(self, members: tuple[Member, ...], strokes: Sequence[Operation]) -> tuple[Member, ...]:
         for stroke in strokes:
@@ -487,8 +518,8 @@ class Session:
         chosen = {*sorted(every, key=lambda c: (c not in first, every.index(c)))[:wanted]}
         fresh = state.with_classes(*(own.get(c, (c,)) for c in every if c in chosen))
         fresh = fresh._replace(parameters=parameters, members=self._members(state.members, strokes))
-        model = self.fitted(fresh, self.seeds_of(fresh, strokes, with_dots=not is_free), wanted)
-        return fresh._replace(model=model, strokes=tuple(strokes), bare=None)
+        fresh = fresh._replace(strokes=tuple(strokes), bare=None)
+        return self._fitted(fresh, self.seeds_of(fresh, strokes, with_dots=not is_free), wanted)
 
     # ---- the thread that computes ------------------------------------------------------------------------
 
@@ -534,12 +565,12 @@ class Session:
             return
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
         yield from (partial(self._label, image) for image in looked if image not in self.labels)
+        yield from (partial(self._describe, image, False) for image in looked if image not in self.content)
+        if self.state.is_quick and not self.pictures[self.state.members[0][0]].is_large:
+            yield self._settle
         if self._to_save:
             yield partial(self._write, *self._to_save[0])
-        for with_others in (False, True):
-            for image in looked:
-                if image not in self.content or (with_others and self.content[image]["rest"]):
-                    yield partial(self._describe, image, with_others)
+        yield from (partial(self._describe, image, True) for image in looked if self.content[image]["rest"])
         if self._wanted:
             yield partial(self._fill, *self._wanted.pop(0))
         for image in looked if self._is_filling else ():
@@ -585,6 +616,9 @@ class Session:
         pixels = sum(math.prod(labels.shape) for labels in state.model._images())
         for old in [each for each in self._kept if each][: -max(2, _PIXELS_KEPT // max(1, pixels))]:
             del self._kept[old]
+        self._publish(ids, state)
+
+    def _publish(self, ids: tuple[int, ...], state: Painted) -> None:
         with self.changed:
             self._built, self.state = ids, state
             self.number += 1

@@ -30,10 +30,12 @@ from texseg.cli.options import (
     run_options,
     section,
     segmenting_options,
+    volume_options,
 )
 from texseg.cli.terminal import Verbs, fail, say
 
 _OUTPUT = click.Path(path_type=Path, dir_okay=False)
+_USUAL = ("labels", "overlay", "segments", "run")
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -71,7 +73,7 @@ def segment(**options: Any) -> None:
     (the value of a pixel is its label), rock_overlay.png to look at, rock_segments.csv, and rock_run.json,
     which says how they were made. Earlier results are replaced.
     """
-    _segment(options, ("labels", "overlay", "segments", "run"))
+    _segment(options, _USUAL)
 
 
 @verb(
@@ -112,19 +114,19 @@ def report(**options: Any) -> None:
     _segment(options, ("report", "run", *["labels"] * bool(options["formats"])))
 
 
-def _segment(options: dict[str, Any], always: Sequence[str]) -> None:
-    """Do the work of `segment` and `report`, which differ in what they always write."""
+def _segment(options: dict[str, Any], always: Sequence[str], model: Any = None) -> None:
+    """Do the work of `segment`, `report` and `apply`."""
     from texseg.cli.batch import fit_shared, run_and_show
     from texseg.cli.inputs import collect
     from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
 
     items = collect(options)
-    work = Work.of(options, items, kinds_of(options, always), parameters=parameters_of(options))
-    if options["shared"]:
+    parameters = {} if model is not None else parameters_of(options)
+    work = Work.of(options, items, kinds_of(options, always), parameters)
+    if options.get("shared"):
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
-        work = work.by(model)
-    run_and_show(items, work, options)
+    run_and_show(items, work if model is None else work.by(model), options)
 
 
 @verb()
@@ -174,6 +176,7 @@ def demo(ctx: click.Context, output: Path) -> None:
 )
 @paths_argument
 @fitting_options
+@volume_options
 @reading_options
 @section(
     "Results",
@@ -209,10 +212,6 @@ def apply(**options: Any) -> None:
     Every pixel gets the most similar of the learned textures, however strange the image is, unless --unknown
     is given. Options and results are those of `texseg segment`.
     """
-    from texseg.cli.batch import run_and_show
-    from texseg.cli.inputs import collect
-    from texseg.cli.outputs import kinds_of
-    from texseg.cli.process import Work
     from texseg.segmenter import Segmenter
 
     try:
@@ -223,10 +222,7 @@ def apply(**options: Any) -> None:
     except (OSError, ValueError) as error:
         fail(str(error))
     options["volume"] |= model.spatial_dims == 3 or model.planes is not None
-    items = collect(options)
-    kinds = kinds_of(options, ("labels", "overlay", "segments", "run"))
-    work = Work.of(options, items, kinds).by(model)
-    run_and_show(items, work, options)
+    _segment(options, _USUAL, model)
 
 
 @verb(
@@ -239,7 +235,7 @@ def apply(**options: Any) -> None:
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.argument("truth", nargs=-1, required=True, metavar="TRUTH...", type=click.Path(path_type=Path))
 @click.option("--names", type=_OUTPUT, metavar="FILE", help="Classes of the truth: CSV with label and name.")
-@click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label.")
+@click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label, such as 0.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -280,25 +276,26 @@ def score(**options: Any) -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @parameter_option("n_segments")
 @parameter_option("preset")
+@volume_options
+@parameter_option("planes")
 @memory_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
-def info(
-    files: Sequence[Path], n_segments: int | None, preset: str, memory: int | None, as_json: bool
-) -> None:
+def info(**options: Any) -> None:
     """Say what would be read from image files, and what it would cost to segment them."""
     import json
 
-    from texseg.cli.inputs import describe
+    from texseg.cli.inputs import describe, reading_of
 
-    n_failed = 0
-    for file in files:
+    n_failed, about = 0, (options["n_segments"], options["preset"], options["memory"])
+    reading = reading_of({"page": None, **options})
+    for file in options["files"]:
         try:
-            description = describe(file, n_segments, preset, memory)
+            description = describe(file, *about, reading)
         except (OSError, ValueError) as error:
             say(f"failed: {error}", err=True)
             n_failed += 1
             continue
-        if as_json:
+        if options["as_json"]:
             click.echo(json.dumps(description))
         else:
             for field, value in description.items():
@@ -372,6 +369,10 @@ def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
             found = match_textures(loaded, limit)
         except (OSError, ValueError) as error:
             fail(str(error))
+    bands = [model.textures_.features.n_bands for model in loaded]
+    if len(set(bands)) > 1:
+        held = ", ".join(f"{path} {n}" for path, n in zip(models, bands, strict=True))
+        say(f"note: only shared channels are compared; the images had different bands: {held}", err=True)
     for warning in caught:
         say(f"note: {warning.message}", err=True)
     for path, model, matched in zip(models, loaded, found, strict=True):

@@ -21,7 +21,6 @@ from texseg.blocks import holds_data
 from texseg.cli.terminal import say
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
-from texseg.io.geo import Georeference
 from texseg.io.read import MAX_PIXELS, read_header, stacked
 from texseg.io.sniff import is_image
 from texseg.io.source import Source, natural_key, open_pages, open_source
@@ -312,26 +311,42 @@ def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.int
 
 
 def describe(
-    path: Path, n_segments: int | None = None, preset: str = "default", memory: int | None = None
+    path: Path,
+    n_segments: int | None = None,
+    preset: str = "default",
+    memory: int | None = None,
+    reading: ReadOptions = ReadOptions(),
 ) -> dict[str, str | int | float | None]:
     """Describe an image file from its header alone, and forecast what segmenting it costs in so many bytes.
 
     The size is that of the results (photographs are turned upright), memory in MB, processor time in seconds.
     """
-    header = read_header(path)
-    shape, size = (header.height, header.width), header.pixel_size
-    size_shown = shape[::-1] if header.orientation >= _ON_ITS_SIDE else shape
-    needed = expected_memory(shape[0] * shape[1], header.n_channels, n_segments, preset)
-    whole = needed <= (memory or free_memory() // 2)
-    if whole:
-        seconds = expected_seconds(shape, n_segments, preset)
+    if reading.is_volume:
+        with open_pages(path, raw=reading.raw) as pages:
+            header, n_planes = pages[0].header, len(pages)
     else:
-        needed, seconds = expected_by_blocks(shape, header.n_channels, n_segments, preset, n_threads(None))
+        header, n_planes = read_header(path), 1
+    height, width, geo = header.height, header.width, header.geo
+    about = header.n_channels, n_segments, preset
+    needed = expected_memory(height * width * n_planes, *about)
+    whole = reading.is_volume or needed <= (memory or free_memory() // 2)
+    if whole:
+        seconds = expected_seconds((height * n_planes, width), n_segments, preset)
+    else:
+        needed, seconds = expected_by_blocks((height, width), *about, n_threads(None))
+    if header.orientation >= _ON_ITS_SIDE:
+        height, width = width, height
+    place = None
+    if geo is not None:
+        place = "unknown coordinate system" if geo.epsg is None else f"EPSG:{geo.epsg}"
+        if (affine := geo.transform) is not None:
+            place += f", origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"
     return {
         "file": path.name,
         "format": header.format,
-        "width": size_shown[1],
-        "height": size_shown[0],
+        "width": width,
+        "height": height,
+        **({"planes": n_planes} if reading.is_volume else {}),
         "dtype": str(header.dtype),
         "channels": header.n_channels,
         "alpha": "yes" if header.has_alpha else "no",
@@ -339,20 +354,9 @@ def describe(
         "pages": header.n_pages,
         "orientation": header.orientation,
         "nodata": header.nodata,
-        "georeference": _place(header.geo),
-        "pixel_size": size and str(size),
+        "georeference": place,
+        "pixel_size": header.pixel_size and str(header.pixel_size),
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),
     }
-
-
-def _place(geo: Georeference | None) -> str | None:
-    """Say where an image lies."""
-    if geo is None:
-        return None
-    system = "unknown coordinate system" if geo.epsg is None else f"EPSG:{geo.epsg}"
-    affine = geo.transform
-    if affine is None:
-        return system
-    return f"{system}, origin {affine.c:g} {affine.f:g}, pixel {affine.a:g} {affine.e:g}"

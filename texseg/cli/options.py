@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import math
 import re
@@ -27,7 +28,7 @@ _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
 _GIVEN = "texseg.given"  # where a context keeps options and their values
 _MOST_BYTES = 2**20  # of a file of options
-_MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9}
+_MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _EXISTING = click.Path(exists=True, path_type=Path)
 _SKIP_OR_STOP = click.Choice(("skip", "stop"))
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -80,13 +81,13 @@ def _measured(text: str, power: int) -> Measured | None:
     end = {1: "", 2: r"(?:2|\^2|²)"}[power]
     parts = [re.fullmatch(rf"\s*([\d.]+)\s*([^\W\d_]+){end}\s*", part) for part in text.split(",")]
     try:
-        found = [size_of(part[1], 1, part[2]) for part in parts if part is not None]
+        found = [size_of(part[1], 1, part[2]) if part else None for part in parts]
     except ValueError:
         return None
-    units = {each.unit for each in found if each is not None}
-    if len(found) < len(parts) or None in found or len(units) > 1 or (power == 2 and len(found) > 1):
+    sides, units = [each.height for each in found if each], {each.unit for each in found if each}
+    if len(sides) < len(parts) or len(units) > 1 or (power == 2 and len(parts) > 1):
         return None
-    return Measured(tuple(each.height for each in found if each is not None), units.pop(), power)
+    return Measured(tuple(sides), units.pop(), power)
 
 
 def _of_parameter(row: Parameter) -> Callable[[str], Any]:
@@ -107,7 +108,8 @@ def _of_parameter(row: Parameter) -> Callable[[str], Any]:
         try:
             return row.checked(kinds[row.base](text))
         except ValueError:
-            allowed = row.allowed + (", such as 3,6,12" if row.base is tuple else "")
+            allowed = row.allowed + (" pixels" if power else "")
+            allowed += ", such as 3,6,12" if row.base is tuple else ""
             allowed += {1: ", or lengths such as 1um,2um", 2: ", nor an area such as 50um2"}.get(power, "")
             raise ValueError(f"neither {allowed} nor 'auto'" if may_be_auto else f"not {allowed}") from None
 
@@ -120,26 +122,14 @@ def _page(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
-def _count(text: str, wrong: str) -> int:
-    """Read a number of at least 1 with an optional k, M or G."""
+def _count(text: str, wrong: str, *others: str) -> int | None:
+    """Read a number of at least 1 with an optional k, M or G; None where the text is one of the others."""
     text = text.strip().lower()
-    multiple = _MULTIPLES.get(text[-1:])
-    try:
-        number = float(text[:-1]) * multiple if multiple else float(text)
-    except ValueError:
-        number = 0.0
-    if not 1 <= number < float("inf"):
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(e\+?\d+)?([kmg]?)", text)
+    number = float(found[1] + (found[2] or "")) * _MULTIPLES[found[3]] if found is not None else 0.0
+    if text not in others and not 1 <= number < math.inf:
         raise ValueError(wrong)
-    return int(number)
-
-
-def _pixel_count(text: str) -> int | None:
-    is_none = text.strip().lower() == "none"
-    return None if is_none else _count(text, "not a number of pixels such as 500M, nor 'none'")
-
-
-def _memory(text: str) -> int:
-    return _count(text.strip().lower().removesuffix("b"), "not an amount of memory such as 2G")
+    return None if text in others else int(number)
 
 
 def _pixel_size(text: str) -> PixelSize:
@@ -159,13 +149,11 @@ def _pixel_size(text: str) -> PixelSize:
 def _raw(text: str) -> tuple[tuple[int, ...], Any]:
     import numpy as np
 
-    found = re.fullmatch(r"(\d+)x(\d+)x(\d+):([<>]?[uif]\d|u?int\d+|float\d+)", text)
-    try:
-        if found is None or min(map(int, found.groups()[:3])) < 1:
-            raise TypeError
-        return tuple(map(int, found.groups()[:3])), np.dtype(found[4])
-    except TypeError:
-        raise ValueError("not planes x rows x columns : type, such as 100x512x512:uint16") from None
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*):([<>]?[uif]\d|u?int\d+|float\d+)", text)
+    with suppress(TypeError):
+        if found is not None:
+            return tuple(map(int, found.groups()[:3])), np.dtype(found[4])
+    raise ValueError("not planes x rows x columns : type, such as 100x512x512:uint16")
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -270,11 +258,11 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         )
     check_labels_of_edits(options, options["n_segments"])
     given = {
-        name: options[name]
+        name: options.get(name)
         for name in FITTED
-        if options[name] is not None or PARAMETERS[name].presets is None and name != "cue"
+        if options.get(name) is not None or PARAMETERS[name].presets is None and name != "cue"
     }
-    if options["volume"]:
+    if options.get("volume"):
         if options["planes"] is not None:
             raise click.UsageError("--volume measures textures in space, --series in planes; leave one out")
         given["spatial_dims"] = 3
@@ -284,8 +272,8 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
 def check_labels_of_edits(options: dict[str, Any], K: int | None) -> None:
     """Refuse edits of segments beyond their number, before any work."""
     for name in ("merge", "edits"):
-        labels = {label for group in options[name].merge for label in group}
-        labels |= {label for label, _ in options[name].names}
+        edits = options.get(name) or ((), ())
+        labels = {*itertools.chain(*edits[0]), *(label for label, _ in edits[1])}
         beyond = sorted(label for label in labels if not 1 <= label <= (K or label))
         if beyond:
             allowed = f"which are 1 to {K}" if K else "which count from 1"
@@ -294,7 +282,9 @@ def check_labels_of_edits(options: dict[str, Any], K: int | None) -> None:
 
 def edits_of(options: dict[str, Any]) -> Edits:
     """Pick the edits of the segments."""
-    return options["edits"] + options["merge"]
+    from texseg.edits import Edits
+
+    return (options.get("edits") or Edits()) + (options.get("merge") or Edits())
 
 
 # ---- options in files --------------------------------------------------------------------------------------
@@ -339,19 +329,23 @@ class Verb(click.Command):
 
 def _refuse_other_files(command: click.Command, target: Path) -> None:
     """Refuse to write options over a file that holds anything else."""
-    if not target.exists():
-        return
-    try:
-        held = set(tomllib.loads(_text_of(target)))
-    except (OSError, ValueError):
+    if target.exists():
         held = {""}
-    if held - set(_keys(command)):
-        raise click.UsageError(f"--save-config {target} exists and holds something else; choose another name")
+        with suppress(OSError, ValueError):
+            held = set(_options_in(target))
+        if held - set(_keys(command)):
+            why = "exists and holds something else; choose another name"
+            raise click.UsageError(f"--save-config {target} {why}")
 
 
-def _text_of(path: Path) -> str:
+def _options_in(path: Path) -> dict[str, Any]:
     with open_regular(path, _MOST_BYTES) as file:
-        return file.read().decode("utf-8-sig")
+        text = file.read().decode("utf-8-sig")
+    if text.lstrip().startswith("{"):
+        raise ValueError(
+            "this is JSON, such as a record of results; --config reads what --save-config writes"
+        )
+    return tomllib.loads(text)
 
 
 def words_given(ctx: click.Context) -> dict[str, list[str]]:
@@ -394,7 +388,7 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is None:
         return
     try:
-        values = tomllib.loads(_text_of(path))
+        values = _options_in(path)
         known = _keys(ctx.command)
         for key in values.keys() - known.keys():
             close = difflib.get_close_matches(key, known, 1)
@@ -437,6 +431,12 @@ fitting_options = section(
     edit_options,
 )
 
+volume_options = section(
+    "Image",
+    _flag("--volume", text="Textures in space: all pages of a file, or images of a folder, are one volume."),
+    _value("--raw", ReadBy("SHAPE:TYPE", _raw), "Volume without a header, such as 100x512x512:uint16."),
+)
+
 reading_options = section(
     "Image",
     _value(
@@ -444,8 +444,6 @@ reading_options = section(
         ReadBy("INTEGER|all", _page),
         "Page to use, counted from 0; all fits one model to all pages.",
     ),
-    _flag("--volume", text="Textures in space: all pages of a file, or images of a folder, are one volume."),
-    _value("--raw", ReadBy("SHAPE:TYPE", _raw), "Volume without a header, such as 100x512x512:uint16."),
     parameter_option("channel_axis"),
     _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
     _flag("--grey", text="Turn colour images grey."),
@@ -460,7 +458,10 @@ reading_options = section(
     _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
     _value(
         "--max-pixels",
-        ReadBy("NUMBER|none", _pixel_count),
+        ReadBy(
+            "NUMBER|none",
+            lambda text: _count(text, "not a number of pixels such as 500M, nor 'none'", "none"),
+        ),
         "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image.",
         default="178956970",
         show_default=True,
@@ -469,7 +470,7 @@ reading_options = section(
 
 memory_option = _value(
     "--memory",
-    ReadBy("BYTES", _memory),
+    ReadBy("BYTES", lambda text: _count(re.sub("(?i)b$", "", text), "not an amount of memory such as 2G")),
     "Memory to use, such as 2G; images that need more are labelled block by block.  "
     "[default: half of what is free]",
 )
@@ -546,6 +547,7 @@ segmenting_options = section(
     "Run",
     paths_argument,
     fitting_options,
+    volume_options,
     reading_options,
     writing_options,
     _flag("--shared", text=_SHARED),
@@ -563,6 +565,7 @@ applying_options = section(
     _flag("--rescale", text="Bring images in another encoding to the range of the model."),
     _flag("--resample", text="Bring images to the size of pixel that the model learned from."),
     parameter_option("crop_bar"),
+    volume_options,
     reading_options,
     writing_options,
     batch_options,
@@ -571,7 +574,7 @@ applying_options = section(
 painting_options = section(
     "Run",
     paths_argument,
-    section("Number", *map(parameter_option, FITTED)),
+    section("Number", *(parameter_option(name) for name in FITTED if name != "planes")),
     reading_options,
     section("Results", _folder_option),
     _value("--port", click.IntRange(0, 65535), "Port of the page.  [default: any that is free]", default=0),

@@ -17,6 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg import regions
 from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
 from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
@@ -27,20 +28,7 @@ from texseg.io.polygons import Outlines, collection, geojson, geopackage
 from texseg.io.source import Source
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
 from texseg.overlay import orthogonal_cuts
-from texseg.regions import (
-    PIXELS,
-    PixelSize,
-    RegionRow,
-    SegmentRow,
-    Tally,
-    VolumeRow,
-    area_intervals,
-    csv_text,
-    mean_confidence,
-    placed,
-    volume_table,
-    with_intervals,
-)
+from texseg.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text
 
 if TYPE_CHECKING:
     from texseg.method.number import Selection
@@ -333,7 +321,7 @@ def write_outputs(
         "height": source.shape[0],
         "width": source.shape[1],
         **({"planes": len(pages)} if found.is_volume else {}),
-        **_how_sure(selection, mean_confidence(tallies)),
+        **_how_sure(selection, regions.mean_confidence(tallies)),
     }
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
@@ -406,7 +394,7 @@ class _Noted:
     def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
         step, whole = self.page.source.step, whole if self.page.rows is None else None
-        return [placed(row, step, self.legend.colours) for row in getattr(self.tally, kind)(whole)]
+        return [regions.placed(row, step, self.legend.colours) for row in getattr(self.tally, kind)(whole)]
 
 
 def _contents(
@@ -442,7 +430,7 @@ def _contents(
         yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
     for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
         yield [path], noted_page.polygons(path.suffix == ".gpkg")
-    for kind, fields in (("segments", SegmentRow._fields), ("regions", RegionRow._fields)):
+    for kind, fields in (("segments", SegmentRow._fields), ("regions", regions.RegionRow._fields)):
         if kind in files:
             yield files[kind][:1], _table(found, noted, kind, fields)
 
@@ -452,8 +440,8 @@ def _table(found: Labelled, noted: Sequence[_Noted], kind: str, fields: tuple[st
     of_segments = kind == "segments"
     tables = [each.table(kind, each.page.labels if of_segments else each.numbers) for each in noted]
     if of_segments and noted[0].with_intervals and found.probabilities is not None:
-        halves = (area_intervals(found.probabilities(number)) for number in range(len(tables)))
-        tables = list(map(with_intervals, tables, halves))
+        halves = (regions.area_intervals(found.probabilities(number)) for number in range(len(tables)))
+        tables = list(map(regions.with_intervals, tables, halves))
     if len(tables) > 1:  # the first column is the page
         fields = ("plane" if found.is_volume else "page", *fields)
         tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
@@ -472,8 +460,8 @@ def _of_volume(
         from texseg.plot import fractions
 
         sure = np.stack([page.confidence for page in pages if page.confidence is not None])
-        rows = volume_table(labels, sure, legend.names, voxel_size=size)
-        yield [table], csv_text(rows, VolumeRow._fields).encode()
+        rows = regions.volume_table(labels, sure, legend.names, voxel_size=size)
+        yield [table], csv_text(rows, regions.VolumeRow._fields).encode()
         buffer = io.BytesIO()
         figure_of: Any = fractions(labels, names=legend.names, voxel_size=size).figure
         figure_of.savefig(buffer, format="png", dpi=120)

@@ -10,7 +10,8 @@ import threading
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,12 @@ import click
 import numpy as np
 
 from texseg.app import FITTED, Canvas, Server, Session
-from texseg.cli.inputs import OUTPUT_KINDS, Input, OpenPage, ReadOptions, collect, open_scenes, reading_of
+from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, collect, open_scenes, reading_of
 from texseg.cli.options import parameters_of, words_given
-from texseg.cli.outputs import (
-    Writing,
-    check_folder,
-)
+from texseg.cli.outputs import Writing, check_folder
 from texseg.cli.process import Work, needs_blocks, process
 from texseg.cli.terminal import InterruptedBySignalError, say, shown
-from texseg.edits import Edits, parse_merges
+from texseg.edits import parse_merges
 from texseg.io.write import write_labels
 from texseg.parameters import PARAMETERS
 
@@ -42,25 +40,24 @@ _OF_A_FIT = PARAMETERS.keys() - {"channel_axis", "nodata", "crop_bar"}
 def open_page(options: dict[str, Any]) -> None:
     """Serve the page until the command is ended."""
     items = collect(options)
-    given = parameters_of({**options, "merge": Edits(), "edits": Edits()})
+    given = parameters_of(options)
     del given["edits"]
     reading, folder = reading_of(options), options["output"]
     if reading.page == "all":
         raise click.UsageError("texseg open shows one page of a file; give its number with --page")
-    if reading.is_volume:
-        raise click.UsageError("texseg open shows images; choose one plane of a volume with --page")
     check_folder(folder)
     words = words_given(click.get_current_context())
-    results = _Results(items, reading, folder, {name: words[name] for name in words.keys() - _OWN})
+    words = {name: words[name] for name in words.keys() - _OWN}
     with ExitStack() as files:
         pages = [files.enter_context(open_scenes(item.path, reading))[0] for item in items]
-        pictures = [
-            Canvas(shown(item.name), page, _is_large(page, reading), page.pixel_size and page.pixel_size[:3])
-            for item, page in zip(items, pages, strict=True)
-        ]
+        pictures = []
+        for item, page in zip(items, pages, strict=True):
+            is_large = page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks([page], reading)
+            size = page.pixel_size and page.pixel_size[:3]
+            pictures.append(Canvas(shown(item.name), page, is_large, size))
         others = f"_and_{len(items) - 1}" if items[1:] else ""
         path = folder / "strokes" / f"{items[0].name.name}{others}.json"
-        session = Session(pictures, given, results, path)
+        session = Session(pictures, given, partial(_save, items, reading, folder, words), path)
         kinds = [(kind, kind in _USUAL) for kind in (*OUTPUT_KINDS[:-1], "model")]
         with Server(session, kinds, options["port"]) as server:
             say(f"painting at {server.address}")
@@ -75,74 +72,71 @@ def open_page(options: dict[str, Any]) -> None:
                 raise
 
 
-def _is_large(page: OpenPage, reading: ReadOptions) -> bool:
-    return page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks([page], reading)
+def _save(
+    items: Sequence[Input],
+    reading: ReadOptions,
+    folder: Path,
+    given: Mapping[str, Sequence[str]],
+    session: Session,
+    image: int,
+    kinds: Sequence[str],
+) -> dict[str, Any]:
+    """Write results about an image; return their names, and the commands that make them again.
+
+    ``given`` are words of the other options of the command, by the names of these.
+    """
+    item, canvas, state = items[image], session.pictures[image], session.state
+    assert state is not None  # nothing is saved before there is one
+    maps, seeds, options, commands = [], None, dict(given), []
+    if image in session.left:
+        maps.append(_map(folder / "masks", item, session.left[image]))
+        reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
+    fit = state._replace(classes=state.fit)
+    strokes = state.seeds or (session.seeds_of(fit, state.strokes, True) if state.strokes else [])
+    for (number, window), own in zip(fit.members, strokes, strict=False):
+        if own is not None and window == session.pictures[number].everything:
+            maps.append(_map(folder / "strokes", items[number], own))
+            seeds = maps[-1] if number == image else seeds
+    names = [each["name"] for each in session.classes()][: len(state.classes)]
+    model = copy.copy(state.model).rename(dict(enumerate(names, 1)))
+    model.pixel_size_ = canvas.pixel_size
+    written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
+    flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
+    work = Work(reading, Writing(folder, kinds=written), model=model)
+    if fit.members == ((image, canvas.everything),) and state.groups is not None and not canvas.is_large:
+        parameters = dict(state.parameters)
+        if seeds is not None:
+            parameters["n_segments"], options["seeds"] = len(fit.classes), ["--seeds", str(seeds)]
+        pairs = zip(("+".join(map(str, own)) for own in state.groups), names, strict=True)
+        merges = [f"{own}={name}" if name else own for own, name in pairs if name or "+" in own]
+        words = [*_words(parameters), *chain(*options.values()), *flags]
+        words += [word for text in merges for word in ("--merge", text)]
+        commands.append(("The same again:", _command(["segment", *words], folder, [item])))
+        parameters["edits"] = parse_merges(merges)
+        work = Work(replace(reading, seeds=seeds), work.writing, parameters)
+    if "model" in kinds or work.model is not None:
+        maps.append(folder / f"{item.name}.texseg")
+        model.save(maps[-1])
+        words = ["apply", str(maps[-1]), *chain(*(given[name] for name in given.keys() - _OF_A_FIT)), *flags]
+        commands.append(("What was learned, on these or other images:", _command(words, folder, items)))
+    outcome = process(item, work, session.follow)
+    if outcome.status == "failed":
+        raise ValueError(outcome.reason)
+    files = [shown(path.relative_to(folder)) for path in (*maps, *outcome.outputs)]
+    return {"folder": shown(folder.resolve()), "files": files, "commands": commands}
 
 
-@dataclass
-class _Results:
-    """Writes what was painted, by the commands that it gives to make it again."""
+def _map(folder: Path, item: Input, values: Any) -> Path:
+    path = folder / f"{item.name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_labels(path, values.astype(np.uint8))
+    return path
 
-    items: Sequence[Input]
-    reading: ReadOptions
-    folder: Path
-    words: Mapping[str, Sequence[str]]
-    """Words of the other options that were given, by the names of these."""
 
-    def __call__(self, session: Session, image: int, kinds: Sequence[str]) -> dict[str, Any]:
-        """Write results about an image."""
-        item, canvas, state = self.items[image], session.pictures[image], session.state
-        assert state is not None  # nothing is saved before there is one
-        reading, seeds, maps, options = self.reading, None, [], dict(self.words)
-        if image in session.left:
-            maps.append(self._map("masks", item, session.left[image]))
-            reading, options["mask"] = replace(reading, mask=maps[-1]), ["--mask", str(maps[-1])]
-        fit = state._replace(classes=state.fit)
-        strokes = session.seeds_of(fit, state.strokes, with_dots=True) if state.strokes else []
-        for (number, window), own in zip(fit.members, strokes, strict=False):
-            if own is not None and window == session.pictures[number].everything:
-                maps.append(self._map("strokes", self.items[number], own))
-                seeds = maps[-1] if number == image else seeds
-        names = [each["name"] for each in session.classes()][: len(state.classes)]
-        model = copy.copy(state.model).rename(dict(enumerate(names, 1)))
-        model.pixel_size_ = canvas.pixel_size
-        written = frozenset(kind for kind in OUTPUT_KINDS if kind in kinds) | {"run"}
-        flags = [f"--{kind}" if kind != "report" else "--report-html" for kind in sorted(written & _ASKED)]
-        work = Work(reading, Writing(self.folder, kinds=written), model=model)
-        file, commands, groups = self.folder / f"{item.name}.texseg", [], state.groups
-        if fit.members == ((image, canvas.everything),) and groups is not None and not canvas.is_large:
-            parameters = dict(state.parameters)
-            if seeds is not None:
-                parameters["n_segments"], options["seeds"] = len(fit.classes), ["--seeds", str(seeds)]
-            pairs = zip(("+".join(map(str, own)) for own in groups), names, strict=True)
-            merges = [f"{own}={name}" if name else own for own, name in pairs if name or "+" in own]
-            words = [*_words(parameters), *chain(*options.values()), *flags]
-            words += [word for text in merges for word in ("--merge", text)]
-            commands.append(("The same again:", self._command("segment", words, [item])))
-            parameters["edits"] = parse_merges(merges)
-            work = Work(replace(reading, seeds=seeds), work.writing, parameters)
-        if "model" in kinds or work.model is not None:
-            model.save(file)
-            maps.append(file)
-            words = [*chain(*(self.words[name] for name in self.words.keys() - _OF_A_FIT)), *flags]
-            again = self._command("apply", [str(file), *words], self.items)
-            commands.append(("What was learned, on these or other images:", again))
-        outcome = process(item, work, session.follow)
-        if outcome.status == "failed":
-            raise ValueError(outcome.reason)
-        files = [shown(path.relative_to(self.folder)) for path in (*maps, *outcome.outputs)]
-        return {"folder": shown(self.folder.resolve()), "files": files, "commands": commands}
-
-    def _map(self, kind: str, item: Input, values: Any) -> Path:
-        path = self.folder / kind / f"{item.name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_labels(path, values.astype(np.uint8))
-        return path
-
-    def _command(self, verb: str, words: Sequence[str], items: Sequence[Input]) -> str:
-        paths = [str(item.path) for item in items]
-        end = ["--"] if any(path.startswith("-") for path in paths) else []
-        return shlex.join(map(shown, ["texseg", verb, *words, "-o", str(self.folder), *end, *paths]))
+def _command(words: Sequence[str], folder: Path, items: Sequence[Input]) -> str:
+    paths = [str(item.path) for item in items]
+    end = ["--"] if any(path.startswith("-") for path in paths) else []
+    return shlex.join(map(shown, ["texseg", *words, "-o", str(folder), *end, *paths]))
 
 
 def _words(parameters: Mapping[str, Any]) -> list[str]:

@@ -15,19 +15,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import (
-    CROP_SIDE,
-    CROPS,
-    NO_DATA,
-    SIDE,
-    BlockPlan,
-    Request,
-    label_blocks,
-    plan_blocks,
-    read_crops,
-    sample_windows,
-)
+from texseg import blocks
+from texseg.blocks import CROP_SIDE, NO_DATA, BlockPlan
 from texseg.channels.planes import split_planes
+from texseg.cli import outputs
 from texseg.cli.inputs import (
     Input,
     OpenPage,
@@ -40,20 +31,7 @@ from texseg.cli.inputs import (
     refuse_photograph,
 )
 from texseg.cli.options import Measured
-from texseg.cli.outputs import (
-    Bands,
-    Labelled,
-    Legend,
-    Outcome,
-    Page,
-    Writing,
-    check_names,
-    earlier_outcome,
-    in_words,
-    planned_outputs,
-    write_outputs,
-    writing_of,
-)
+from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing, in_words, writing_of
 from texseg.cli.record import PartsFolder, digest_of_model, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
@@ -93,12 +71,16 @@ class Work:
 
     @classmethod
     def of(
-        cls, options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str], **values: Any
+        cls,
+        options: dict[str, Any],
+        items: Sequence[Input],
+        kinds: frozenset[str],
+        parameters: dict[str, Any],
     ) -> Work:
         """Pick what the options of a command say; what they say about writing is checked."""
         names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample")
-        values |= {name: options[name] for name in names if name in options}
-        return cls(reading_of(options), writing_of(options, items, kinds), **values)
+        given = {name: options[name] for name in names if name in options}
+        return cls(reading_of(options), writing_of(options, items, kinds), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""
@@ -133,15 +115,17 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
-    check_names(item, writing, several_pages=reading.page == "all")
+    outputs.check_names(item, writing, several_pages=reading.page == "all")
     with open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
         by_blocks = needs_blocks(scenes, reading, *work.size, times)
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         geo = scenes[0].source.geo
         about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}
-        planned = planned_outputs(item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about)
-        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        planned = outputs.planned_outputs(
+            item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about
+        )
+        earlier = outputs.earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             return earlier
         if by_blocks:
@@ -149,8 +133,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
-        legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = write_outputs(item, found, planned, writing, legend, made)
+        legend = outputs.Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
+        outcome = outputs.write_outputs(item, found, planned, writing, legend, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks
@@ -403,22 +387,24 @@ def _label_by_blocks(
         padded = side + 2 * textures.reach
         return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
 
-    side = SIDE
+    side = blocks.SIDE
     while memory is not None and side > _SMALLEST_SIDE and needed(side) > memory:
         side //= 2
     reduction = 1 << ((max(scene.shape) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
-    blocks = plan_blocks(scene.shape, textures, side, reduction)
-    request = Request(model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction)
-    fitting = int((memory or free_memory() // 2) / needed(blocks.side))
+    plan = blocks.plan_blocks(scene.shape, textures, side, reduction)
+    request = blocks.Request(
+        model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction
+    )
+    fitting = int((memory or free_memory() // 2) / needed(plan.side))
 
     def tell(done: int, total: int) -> None:
         share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
         callback(Progress("blocks", done, total, share))
 
-    found = label_blocks(
+    found = blocks.label_blocks(
         scene,
         textures,
-        blocks,
+        plan,
         request,
         n_jobs=max(1, min(crew_size(), fitting)),
         store=parts,
@@ -428,17 +414,19 @@ def _label_by_blocks(
     sure = np.zeros(small, np.float32) if wants_confidence else None
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
     page = Page(scene.source, *picture, None, scene.pixel_size)
-    page.rows = _rows_of_blocks(found, blocks, page, reduction)
-    messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, blocks, reduction)]
+    page.rows = _rows_of_blocks(found, plan, page, reduction)
+    messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, plan, reduction)]
     return Labelled([page], model, model.n_segments_ + work.unknown, choice, tuple(messages), parts=parts)
 
 
-def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int) -> str:
-    said = f"read by blocks of {blocks.side} pixels"
+def _about_blocks(scene: OpenPage, work: Work, plan: BlockPlan, reduction: int) -> str:
+    said = f"read by blocks of {plan.side} pixels"
     if not work.writing.formats:
         said += ", labels written as TIFF alone"
     if work.model is None:
-        windows = sample_windows(scene.shape, n_crops=crop_count(work.reading.memory, scene.n_channels))
+        windows = blocks.sample_windows(
+            scene.shape, n_crops=crop_count(work.reading.memory, scene.n_channels)
+        )
         crops = "one crop" if len(windows) == 1 else f"up to {len(windows)} crops"
         said += f", textures learned from {crops} of {CROP_SIDE} pixels"
     if reduction > 1:
@@ -446,13 +434,13 @@ def _about_blocks(scene: OpenPage, work: Work, blocks: BlockPlan, reduction: int
     return said
 
 
-def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Bands:
+def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands:
     """Put the blocks of a row side by side, and fill in the reduced picture; blocks fit its squares."""
     row: list[NDArray[np.integer]] = []
     sure: list[NDArray[np.floating]] = []
     for place, labels, block in found:
         confidence = None if block.confidence is None else block.confidence / np.float32(255)
-        small = tuple(slice(part.start // step, -(-part.stop // step)) for part in blocks.core(place))
+        small = tuple(slice(part.start // step, -(-part.stop // step)) for part in plan.core(place))
         if block.preview.ndim != page.image.ndim:
             page.image = np.zeros((*page.labels.shape, block.preview.shape[-1]), np.float32)
         page.image[small], page.labels[small] = block.preview, labels[::step, ::step]
@@ -461,7 +449,7 @@ def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Ban
             sure.append(confidence)
             if page.confidence is not None:
                 page.confidence[small] = confidence[::step, ::step]
-        if len(row) == blocks.grid[1]:
+        if len(row) == plan.grid[1]:
             page.mask = page.labels > 0
             yield np.concatenate(row, axis=1), np.concatenate(sure, axis=1) if sure else None
             row, sure = [], []
@@ -469,7 +457,7 @@ def _rows_of_blocks(found: Any, blocks: BlockPlan, page: Page, step: int) -> Ban
 
 def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
     n_crops = crop_count(work.reading.memory, scene.n_channels)
-    crops = [crop for _, crop in read_crops(scene, work.parameters.get("random_state", 0), n_crops)]
+    crops = [crop for _, crop in blocks.read_crops(scene, work.parameters.get("random_state", 0), n_crops)]
 
     def show(progress: Progress) -> None:
         if callback is not None:
@@ -484,6 +472,6 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
 
 def crop_count(memory: int | None, n_channels: int) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    counts = range(1 if memory is not None else CROPS, CROPS + 1)
+    counts = range(1 if memory is not None else blocks.CROPS, blocks.CROPS + 1)
     fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
     return max(fitting, default=1)

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -206,28 +206,21 @@ def can_resume(folder: Path) -> bool:
     return (folder / _MODEL).is_file() or any(folder.glob("*.npz"))
 
 
-class PartsFolder(MutableMapping[tuple[int, ...], BlockReading]):
+class PartsFolder:
     """Blocks of an image that have been read, each in a file; those made from the same may be kept."""
 
     def __init__(self, folder: Path, made: Mapping[str, Any], resume: bool) -> None:
         self.folder = folder
         before = self._claimed()
         # a folder that was brought from elsewhere is another one, whatever its plan says
-        plan = {**made, "folder": [(about := folder.stat()).st_dev, about.st_ino]}
+        self.plan = {**made, "folder": [(about := folder.stat()).st_dev, about.st_ino]}
         self.message = ""
-        if resume and before is not None and before != plan:
-            changed = [name for name in {**before, **plan} if before.get(name) != plan.get(name)]
+        if resume and before is not None and before != self.plan:
+            changed = [name for name in {**before, **self.plan} if before.get(name) != self.plan.get(name)]
             names = ", ".join(name.removesuffix("_sha256") for name in changed)
             self.message = f"--resume starts anew: changed since: {names}"
-        if not resume or before != plan:
-            self._clear()
-            atomic_write(folder / _PLAN, json.dumps(plan, sort_keys=True).encode())
-            return
-        for place in list(self):
-            try:
-                self[place]
-            except Exception:  # whatever a damaged file leads to, this block is read again
-                del self[place]
+        if not resume or before != self.plan:
+            self._begin()
 
     def _claimed(self) -> Any:
         """Make the folder, or make sure that it is texseg's; return the plan in it, None without any."""
@@ -245,14 +238,17 @@ class PartsFolder(MutableMapping[tuple[int, ...], BlockReading]):
             "it was changed)"
         )
 
+    def _begin(self) -> None:
+        self._clear()
+        atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode())
+
     def model(self) -> Segmenter | None:
         """Return the model that was fitted before, if there is one; blocks are worth nothing without it."""
         from texseg.segmenter import Segmenter
 
         with contextlib.suppress(OSError, ValueError):
             return Segmenter.load(self.folder / _MODEL)
-        for place in list(self):
-            del self[place]
+        self._begin()
         return None
 
     def keep_model(self, model: Segmenter) -> Segmenter:
@@ -276,15 +272,14 @@ class PartsFolder(MutableMapping[tuple[int, ...], BlockReading]):
     def _path(self, place: tuple[int, ...]) -> Path:
         return self.folder / f"{place[0]}_{place[1]}.npz"
 
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, tuple) and self._path(place).exists()
+    def __contains__(self, place: tuple[int, ...]) -> bool:
+        with contextlib.suppress(Exception):  # whatever a damaged file leads to, this block is read again
+            return bool(self[place])
+        return False
 
     def __getitem__(self, place: tuple[int, ...]) -> BlockReading:
-        try:
-            with open_regular(self._path(place)) as file, np.load(file, allow_pickle=False) as saved:
-                arrays = dict(saved)
-        except FileNotFoundError:
-            raise KeyError(place) from None
+        with open_regular(self._path(place)) as file, np.load(file, allow_pickle=False) as saved:
+            arrays = dict(saved)
         edges = tuple(arrays.pop(edge) for edge in _EDGES)
         parts = BlockParts(**{name: arrays[name] for name in BlockParts._fields[:-1]}, edges=edges)
         return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
@@ -296,13 +291,3 @@ class PartsFolder(MutableMapping[tuple[int, ...], BlockReading]):
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
         atomic_write(self._path(place), buffer.getvalue())
-
-    def __delitem__(self, place: tuple[int, ...]) -> None:
-        self._path(place).unlink()
-
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        found = (_BLOCK.fullmatch(name) for name in sorted(os.listdir(self.folder)))
-        return ((int(match[1]), int(match[2])) for match in found if match)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
@@ -14,10 +15,15 @@ from numpy.typing import NDArray
 from texseg import metrics
 from texseg.cli.inputs import refuse_photograph
 from texseg.cli.terminal import say
+from texseg.io.errors import MalformedFileError
+from texseg.io.files import open_regular
 from texseg.io.read import read_labels
 
 USUAL = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f", "right_name")
 """Measures that people ask for."""
+
+
+_MOST_BYTES = 2**24  # of a table of names
 
 
 class _Named(NamedTuple):
@@ -44,6 +50,10 @@ def compare(
             raise ValueError(
                 f"{labels} {found.labels.shape} and {each.path} {each.labels.shape} must have the same shape"
             )
+    zeros = np.mean([each.labels == 0 for each in right])
+    if zeros and ignore_label is None:
+        said = f"note: the {zeros:.1%} of pixels that are 0 in the truth count as a class"
+        say(f"{said}; if they have none, pass --ignore-label 0", err=True)
     options: dict[str, Any] = {"ignore_label": ignore_label, "tolerance": tolerance}
     truth = arrays[0] if len(arrays) == 1 else np.stack(arrays)
     result = metrics.score(found.labels, truth, **options)._asdict()
@@ -87,14 +97,22 @@ def _read(path: Path) -> _Named:
 
 def _names_in(path: Path) -> dict[int, str]:
     """Names of labels in a table with the columns label and name."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
+    names: dict[int, str] = {}
+    try:
+        with open_regular(path, _MOST_BYTES) as file:
+            rows = csv.DictReader(io.StringIO(file.read().decode("utf-8-sig"), newline=""))
         if not {"label", "name"} <= set(rows.fieldnames or ()):
-            raise ValueError(f"{path} must be a CSV file with the columns label and name")
-        try:
-            names = {int(row["label"]): row["name"].strip() for row in rows}
-        except (ValueError, AttributeError):
-            raise ValueError(f"{path}: a label must be a whole number, with a name behind it") from None
+            raise csv.Error
+        pairs = [(int(row["label"]), row["name"].strip()) for row in rows]
+    except MalformedFileError as error:
+        raise OSError(f"{path}: {error}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{path} must be a CSV file with the columns label and name") from None
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"{path}: a label must be a whole number, with a name behind it") from None
+    for label, name in pairs:
+        if names.setdefault(label, name) != name:
+            raise ValueError(f"{path} names label {label} twice, {names[label]} and {name}; keep one of them")
     return {label: name for label, name in names.items() if name and name != f"segment {label}"}
 
 
