@@ -246,7 +246,10 @@ class TestSegment:
             (["-k", "256"], "'256' is neither a whole number from 1 to 255 nor 'auto'"),
             (["-k", "many"], "'many' is neither a whole number from 1 to 255 nor 'auto'"),
             (["-k", "2", "--k-max", "256"], "'256' is not a whole number from 1 to 255"),
-            (["-k", "2", "--wavelengths", "a"], "'a' is not a sequence of numbers from 2 to 1024"),
+            (
+                ["-k", "2", "--wavelengths", "a"],
+                "'a' is not a sequence of numbers from 2 to 1024 pixels",
+            ),
             (["-k", "2", "--channels", "0,0"], "'0,0' is not a list of different channels, numbered from 0"),
             (["-k", "2", "--page", "-1"], "'-1' is neither the number of a page, from 0, nor 'all'"),
             (
@@ -494,7 +497,10 @@ class TestReport:
         run("apply", model_file, scene_file, "-o", tmp_path, "--report-html", "-q")
         assert (tmp_path / "scene_report.html").exists()
         np.save(tmp_path / "s.npy", np.stack([PIXELS, PIXELS]))
-        run("report", tmp_path / "s.npy", "-k", 2, "--page", "all", "-o", tmp_path, "-q")
+        said = run("report", tmp_path / "s.npy", "-k", 2, "--page", "all", "-o", tmp_path).stdout
+        rows = [line.split() for line in said.splitlines()]
+        of_both = sum(int(row[1].replace(",", "")) for row in rows if row[0] in "12")
+        assert of_both == 2 * PIXELS.size  # the table is of all pages
         assert len(list(tmp_path.glob("s_?_report.html"))) == 2
 
     def test_each_names_the_command_that_makes_it_again(self, scene_file, tmp_path):
@@ -568,11 +574,25 @@ class TestScore:
         assert lines[-4].split() == ["pixels,", "bert.png:", "sand", "clay", "silt"]
         assert "right_name" not in run("score", *files).stdout
         for text, message in (
-            ("label\n1\n", "with the columns label and name"),
-            ("label,name\nx,y\n", "whole"),
+            (b"label\n1\n", "classes.csv must be a CSV file with the columns label and name"),
+            (b"\xff\xfe\0", "classes.csv must be a CSV file with the columns label and name"),
+            (b"label,name\nx,y\n", "classes.csv: a label must be a whole number, with a name behind it"),
+            (b"label,name\n1,a\n1,b\n", "classes.csv names label 1 twice, a and b; keep one of them"),
         ):
-            (tmp_path / "classes.csv").write_text(text)
+            (tmp_path / "classes.csv").write_bytes(text)
             assert message in run("score", *files, *names, exit_code=1).stderr
+        failed = run("score", *files, "--names", "/dev/zero", exit_code=1)
+        assert "/dev/zero: this is a device or a pipe, not a file" in failed.stderr
+
+    def test_zeros_of_the_truth_count_as_a_class_and_this_is_said(self, tmp_path):
+        truth = TRUTH.astype(np.uint8)
+        path = io_scenes.write(tmp_path / "l.png", truth)
+        assert run("score", path, path).stderr == ""
+        truth[:16] = 0
+        holed = io_scenes.write(tmp_path / "t.png", truth)
+        said = "the 10.0% of pixels that are 0 in the truth count as a class; if they have none, pass --ig"
+        assert said in run("score", path, holed).stderr
+        assert run("score", path, holed, "--ignore-label", 0).stderr == ""
 
     def test_files_that_cannot_be_compared(self, tmp_path):
         io_scenes.write(tmp_path / "t.png", TRUTH.astype(np.uint8))
@@ -722,6 +742,11 @@ class TestCommandItself:
         ]
         assert [int(np.searchsorted(starts, place)) for place in places] == [1, 2, 3, 4, 5]
         assert "\nOptions:" in run("score", "--help").output
+
+    def test_the_page_offers_no_option_that_it_refuses(self):
+        text = run("open", "--help").output
+        assert "--mask" in text
+        assert not any(f"{option} " in text for option in ("--volume", "--series", "--raw", "--seeds"))
 
     def test_a_report_may_come_with_other_results(self, scene_file, tmp_path):
         run(

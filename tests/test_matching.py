@@ -84,6 +84,15 @@ def test_the_command_prints_numbers_and_distances(models, tmp_path, monkeypatch)
     assert failed.exit_code == 1 and "none.texseg: no such model file" in failed.output
 
 
+def test_the_command_says_that_only_shared_channels_are_compared(models, tmp_path):
+    image = np.dstack([picture("stripes", "checks"), picture("checks", "stripes")])
+    models[0].save(tmp_path / "grey.texseg")
+    TextureSegmenter(2, preset="plain", channel_axis=-1).fit(image).save(tmp_path / "colour.texseg")
+    words = ["match", str(tmp_path / "grey.texseg"), str(tmp_path / "colour.texseg")]
+    result = CliRunner().invoke(main, words)
+    assert "only shared channels are compared" in result.stderr and "grey.texseg 1, " in result.stderr
+
+
 def test_wrong_calls_are_one_sentence_each(models):
     for wrong in (None, 5, "ab", []):
         with pytest.raises(TypeError, match="models must be a sequence of fitted models"):

@@ -1,6 +1,7 @@
 """Volumes and stacks of planes: textures in space or within planes, files, tables, and the command."""
 
 import copy
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -274,6 +275,9 @@ def test_the_command_writes_stack_tables_cuts_and_fractions(mosaic, tmp_path):
     words = ("--raw", f"{SIZE}x{SIZE}x{SIZE}:uint8", "--volume", "--pixel-size", "2um,2um,2um", "-k", 2)
     run = command("segment", tmp_path / "rock.raw", *words, "--confidence", "-o", tmp_path / "out")
     assert run.exit_code == 0, run.output
+    assert f": {SIZE} x {SIZE} x {SIZE}, 2 segments" in run.stdout
+    said = json.loads(command("info", tmp_path / "rock.raw", *words[:3], "--json").stdout)
+    assert (said["width"], said["planes"], said["read"]) == (SIZE, SIZE, "whole")
     names = "confidence.tif labels.tif overlay.png planes.png run.json segments.csv volumes.csv".split()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"rock_{name}" for name in names]
     labels = tifffile.imread(tmp_path / "out" / "rock_labels.tif")
