@@ -6,8 +6,9 @@ import time
 
 import numpy as np
 
-from texseg.app import Canvas, Server, Session
 from texseg.cli.inputs import Pixels
+from texseg.cli.server import Server
+from texseg.cli.session import Canvas, Session
 
 SHAPE = (96, 128)
 

@@ -19,7 +19,6 @@ ROOT = Path(texseg.__file__).parent
 
 ORDER = """
     __main__ cli napari
-    app
     report plot
     estimator segmenter edits blocks modelfile
     method

@@ -8,7 +8,7 @@ import pytest
 from open_session import SHAPE, served, settle, stripes, stroke
 from test_report_browser import ActionChains, browser, pytestmark, wait_until, webdriver  # noqa: F401
 
-from texseg.app import session as module
+from texseg.cli import session as module
 
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 

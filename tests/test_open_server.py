@@ -19,8 +19,8 @@ from open_session import SHAPE, served, settle, stripes, stroke
 from PIL import Image
 
 from texseg import read_labels
-from texseg.app import session as module
 from texseg.cli import main
+from texseg.cli import session as module
 
 
 @pytest.fixture(scope="module")

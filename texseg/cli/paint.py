@@ -19,11 +19,12 @@ from typing import Any
 import click
 import numpy as np
 
-from texseg.app import FITTED, Canvas, Server, Session
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, collect, open_scenes, reading_of
 from texseg.cli.options import parameters_of, words_given
 from texseg.cli.outputs import Writing, check_folder
 from texseg.cli.process import Work, needs_blocks, process
+from texseg.cli.server import Server
+from texseg.cli.session import FITTED, Canvas, Session
 from texseg.cli.terminal import InterruptedBySignalError, say, shown
 from texseg.edits import parse_merges
 from texseg.io.write import write_labels

@@ -39,8 +39,6 @@ from texseg.report.pictures import labels_uri, reduced, reduced_labels, shown_sh
 from texseg.report.words import Look
 from texseg.segmenter import Segmenter
 
-__all__ = ["FITTED", "Operation", "Canvas", "Session", "Painted"]
-
 Window = tuple[slice, slice]
 Member = tuple[int, Window]
 Classes = tuple[tuple[int, ...], ...]

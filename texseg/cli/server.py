@@ -30,13 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import texseg
-from texseg.app.session import FITTED, Session, Window
+from texseg.cli.session import FITTED, Session, Window
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
 from texseg.regions import palette
 from texseg.report.pages import filled, part_of, script_json, terms
 from texseg.report.pictures import reduced_labels, shown_shape
-
-__all__ = ["Server"]
 
 _TILE, _MOST_LEVELS = 512, 8  # pixels of a picture of a part of an image; halvings of its size
 _LARGEST_BODY = 2**20  # bytes
@@ -183,9 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
         return json.dumps({"painted": session.painted}).encode(), "application/json"
 
     def _page(self) -> bytes:
-        self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.app"), self.server.session
+        self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.cli"), self.server.session
         html, style, script = (
-            mine.joinpath(f"app.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+            mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
         )
         tools, panel = html.split("<!-- panel -->\n")
         about = {
