@@ -132,9 +132,9 @@ def print_indices(browser, data, n_images, n_strokes, folder):
             f"{name:<34} {indices[0]:>9.3f} " + " ".join(f"{value:>7.4f}" for value in indices[1:]),
             flush=True,
         )
-    means, furthest = np.mean(rows, axis=0), np.ptp(np.array(rows)[:, 2:], axis=1).max()
+    means, furthest = np.mean(rows, axis=0), np.ptp(np.array(rows)[:, 1:], axis=1).max()
     print(f"{'mean':<34} {means[0]:>9.3f} " + " ".join(f"{value:>7.4f}" for value in means[1:]))
-    print(f"saved against --seeds: {furthest:.4f} apart at most")
+    print(f"shown, saved and --seeds: {furthest:.4f} apart at most")
 
 
 def labels_of(page):

@@ -193,7 +193,7 @@ class TestSegment:
         assert said in plain.stderr and "number chosen: 1 segment (" in plain.stdout
         divided = run("segment", tmp_path / "noise.png", "-o", tmp_path / "divided")
         assert said not in divided.stderr and "number chosen: probably a single texture (" in divided.stdout
-        assert " because at least 2 were requested" in divided.stdout
+        assert " because k_min is 2" in divided.stdout
         assert said not in run("segment", tmp_path / "noise.png", "-k", 1, "-o", tmp_path / "given").stderr
 
     def test_no_number_is_advised_that_would_divide_nothing(self, tmp_path):

@@ -133,13 +133,13 @@ def test_of_numbers_that_cost_hardly_more_the_fewest_segments_are_chosen():
             [0.73, 0.23, 0.04],
             2,
             2,
-            "probably a single texture (73%), else 2 (23%); divided into 2 because at least 2 were requested",
+            "probably a single texture (73%), else 2 (23%); divided into 2 because k_min is 2",
         ),
         (
             [0.4, 0.35, 0.25],
             2,
             2,
-            "2 segments (35%), or 1 (40%), 3 (25%); 1 is likeliest, but at least 2 were requested",
+            "2 segments (35%), or 1 (40%), 3 (25%); 1 is likeliest, but k_min is 2",
         ),
     ],
 )

@@ -614,11 +614,11 @@ def csv_text(rows: Sequence[tuple[Any, ...]], fields: Sequence[str]) -> str:
     buffer = StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(fields)
-    label, name = fields.index("label"), fields.index("name")
     for row in rows:
-        cells = list(row)
-        cells[name] = cells[name] or f"segment {cells[label]}"
-        writer.writerow(map(harmless_cell, cells))
+        cells = dict(zip(fields, row, strict=True))
+        if "name" in cells:
+            cells["name"] = cells["name"] or f"segment {cells['label']}"
+        writer.writerow(map(harmless_cell, cells.values()))
     return buffer.getvalue()
 
 

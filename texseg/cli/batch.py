@@ -7,7 +7,6 @@ whole or not at all, so that an interrupted run can be continued with the missin
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import math
 import multiprocessing
@@ -22,7 +21,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -36,7 +34,7 @@ from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import fail, reason_of, say, shown
 from texseg.io.atomic import atomic_write, remove_leftovers
 from texseg.progress import ProgressBar
-from texseg.regions import harmless_cell
+from texseg.regions import csv_text
 from texseg.threads import crew_of, one_blas_thread
 
 if TYPE_CHECKING:
@@ -202,13 +200,8 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
     if path.suffix.lower() == ".json":
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     else:
-        buffer = StringIO(newline="")
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(("input", "status", "reason", *_RESULT, "seconds", "outputs"))
-        for record in records:
-            cells = record | {"outputs": ";".join(record["outputs"])}
-            writer.writerow(map(harmless_cell, cells.values()))
-        text = buffer.getvalue()
+        rows = [(*record.values(),)[:-1] + (";".join(record["outputs"]),) for record in records]
+        text = csv_text(rows, ("input", "status", "reason", *_RESULT, "seconds", "outputs"))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, text.encode())
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from texseg import blocks
 from texseg.blocks import CROP_SIDE, NO_DATA, BlockPlan
 from texseg.channels.planes import split_planes
-from texseg.cli import outputs
 from texseg.cli.inputs import (
     Input,
     OpenPage,
@@ -31,7 +30,20 @@ from texseg.cli.inputs import (
     refuse_photograph,
 )
 from texseg.cli.options import Measured
-from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing, in_words, writing_of
+from texseg.cli.outputs import (
+    Bands,
+    Labelled,
+    Legend,
+    Outcome,
+    Page,
+    Writing,
+    check_names,
+    earlier_outcome,
+    in_words,
+    planned_outputs,
+    write_outputs,
+    writing_of,
+)
 from texseg.cli.record import PartsFolder, digest_of_model, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
@@ -115,17 +127,15 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
-    outputs.check_names(item, writing, several_pages=reading.page == "all")
+    check_names(item, writing, several_pages=reading.page == "all")
     with open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
         by_blocks = needs_blocks(scenes, reading, *work.size, times)
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         geo = scenes[0].source.geo
         about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}
-        planned = outputs.planned_outputs(
-            item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about
-        )
-        earlier = outputs.earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        planned = planned_outputs(item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about)
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             return earlier
         if by_blocks:
@@ -133,8 +143,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
-        legend = outputs.Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = outputs.write_outputs(item, found, planned, writing, legend, made)
+        legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
+        outcome = write_outputs(item, found, planned, writing, legend, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks

@@ -101,24 +101,18 @@ class _Steady:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            encoding = getattr(self._stream, "encoding", None) or "utf-8"
-            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.flush()
-
-    def isatty(self) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            return bool(self._stream.isatty())
-        return False
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.reconfigure(errors="backslashreplace")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        found = getattr(self._stream, name)
+
+        def steadily(*arguments: Any) -> Any:
+            with contextlib.suppress(OSError, ValueError):
+                return found(*arguments)
+            return None
+
+        return steadily if name in ("write", "flush", "isatty") else found
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ class Selection(NamedTuple):
             numbers = sorted({self.chosen, *others}, key=lambda k: -self.probability(k))
             rest = self._listed([k for k in numbers if k > 1])
             single = f"probably a single texture ({self.one_texture:.0%}), else {rest}"
-            return f"{single}; divided into {self.chosen} because at least {least} were requested"
+            return f"{single}; divided into {self.chosen} because k_min is {least}"
         text += f" ({own:.0%})"
         if not others:
             return text
@@ -106,7 +106,7 @@ class Selection(NamedTuple):
         is_likelier = likeliest * _TIE > own
         text += (", or " if is_likelier else ", else ") + self.others_in_words
         if is_likelier and others[0] < least:
-            text += f"; {others[0]} is likeliest, but at least {least} were requested"
+            text += f"; {others[0]} is likeliest, but k_min is {least}"
         elif is_likelier:
             is_least = self.losses[self.n_segments == self.chosen] <= self.losses.min()
             how = "the safer choice" if is_least else "nearly as safe a choice"
