@@ -102,13 +102,8 @@ class Labelled(NamedTuple):
     """From the number of a page to its probabilities (K, H, W)."""
     parts: PartsFolder | None = None
     is_volume: bool = False  # whether the pages are planes of a volume or a series
-
-
-class Legend(NamedTuple):
-    """Names and colours of the labels from 1; the usual colours after those that are given."""
-
-    names: Sequence[str] = ()
-    colours: Sequence[str] = ()
+    names: Sequence[str] = ()  # of the labels from 1
+    colours: Sequence[str] = ()  # of the same; the usual ones after these
 
 
 class Outcome(NamedTuple):
@@ -283,7 +278,6 @@ def write_outputs(
     found: Labelled,
     planned: Mapping[str, list[Path]],
     writing: Writing,
-    legend: Legend,
     made: Mapping[str, Any],
 ) -> Outcome:
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
@@ -298,7 +292,7 @@ def write_outputs(
     written = [*(path for paths in files.values() for path in paths), *reports]
     earlier: list[Earlier] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
-    noted = [_Noted(page, writing, legend) for page in pages]
+    noted = [_Noted(page, found, writing.kinds) for page in pages]
 
     def rows() -> Iterator[NDArray[np.integer]]:
         missing = sum(page.source.shape[0] for page in pages)
@@ -310,11 +304,11 @@ def write_outputs(
             yield labels
 
     write_files(_contents(found, files, noted, likely, rows()))
-    entry = _write_reports(item, found, reports, writing, legend)
+    entry = _write_reports(item, found, reports, writing)
     selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
     whole = tallies[0]
     if len(pages) > 1:  # all pages below each other
-        whole = Tally(legend.names, with_regions=False)
+        whole = Tally(found.names, with_regions=False)
         whole.add(np.concatenate([page.labels for page in pages]))
     result: dict[str, Any] = {
         "n_segments": len(whole.pixels),
@@ -362,12 +356,12 @@ def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str,
 class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
-    def __init__(self, page: Page, writing: Writing, legend: Legend) -> None:
-        self.page, self.legend, self.with_intervals = page, legend, "intervals" in writing.kinds
-        with_regions = page.rows is None or bool({"regions", "polygons"} & writing.kinds)
+    def __init__(self, page: Page, found: Labelled, kinds: frozenset[str]) -> None:
+        self.page, self.colours, self.with_intervals = page, found.colours, "intervals" in kinds
+        with_regions = page.rows is None or bool({"regions", "polygons"} & kinds)
         size = page.size or PixelSize(*page.source.step)
-        self.tally = Tally(legend.names, size, with_regions=with_regions)
-        self.outlines = Outlines(page.source.shape) if "polygons" in writing.kinds else None
+        self.tally = Tally(found.names, size, with_regions=with_regions)
+        self.outlines = Outlines(page.source.shape) if "polygons" in kinds else None
         self.numbers: NDArray[np.integer] | None = None
         self.outlined: dict[str, Any] | None = None
 
@@ -394,7 +388,7 @@ class _Noted:
     def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
         step, whole = self.page.source.step, whole if self.page.rows is None else None
-        return [regions.placed(row, step, self.legend.colours) for row in getattr(self.tally, kind)(whole)]
+        return [regions.placed(row, step, self.colours) for row in getattr(self.tally, kind)(whole)]
 
 
 def _contents(
@@ -405,19 +399,19 @@ def _contents(
     rows: Iterator[NDArray[np.integer]],
 ) -> Iterator[tuple[Sequence[Path], Content]]:
     """Yield what files hold, labels first: their rows complete all else."""
-    pages, source, legend = found.pages, found.pages[0].source, noted[0].legend
+    pages, source = found.pages, found.pages[0].source
     shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
     about: dict[str, Any] = {"size": pages[0].size, "is_ome": source.header.is_ome}
-    named: dict[str, Any] = {"names": legend.names, "colours": legend.colours, "is_volume": found.is_volume}
+    named: dict[str, Any] = {"names": found.names, "colours": found.colours, "is_volume": found.is_volume}
     is_pyramid = pages[0].rows is not None
     yield (
         files.get("labels", ()),
         Rows(rows, Layout(shape, found.largest, geo=source.geo, pyramid=is_pyramid, **about, **named)),
     )
     if found.is_volume:
-        yield from _of_volume(files, pages, legend)
+        yield from _of_volume(files, found)
     for path, page in () if found.is_volume else zip(files.get("overlay", ()), pages, strict=False):
-        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, legend.colours)
+        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, found.colours)
     if likely:
         yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
     for path in files.get("confidence", ()):
@@ -449,27 +443,28 @@ def _table(found: Labelled, noted: Sequence[_Noted], kind: str, fields: tuple[st
 
 
 def _of_volume(
-    files: Mapping[str, Sequence[Path]], pages: Sequence[Page], legend: Legend
+    files: Mapping[str, Sequence[Path]], found: Labelled
 ) -> Iterator[tuple[Sequence[Path], Content]]:
     """Yield what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
+    pages, names = found.pages, found.names
     labels, size = np.stack([page.labels for page in pages]), pages[0].size or PIXELS
     pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
-    cuts = Overlay(pixels, {"": orthogonal_cuts(labels)}, colours=legend.colours)
+    cuts = Overlay(pixels, {"": orthogonal_cuts(labels)}, colours=found.colours)
     yield files.get("overlay", ()), cuts
     for table, figure in [files["segments"][1:]] if "segments" in files else []:
         from texseg.plot import fractions
 
         sure = np.stack([page.confidence for page in pages if page.confidence is not None])
-        rows = regions.volume_table(labels, sure, legend.names, voxel_size=size)
+        rows = regions.volume_table(labels, sure, names, voxel_size=size)
         yield [table], csv_text(rows, regions.VolumeRow._fields).encode()
         buffer = io.BytesIO()
-        figure_of: Any = fractions(labels, names=legend.names, voxel_size=size).figure
+        figure_of: Any = fractions(labels, names=names, voxel_size=size).figure
         figure_of.savefig(buffer, format="png", dpi=120)
         yield [figure], buffer.getvalue()
 
 
 def _write_reports(
-    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing, legend: Legend
+    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing
 ) -> ReportEntry | None:
     """Write the reports of the pages; return the entry of the first."""
     entries = []
@@ -488,7 +483,7 @@ def _write_reports(
             mask=page.mask,
             labels=None if is_fit else page.labels,
             confidence=None if is_fit else page.confidence,
-            names=legend.names,
+            names=found.names,
             title=shown(item.name) + (of_page if len(found.pages) > 1 else ""),
             source=shown(item.path),
             command=command_for(item, writing),

@@ -33,7 +33,6 @@ from texseg.cli.options import Measured
 from texseg.cli.outputs import (
     Bands,
     Labelled,
-    Legend,
     Outcome,
     Page,
     Writing,
@@ -143,8 +142,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
-        legend = Legend(names, own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = write_outputs(item, found, planned, writing, legend, made)
+        found = found._replace(names=names, colours=own_colours(names, getattr(found.model, "colours_", {})))
+        outcome = write_outputs(item, found, planned, writing, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks
