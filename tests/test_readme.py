@@ -1,5 +1,6 @@
 """What the README says can be done."""
 
+import csv
 import re
 import shlex
 import tomllib
@@ -84,6 +85,9 @@ def test_the_commands_on_sample_images_run(monkeypatch, tmp_path, topic):
         )
         assert (labels[seeds > 0] == seeds[seeds > 0]).all() and Path("gland.texseg").exists()
         return
+    with open("out/three_real_textures_segments.csv") as file:
+        (unknown,) = (float(row["fraction"]) for row in csv.DictReader(file) if row["name"] == "unknown")
+    assert unknown == pytest.approx(1 / 3, abs=0.03)
     table = (Path("out") / f"{Path(topic).stem}_segments.csv").read_text()
     labels, truth = (
         read_labels(path)
