@@ -6,7 +6,6 @@ higher numbers go down.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import unicodedata
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError
-from texseg.io.files import open_regular
+from texseg.io.files import read_json
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
 from texseg.parameters import shown
@@ -57,7 +56,8 @@ class Edits(NamedTuple):
         for group in self.merge:
             _check_labels(group, n_segments)
             if used & set(group) or len(set(group)) < len(group):
-                raise ValueError(f"a label can be merged once, got {_words(self.merge)}")
+                words = ", ".join("+".join(map(str, labels)) for labels in self.merge)
+                raise ValueError(f"a label can be merged once, got {words}")
             used |= set(group)
             label_of[np.array(group) - 1] = min(group) - 1
         return np.unique(label_of, return_inverse=True)[1]
@@ -126,16 +126,10 @@ def _is_whole(value: Any) -> bool:
 
 def read_edits(path: str | os.PathLike[str]) -> Edits:
     """Read a file of edits, such as a report saves."""
-    name = Path(path).name
     try:
-        with open_regular(path, _LARGEST_FILE) as file:
-            return checked_edits(json.loads(file.read().decode("utf-8")))
-    except UnicodeDecodeError:
-        raise OSError(f"{name}: not a file of edits: it is not text") from None
-    except RecursionError:
-        raise OSError(f"{name}: not a file of edits: brackets are nested too deeply") from None
-    except (MalformedFileError, ValueError) as error:  # of JSON, or ours
-        raise OSError(f"{name}: not a file of edits: {error}") from None
+        return checked_edits(read_json(path, _LARGEST_FILE))
+    except (MalformedFileError, ValueError) as error:
+        raise OSError(f"{Path(path).name}: not a file of edits: {error}") from None
 
 
 def parse_merges(texts: Iterable[str]) -> Edits:
@@ -164,10 +158,6 @@ def _check_labels(labels: Iterable[Any], n_segments: int) -> None:
     for label in labels:
         if not _is_whole(label) or not 1 <= label <= n_segments:
             raise ValueError(f"label {shown(label)} is not one of the segments, which are 1 to {n_segments}")
-
-
-def _words(groups: Sequence[Sequence[int]]) -> str:
-    return ", ".join("+".join(map(str, group)) for group in groups)
 
 
 class Editable:

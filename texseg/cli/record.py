@@ -27,7 +27,7 @@ from texseg.blocks import BlockReading
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.atomic import atomic_write, remove_leftovers
-from texseg.io.files import open_regular
+from texseg.io.files import open_regular, read_json
 from texseg.io.geo import world_file_suffix
 from texseg.pixels.joining import BlockParts
 
@@ -174,11 +174,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:
     """Content of a file of texseg's; None where there is none that can be read."""
-    try:
-        with open_regular(path) as file:
-            return json.loads(file.read(_LARGEST_TEXT))
-    except (OSError, ValueError, RecursionError):
-        return None
+    with contextlib.suppress(OSError):
+        return read_json(path, _LARGEST_TEXT)
+    return None
 
 
 def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:

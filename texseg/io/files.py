@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -41,6 +42,20 @@ def _check_kind(status: os.stat_result, largest: int | None) -> None:
         raise MalformedFileError(
             f"file of {status.st_size / 1e6:.1f} MB, of which at most {largest / 1e6:.1f} MB are read"
         )
+
+
+def read_json(path: str | os.PathLike[str], largest: int, what: str = "JSON") -> Any:
+    """Content of a small regular file of JSON."""
+    with open_regular(path, largest) as file:
+        text = file.read()
+    try:
+        return json.loads(text.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise MalformedFileError(f"not {what}: it is not text") from None
+    except RecursionError:
+        raise MalformedFileError(f"not {what}: brackets are nested too deeply") from None
+    except ValueError as error:
+        raise MalformedFileError(f"not {what}: {error}") from None
 
 
 def side_text(path: Path, largest: int) -> str | None:

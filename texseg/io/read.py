@@ -136,6 +136,7 @@ class LabelPicture(NamedTuple):
 
     labels: NDArray[np.int32]
     """(H, W), as :func:`read_labels` returns them."""
+    format: str
     colours: NDArray[Any] | None = None
     """(n, bands), of the labels from 1; None if labels are palette indices or grey values."""
     mask: NDArray[np.bool_] | None = None
@@ -145,15 +146,16 @@ class LabelPicture(NamedTuple):
 def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> LabelPicture:
     """Read a label image together with the colours and the transparency that it was painted with."""
     with open_source(path, max_pixels=max_pixels) as source:
-        indices = source.indices()
+        indices, format = source.indices(), source.header.format
         if indices is not None:
-            return LabelPicture(indices.astype(np.int32))
+            return LabelPicture(indices.astype(np.int32), format)
         pixels, mask = source.read()
     if pixels.ndim == 3:
-        colours, labels = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
-        return LabelPicture((labels.reshape(pixels.shape[:2]) + 1).astype(np.int32), colours, mask)
+        colours, places = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
+        numbers = (places.reshape(pixels.shape[:2]) + 1).astype(np.int32)
+        return LabelPicture(numbers, format, colours, mask)
     if pixels.dtype.kind == "f" and not (np.isfinite(pixels) & (pixels == np.rint(pixels))).all():
         raise UnsuitableImageError(f"{Path(path).name}: labels must be whole numbers, got fractions")
     if pixels.size and (pixels.max() > np.iinfo(np.int32).max or pixels.min() < np.iinfo(np.int32).min):
         raise UnsuitableImageError(f"{Path(path).name}: labels do not fit into 32 bits")
-    return LabelPicture(pixels.astype(np.int32), None, mask)
+    return LabelPicture(pixels.astype(np.int32), format, None, mask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import warnings
@@ -17,10 +16,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageReadError, MalformedFileError, UnsuitableImageError
-from texseg.io.files import open_regular
+from texseg.io.errors import MalformedFileError, UnsuitableImageError
+from texseg.io.files import open_regular, read_json
 from texseg.io.geo import Georeference
-from texseg.io.read import LabelPicture, read_header, read_label_picture
+from texseg.io.read import LabelPicture, read_label_picture
 from texseg.io.source import failures_named
 
 __all__ = ["Seeds", "count_up", "read_seed_file"]
@@ -39,10 +38,7 @@ _DRAWINGS = (*_GEOJSON, ".roi", ".zip")
 _NUMBERED = re.compile(r"[-_ ]*\d+$")  # the end of the names that ImageJ gives to ROIs of one kind
 _FAINT = 0.1  # of the contrast of a stroke: so much is unpainted, or off the way from one colour to another
 _NEARLY_PURE = 0.35  # of it: so far is a colour from the pure one that still belongs to the stroke
-_FEW, _RARE = (
-    16,
-    0.02,
-)  # pixels, and share of all that are painted: fewer are no stroke unless they fill a square
+_FEW, _RARE = 16, 0.02  # pixels, and share of all that are painted: fewer are no stroke but for squares
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
@@ -90,7 +86,7 @@ def read_seed_file(
         raise UnsuitableImageError(
             f"{name}: the strokes are {found[1]} x {found[0]} pixels, the image {columns} x {rows}"
         )
-    if read_header(path).format == "JPEG":
+    if picture.format == "JPEG":
         raise UnsuitableImageError(
             f"{name}: JPEG compression alters the colours of strokes; save them as PNG"
         )
@@ -209,14 +205,8 @@ class _Stroke(NamedTuple):
 
 def _features(path: Path) -> Iterator[_Stroke]:
     """Yield every geometry in a GeoJSON file."""
-    with failures_named(path), open_regular(path, _MOST_BYTES) as file:
-        text = file.read()
-    try:
-        content = json.loads(text.decode("utf-8-sig"))
-    except RecursionError:
-        raise ImageReadError(f"{path.name}: not GeoJSON: brackets are nested too deeply") from None
-    except ValueError as error:
-        raise ImageReadError(f"{path.name}: not GeoJSON: {error}") from None
+    with failures_named(path):
+        content = read_json(path, _MOST_BYTES, "GeoJSON")
     features = content.get("features") if isinstance(content, Mapping) else None
     if not isinstance(features, list):
         raise UnsuitableImageError(f"{path.name}: strokes must be a GeoJSON FeatureCollection")
@@ -272,11 +262,9 @@ def _rois(path: Path) -> Iterator[_Stroke]:
         kinds = {4: "MultiLineString", 3: "MultiLineString", 5: "MultiLineString", 10: "MultiPoint"}
         kind = kinds.get(int(roi.roitype), "MultiPolygon")
         nested = {"MultiPolygon": [[part + part[:1] for part in parts]], "MultiPoint": sum(parts, [])}
-        yield _Stroke(said, kind, nested.get(kind, parts), _colour_of(roi.stroke_color))
-
-
-def _colour_of(argb: bytes | None) -> str:
-    return f"#{argb[1:4].hex()}" if argb is not None and len(argb) == 4 and argb[0] else ""
+        argb = roi.stroke_color or b""
+        colour = f"#{argb[1:4].hex()}" if len(argb) == 4 and argb[0] else ""
+        yield _Stroke(said, kind, nested.get(kind, parts), colour)
 
 
 def _class_of(properties: Mapping[str, Any]) -> int | str | None:
@@ -320,9 +308,13 @@ def _draw(
         if kind.endswith("Polygon"):
             for rings in parts:
                 _fill(drawn, number, [_pixels(ring, geo) for ring in rings])
-        else:
-            for line in parts:
-                _line(drawn, number, _pixels([line] if kind.endswith("Point") else line, geo))
+            return
+        for line in parts:
+            points = _pixels([line] if kind.endswith("Point") else line, geo)
+            marked = np.zeros(drawn.shape, np.uint8)
+            corners = np.floor(points[[0, *range(len(points))]]).astype(np.int32)  # a point, too
+            cv2.polylines(marked, [corners.reshape(-1, 1, 2)], isClosed=False, color=1)
+            drawn[cv2.dilate(marked, np.ones((_LINE_WIDTH, _LINE_WIDTH), np.uint8)) > 0] = number
     except (TypeError, ValueError, IndexError) as error:
         raise UnsuitableImageError(f"{name}: {kind} with invalid coordinates") from error
 
@@ -348,10 +340,3 @@ def _fill(drawn: NDArray[np.int32], number: int, rings: list[NDArray[np.float64]
         rows, columns = polygon(ring[:, 1] - 0.5, ring[:, 0] - 0.5, drawn.shape)
         inside[rows, columns] ^= True
     drawn[inside] = number
-
-
-def _line(drawn: NDArray[np.int32], number: int, points: NDArray[np.float64]) -> None:
-    marked = np.zeros(drawn.shape, np.uint8)
-    corners = np.floor(points[[0, *range(len(points))]]).astype(np.int32).reshape(-1, 1, 2)  # a point, too
-    cv2.polylines(marked, [corners], isClosed=False, color=1)
-    drawn[cv2.dilate(marked, np.ones((_LINE_WIDTH, _LINE_WIDTH), np.uint8)) > 0] = number

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import os
 import re
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.files import open_regular, side_text
+from texseg.io.files import open_regular, read_json
 from texseg.io.geo import OME_UNITS, size_of, size_of_sides
 from texseg.io.header import Decoded, Header, Stored, Window
 
@@ -92,10 +91,10 @@ def _metadata(folder: Path) -> dict[str, Any]:
     for name in ("zarr.json", ".zarray", ".zgroup"):
         if (folder / name).exists():
             try:
-                meta = dict(json.loads(side_text(folder / name, _METADATA_BYTES) or ""))
+                meta = dict(read_json(folder / name, _METADATA_BYTES))
                 if name != "zarr.json" and (folder / ".zattrs").exists():
-                    meta["attributes"] = json.loads(side_text(folder / ".zattrs", _METADATA_BYTES) or "")
-            except (ValueError, TypeError, RecursionError):
+                    meta["attributes"] = read_json(folder / ".zattrs", _METADATA_BYTES)
+            except (OSError, ValueError, TypeError):
                 raise MalformedFileError(
                     f"{name} or .zattrs of the zarr store is broken or too large"
                 ) from None
