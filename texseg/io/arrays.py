@@ -96,12 +96,11 @@ class ItkStored(ArrayStored):
 
 
 def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
-    found = f"array of shape {shape} and dtype {dtype}"
-    if dtype.hasobject:
-        raise UnsuitableImageError(f"{found} holds Python objects; these are never unpickled, save numbers")
-    if dtype.kind not in "buif":
-        raise UnsuitableImageError(f"{found} is not an image; expected real numbers or booleans")
-    if len(shape) not in (2, 3):
-        raise UnsuitableImageError(f"{found} is not an image; expected 2 axes, or 3 with channels or pages")
-    if 0 in shape:
-        raise UnsuitableImageError(f"{found} is empty")
+    for is_wrong, why in (
+        (dtype.hasobject, "holds Python objects; these are never unpickled, save numbers"),
+        (dtype.kind not in "buif", "is not an image; expected real numbers or booleans"),
+        (len(shape) not in (2, 3), "is not an image; expected 2 axes, or 3 with channels or pages"),
+        (0 in shape, "is empty"),
+    ):
+        if is_wrong:
+            raise UnsuitableImageError(f"array of shape {shape} and dtype {dtype} {why}")

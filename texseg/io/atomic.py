@@ -51,7 +51,12 @@ def unfinished(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         try:
-            _settle(temporary, path)
+            if not temporary.is_dir():
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())
+            elif path.is_dir() and not path.is_symlink():
+                path.replace(folder / "old")
+            temporary.replace(path)
         except OSError as error:
             raise _naming(path, error) from error
     finally:
@@ -64,17 +69,6 @@ def unfinished(path: Path) -> Iterator[Path]:
 def _naming(path: Path, error: OSError) -> OSError:
     """Return the error with the name of the file that was meant."""
     return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
-
-
-def _settle(temporary: Path, path: Path) -> None:
-    """Give what is complete its name."""
-    if temporary.is_dir():
-        if path.is_dir() and not path.is_symlink():
-            path.replace(temporary.with_name("old"))
-    else:
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
@@ -108,15 +102,10 @@ def remove_leftovers(place: Path, prefix: str = ".") -> None:
     if fcntl is None:
         return
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        found = [
-            Path(entry)
-            for entry in entries
-            if entry.name.startswith(prefix)
-            and entry.name.endswith(_SUFFIX)
-            and entry.is_dir(follow_symlinks=False)
-        ]
-        for folder in found:
-            _remove_leftover(folder)
+        for entry in list(entries):
+            is_named_so = entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)
+            if is_named_so and entry.is_dir(follow_symlinks=False):
+                _remove_leftover(Path(entry))
 
 
 def _remove_leftover(folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,9 +32,12 @@ def with_sidecars(header: Header, image: Path) -> Header:
     What these say about pixels without data takes precedence over what the image says itself.
     """
     root, notes = _gdal_metadata(image)
-    geo, values = None, dict[int, float]()
+    geo, affine, values = None, None, dict[int, float]()
     if root is not None:
-        geo = georeference_of(_geo_transform(root), root.findtext("SRS"))
+        with suppress(ValueError):
+            c, a, b, f, d, e = map(float, root.findtext("GeoTransform", "").replace(",", " ").split())
+            affine = Affine(a, b, c, d, e, f)
+        geo = georeference_of(affine, root.findtext("SRS"))
         for band in root.iter("PAMRasterBand"):
             number, value = band.get("band", ""), parse_nodata(band.findtext("NoDataValue", ""))
             if number.isdecimal() and value is not None and 1 <= int(number) <= 2**16:
@@ -81,14 +85,6 @@ def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, 
     except ElementTree.ParseError:
         pass
     return None, (f"{path.name} next to the image cannot be read and is ignored",)
-
-
-def _geo_transform(root: ElementTree.Element) -> Affine | None:
-    try:
-        c, a, b, f, d, e = map(float, root.findtext("GeoTransform", "").replace(",", " ").split())
-    except ValueError:
-        return None
-    return Affine(a, b, c, d, e, f)
 
 
 def parse_nodata(text: str) -> float | None:
@@ -143,19 +139,16 @@ def data_pixels(
 
 def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:
     """Pixels that hold a no-data value other than 0 or, if there are other bands, are not finite."""
-    hidden = equals(band, value) if value else None
+    hidden = equals(band, value) if value else np.zeros((), bool)
     if has_others and band.dtype.kind == "f":
-        infinite = ~np.isfinite(band)
-        hidden = infinite if hidden is None else hidden | infinite
-    return hidden if hidden is not None and hidden.any() else None
+        hidden = hidden | ~np.isfinite(band)
+    return hidden if hidden.any() else None
 
 
 def equals(band: NDArray, nodata: float) -> NDArray[np.bool_]:
     """Pixels of a band that hold the no-data value: equal in the type of the image, as in GDAL."""
     if band.dtype.kind != "f":
-        if not float(nodata).is_integer():
-            return np.zeros(band.shape, dtype=bool)
-        return band == int(nodata)
+        return band == int(nodata) if float(nodata).is_integer() else np.zeros(band.shape, bool)
     if np.isnan(nodata):
         return np.isnan(band)
     if abs(nodata) >= _LARGE_FLOAT and band.dtype.itemsize >= 4 and abs(nodata) < 3.5e38:

@@ -103,10 +103,13 @@ class TiffSource(Stored):
         self._keyframe = self._series.keyframe
         self._mask_page = next((s.pages[0] for s in others if self._is_mask_of_main(s)), None)
         self._check_supported()
-        axes = self._series.axes
+        axes, key, self._alpha = self._series.axes, self._keyframe, None
         channel = "S" if "S" in axes else "C"  # samples, otherwise declared channels; the rest are pages
         self._stored_axes = "".join(a if a in "YX" else "C" if a == channel else "P" for a in axes)
-        self._alpha = self._alpha_index()
+        if "S" in axes:
+            samples = range(_COLOUR_SAMPLES[int(key.photometric)], self._series.shape[axes.index("S")])
+            kinds = zip(samples, key.extrasamples, strict=False)
+            self._alpha = next((sample for sample, kind in kinds if kind in _ALPHA_SAMPLES), None)
         self.header = self._describe(others)
         y, x = axes.index("Y"), axes.index("X")
         self.levels = tuple((level.shape[y], level.shape[x]) for level in self._series.levels)
@@ -135,16 +138,6 @@ class TiffSource(Stored):
         if key.is_tiled and n_values * key.dtype.itemsize > _LARGEST_SEGMENT:
             raise MalformedFileError(f"invalid TIFF tiles of {key.tilewidth} x {key.tilelength} pixels")
 
-    def _alpha_index(self) -> int | None:
-        """Index of the alpha channel among the samples."""
-        if "S" not in self._series.axes:
-            return None
-        n_colours = _COLOUR_SAMPLES[int(self._keyframe.photometric)]
-        kinds = self._keyframe.extrasamples
-        found = [n_colours + i for i, kind in enumerate(kinds) if kind in _ALPHA_SAMPLES]
-        n_samples = self._series.shape[self._series.axes.index("S")]
-        return found[0] if found and found[0] < n_samples else None
-
     def _describe(self, others: list[Any]) -> Header:
         shape, axes = list(self._series.shape), self._stored_axes
         photometric = int(self._keyframe.photometric)
@@ -159,14 +152,13 @@ class TiffSource(Stored):
                 axes = axes.replace("C", "")
         elif photometric == _PALETTE:
             shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
-        tags = [TiffTag(t.code, t.dtype, t.count, t.value) for t in self._keyframe.tags if t.code in GEO_TAGS]
-        orientation = self._keyframe.tags.valueof(_ORIENTATION, 1)
-        notes = [
-            f"a smaller image in the file is ignored ({s.keyframe.imagewidth} x {s.keyframe.imagelength})"
-            for s in others
-            if not self._is_mask_of_main(s)
-        ]
-        text = str(self._keyframe.tags.valueof(GDAL_NODATA, "")).strip("\0 ")
+        of_page = self._keyframe.tags
+        tags = tuple(TiffTag(t.code, t.dtype, t.count, t.value) for t in of_page if t.code in GEO_TAGS)
+        orientation = of_page.valueof(_ORIENTATION, 1)
+        smaller = (s.keyframe for s in others if not self._is_mask_of_main(s))
+        ignored = "a smaller image in the file is ignored"
+        notes = [f"{ignored} ({key.imagewidth} x {key.imagelength})" for key in smaller]
+        text = str(of_page.valueof(GDAL_NODATA, "")).strip("\0 ")
         nodata = parse_nodata(text)
         if text and nodata is None:
             notes.append(
@@ -180,7 +172,7 @@ class TiffSource(Stored):
             has_alpha=self._alpha is not None,
             orientation=orientation if orientation in range(1, 9) else 1,
             nodata=nodata,
-            geo=Georeference(tags=tuple(tags)) if tags else None,
+            geo=Georeference(tags) if tags else None,
             notes=tuple(notes),
             is_ome="<Pixels" in self._description,
             measured=pixel_size_of_tiff(self._keyframe, self._description),
@@ -215,17 +207,21 @@ class TiffSource(Stored):
         letters = self._stored_axes.replace("P", "" if "P" in axes else "C")
         readers = [self._plane(plane) for plane in planes]
         mask = None if level or self._mask_page is None else self._plane(self._mask_page)
-        stack = None if planes else self._stack(series)
+        if not planes:  # a stack that is stored in one piece behind a single page entry
+            if series.dataoffset is None or series.dataoffset + series.nbytes > self._file_size:
+                raise MalformedFileError("file is truncated")
+            dtype = series.dtype.newbyteorder(series.parent.byteorder)
+            stack: NDArray = np.memmap(self._stream, dtype, "r", series.dataoffset, series.shape)
+            stack = stack if "P" not in axes else _take_page(stack, self._stored_axes, page)
 
         def read(window: Window) -> Decoded:
-            if stack is None:
+            if planes:
                 parts = [part(window) for part in readers]
                 pixels = np.stack([part.pixels for part in parts]).reshape(*leading, *parts[0].pixels.shape)
                 stored = reduce(both, (part.stored for part in parts))
             else:
-                whole = stack if "P" not in axes else _take_page(stack, self._stored_axes, page)
                 place = {"Y": window[0], "X": window[1]}
-                pixels = np.array(whole[tuple(place.get(letter, slice(None)) for letter in letters)])
+                pixels = np.array(stack[tuple(place.get(letter, slice(None)) for letter in letters)])
                 stored = None
             if "C" in letters:
                 pixels = np.moveaxis(pixels, letters.index("C"), -1)
@@ -235,13 +231,6 @@ class TiffSource(Stored):
             return self._in_light(pixels, stored)
 
         return read
-
-    def _stack(self, series: Any) -> NDArray:
-        """Map a stack that is stored in one piece behind a single page entry."""
-        if series.dataoffset is None or series.dataoffset + series.nbytes > self._file_size:
-            raise MalformedFileError("file is truncated")
-        dtype = series.dtype.newbyteorder(series.parent.byteorder)
-        return np.memmap(self._stream, dtype, "r", series.dataoffset, series.shape)
 
     def _plane(self, plane: Any) -> Callable[[Window], Decoded]:
         """Return a function that decodes windows of one page entry from its strips or tiles."""
@@ -345,9 +334,8 @@ def _squeezed(values: NDArray) -> NDArray:
 
 def _take_page(array: NDArray, axes: str, page: int) -> NDArray:
     """Pick one page: its number counts through the page axes in the order they are stored in."""
-    positions = [i for i, axis in enumerate(axes[: array.ndim]) if axis == "P"]
-    indices = np.unravel_index(page, [array.shape[i] for i in positions])
-    picked: list[Any] = [slice(None)] * array.ndim
-    for position, index in zip(positions, indices, strict=True):
-        picked[position] = index
-    return array[tuple(picked)]
+    axes = axes[: array.ndim]
+    numbers = iter(
+        np.unravel_index(page, [n for n, axis in zip(array.shape, axes, strict=True) if axis == "P"])
+    )
+    return array[tuple(next(numbers) if axis == "P" else slice(None) for axis in axes)]
