@@ -260,8 +260,10 @@ class Editable:
                 f"segment {segment} is a class of strokes; paint a part of it as a new class, and refit"
             )
         else:
-            halves = self._halves(segment)
-            textures = textures.halved(number, *self._profiles_of(halves))
+            halves, search = self._halves(segment), self._division.search
+            shares = painted_cells(halves, search.grids, 2)  # profiles (2, M) and areas (2,) of the parts
+            profiles = search.cells.profiles((shares / math.prod(search.grids[0].sides)).astype(np.float32))
+            textures = textures.halved(number, profiles, shares.sum(axis=0))
             last = len(textures.classes) + first
             pairs = zip(halves, self._part_images(), strict=True)
             parts = [np.where(half == 2, last, image).astype(np.int32) for half, image in pairs]
@@ -303,15 +305,6 @@ class Editable:
             if sizes[two[1]] >= max(1, _SMALLEST_PART * sizes.sum()):
                 return [np.where(i == two[1] + 1, 2, np.minimum(i, 1)).astype(np.int32) for i in inside]
         raise ValueError(f"segment {segment} cannot be split: no two textures can be distinguished in it")
-
-    def _profiles_of(
-        self, halves: list[NDArray[np.int32]]
-    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Profiles (2, M) and areas (2,) of the parts 1 and 2."""
-        search = self._division.search
-        shares = painted_cells(halves, search.grids, 2)
-        size = math.prod(search.grids[0].sides)
-        return search.cells.profiles((shares / size).astype(np.float32)), shares.sum(axis=0)
 
     def _take_over(self, textures: MergedTextures, parts: Sequence[NDArray[np.int32]] | None = None) -> None:
         """Set the public attributes to the edited textures and to the labels of the fitted images."""

@@ -299,18 +299,10 @@ def _from_plain_data(values: Mapping[str, Any]) -> Textures | MergedTextures:
     if "stroke_weights" in values:
         sides = _check("stroke_sides", values["stroke_sides"], _Numbers("*", 1, _WIDEST), sizes)
         strokes = SeedClassifier(sides, *_checked(_OF_SEEDS, values, sizes | {"W": len(sides)}).values())
-    textures = Textures(
-        features,
-        v["profiles"],
-        v["background"],
-        v["cell"],
-        PottsSettings(*_checked(_OF_POTTS, dict(zip(_OF_POTTS, v["potts"], strict=True))).values()),
-        (float(v["windows"][0]), float(v["windows"][1])),
-        v["limits"],
-        v["confusion"],
-        _borders(values, features, sizes) if "border_densities" in values else None,
-        strokes,
-    )
+    potts = PottsSettings(*_checked(_OF_POTTS, dict(zip(_OF_POTTS, v["potts"], strict=True))).values())
+    about = v["profiles"], v["background"], v["cell"], potts, tuple(v["windows"].tolist())
+    borders = _borders(values, features, sizes) if "border_densities" in values else None
+    textures = Textures(features, *about, v["limits"], v["confusion"], borders, strokes)
     if "classes" not in values:
         return textures
     classes, shares = _checked(_OF_CLASSES, values, sizes).values()
@@ -441,20 +433,11 @@ def _features(values: Mapping[str, Any]) -> Features:
     bank = GaborBank(v["wavelengths_of_bank"].tolist(), v["n_orientations"], *widths, spacing)
     if bank.halo > _LONGEST_HALO:
         raise ValueError(f"filters must look at most {_LONGEST_HALO} pixels far, these look {bank.halo}")
-    features = Features(
-        bank,
-        Intensity(v["low"], v["high"], v["axes"], v["contrast"], float(v["log_offset"])),
-        v["illumination_sigma"],
-        v["patch_weight"],
-        v["value_weight"],
-        v["n_bins"],
-        tuple(Range(*range_) for range_ in v["ranges"].tolist()),
-        v["codebook"],
-        tuple(names),
-        v["wavelengths"],
-        v["channel_weights"],
-        has_filters,
-    )
+    ranges, weights = tuple(Range(*range_) for range_ in v["ranges"].tolist()), v["channel_weights"]
+    intensity = Intensity(*(v[name] for name in Intensity._fields))
+    about = bank, intensity, v["illumination_sigma"], v["patch_weight"], v["value_weight"], v["n_bins"]
+    texts = tuple(names)
+    features = Features(*about, ranges, v["codebook"], texts, v["wavelengths"], weights, has_filters)
     _check_channels(features)
     return features
 
