@@ -1,0 +1,180 @@
+"""From which crops of a large scene textures are learned: a cheap look at all of it finds what is unlike.
+
+Histograms of differences of values at a few lags are counted in small windows all over the scene. An even
+sample of crops comes first; then, one after the other, crops that bring in most of what is unlike everything
+in the crops so far (k-means++, with the best candidate in place of a random one). Two windows are unlike if
+their squared Hellinger distance is several times that between neighbours, which are mostly of one texture.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texseg.method.labelling import Window
+from texseg.method.scenes import warn
+
+CROP_SIDE = 512
+CROPS = 16
+"""Textures are learned from this many crops of this side; see ``benchmarks/blocks.py``."""
+
+NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
+
+_SIDE, _PITCH = 96, 128  # pixels, of windows and from one to the next
+_UNIT = 512  # pixels, side of the squares of windows that are looked at or left out together
+_MOST_UNITS = 1024  # with more, every second or third row and column of them is looked at
+_PIECE = 2**23  # pixels read at once
+_LAGS = ((0, 1), (1, 0), (0, 2), (2, 0), (1, 1), (1, -1), (0, 5), (5, 0), (3, 3), (3, -3))
+_BINS = 12
+_FINE = 6.0  # bins of the square root of a difference of one standard deviation
+_HELD = 0.9  # share of a window that must hold data
+_UNLIKE = 3.0  # times the distance from a window to the likest of its neighbours
+_EVEN = 0.6  # share of the crops that are spread evenly whatever they show
+_CANDIDATES = 300  # windows, the most unlike, of which the next crop is chosen
+_SAID = 0.001  # least share of a scene that is said to be like none of the crops
+_PLACE = r"rows (\d+) to (\d+), columns (\d+) to (\d+)"
+
+
+class SceneSample(NamedTuple):
+    """Crops from which textures are learned, and what is known of the rest; print it to read it in words."""
+
+    windows: list[Window]
+    by_content: int = 0
+    """How many were chosen because the crops before them show nothing like them."""
+    looked_at: float = 1.0
+    """Share of the pixels that were looked at, the crops apart."""
+    unlike: float = 0.0
+    """Share of these that is like none of the crops."""
+    place: Window | None = None
+    """Where most of that lies; None where it is too little to be said."""
+
+    def __str__(self) -> str:
+        n, side = len(self.windows), max(part.stop - part.start for window in self.windows for part in window)
+        text = f"{'one crop' if n == 1 else f'{n} crops'} of {side} pixels"
+        if self.by_content:
+            text += f", {self.by_content} of them where the scene is unlike an even sample of it"
+        if self.place is not None:
+            text += (
+                f"; {self.unlike:.2%} of the scene is like none of them, most of it at {_placed(self.place)}"
+            )
+        return text
+
+    def record(self) -> dict[str, Any]:
+        """Give what a record keeps; places are first and last row, first and last column."""
+        places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
+        place = None if self.place is None else _placed(self.place)
+        return {**self._asdict(), "windows": places, "place": place}
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Repeat warnings about crops with the places in the scene."""
+
+        def in_scene(found: re.Match[str]) -> str:
+            *ends, number = map(int, found.groups())
+            starts = [part.start for part in self.windows[number]]
+            top, bottom, left, right = (end + starts[i // 2] for i, end in enumerate(ends))
+            return _placed((slice(top, bottom + 1), slice(left, right + 1)))
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for each in caught:
+            warn(re.sub(_PLACE + r" of image (\d+)", in_scene, str(each.message)), each.category)
+
+
+def _placed(window: Window) -> str:
+    rows, columns = window
+    return f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
+
+
+class _Survey(NamedTuple):
+    """Small windows all over a scene."""
+
+    places: NDArray[np.intp]  # (n, 2), first row and column
+    tables: NDArray[np.float32]  # (n, C * bins), square roots of histograms; they sum to one
+    held: list[Window]  # units that hold data
+
+    def seen_in(self, window: Window) -> NDArray[np.bool_]:
+        """Which small windows have their middle in a window."""
+        first, end = ([getattr(part, name) for part in window] for name in ("start", "stop"))
+        middles = self.places + _SIDE // 2
+        return np.all((middles >= first) & (middles < end), axis=1)
+
+    def distances(self, which: Any) -> NDArray[np.float32]:
+        """Squared Hellinger distances (n, m) of all to some."""
+        return 1 - self.tables @ self.tables[which].T
+
+
+def valid_pixels(pixels: NDArray[Any], mask: Any, n_axes: int = 2) -> NDArray[np.bool_]:
+    """Tell which pixels of an image of so many axes, and channels after them, hold data."""
+    valid = np.ones(pixels.shape[:n_axes], bool) if mask is None else np.asarray(mask)
+    if pixels.dtype.kind != "f":
+        return valid
+    finite = np.isfinite(pixels)
+    return valid & (finite if finite.ndim == n_axes else finite.all(axis=-1))
+
+
+def _survey(source: Any, thinned: bool) -> _Survey:
+    """Look at the units of a scene, or at every so manieth row and column of many."""
+    H, W = source.shape
+    n_units = math.ceil(H / _UNIT) * math.ceil(W / _UNIT)
+    step = max(1, round(math.sqrt(n_units / _MOST_UNITS))) if thinned else 1
+    rows = max(1, getattr(source, "rows_at_once", 0) // _UNIT) * _UNIT
+    columns = max(1, _PIECE // rows // _UNIT) * _UNIT
+    places = [np.zeros((0, 2), np.intp)]
+    tables = [np.zeros((0, _BINS * (1 + len(_LAGS))), np.float32)]
+    held: list[Window] = []
+    for top in range(0, H, rows):
+        tops = [y for y in range(top, min(top + rows, H), _UNIT) if y // _UNIT % step == 0]
+        for left in range(0, W, columns) if tops else ():
+            piece = slice(tops[0], min(tops[-1] + _UNIT, H)), slice(left, min(left + columns, W))
+            pixels, mask = source.read(piece)[:2]
+            grey = np.asarray(pixels, np.float32)
+            grey = grey.mean(axis=-1) if grey.ndim == 3 else grey
+            grey = np.where(valid_pixels(pixels, mask), grey, np.float32(np.nan))
+            lefts = [x for x in range(left, piece[1].stop, _UNIT) if x // _UNIT % step == 0]
+            for y, x in ((y, x) for y in tops for x in lefts):
+                unit = grey[y - piece[0].start :, x - left :][:_UNIT, :_UNIT]
+                if np.isfinite(unit).any():
+                    held.append((slice(y, y + unit.shape[0]), slice(x, x + unit.shape[1])))
+                    starts, windows = _windows_of(unit)
+                    places.append(starts + np.array([y, x]))
+                    tables.append(_tables(windows))
+    return _Survey(np.concatenate(places), np.concatenate(tables), held)
+
+
+def _windows_of(unit: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """First rows and columns (n, 2) of the windows of a unit that hold data, and their values (n, h, w)."""
+    rows, columns = (range(0, length - _SIDE + 1, _PITCH) for length in unit.shape)
+    starts = np.array([(y, x) for y in rows for x in columns], np.intp).reshape(-1, 2)
+    windows = np.array([unit[y : y + _SIDE, x : x + _SIDE] for y, x in starts]).reshape(-1, _SIDE, _SIDE)
+    finite = np.isfinite(windows)
+    kept = finite.mean(axis=(1, 2)) >= _HELD
+    windows, finite = windows[kept], finite[kept]
+    if not finite.all():
+        windows = np.where(finite, windows, np.nanmean(windows, axis=(1, 2), keepdims=True))
+    return starts[kept], windows
+
+
+def _tables(windows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Square roots (n, C * bins) of histograms of windows (n, h, w): values, and differences at lags."""
+    n, height, width = windows.shape
+    spread = windows.std(axis=(1, 2), keepdims=True)
+    values = (windows - windows.mean(axis=(1, 2), keepdims=True)) / np.maximum(spread, 1e-6)
+    levels = [np.clip(2 * values + _BINS / 2, 0, _BINS - 1)]
+    for down, right in _LAGS:
+        one = values[:, : height - down, max(0, -right) : width - max(0, right)]
+        other = values[:, down:, max(0, right) : width + min(0, right)]
+        levels.append(np.minimum(_FINE * np.sqrt(np.abs(one - other)), _BINS - 1))
+    tables, first = [], np.arange(0, n * _BINS, _BINS)[:, None, None]
+    for level in levels:
+        counts = np.bincount((level.astype(np.intp) + first).ravel(), minlength=n * _BINS)
+        tables.append(counts.reshape(n, _BINS) / (math.prod(level.shape[1:]) * len(levels)))
+    return np.sqrt(np.concatenate(tables, axis=1)).astype(np.float32)
