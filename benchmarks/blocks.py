@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
-from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block, sample_windows
+from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block
 from texseg.io.source import open_source
+from texseg.method.sampling import sample_windows
 
 K = 5
 IMAGES = ["five_textures.png", "three_real_textures.png", "scattered_textures.png"]

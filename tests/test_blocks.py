@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter
-from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks, sample_windows
+from texseg.blocks import ArrayWindows, BlockPlan, Request, label_blocks, plan_blocks
+from texseg.method.sampling import sample_windows
 from texseg.pixels.joining import joined_labels, parts_of_block
 from texseg.pixels.label import connected_parts
 
@@ -183,7 +184,7 @@ def test_an_array_that_is_too_large_for_memory_goes_by_blocks(monkeypatch):
     whole = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask)
     monkeypatch.setattr("texseg.blocks.free_memory", lambda: 10**6)
     monkeypatch.setattr("texseg.blocks.SIDE", 128)
-    with pytest.warns(UserWarning, match="takes more than half of the memory that is free: its textures"):
+    with pytest.warns(UserWarning, match="takes more than half of the memory that is free: it is"):
         found = TextureSegmenter(2, channel_axis=0).fit(colour, mask=mask).labels_
     np.testing.assert_array_equal(found == 0, ~mask)
     assert np.mean(found == whole.labels_) > 0.99

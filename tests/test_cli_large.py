@@ -76,6 +76,7 @@ def test_results_by_blocks_exist_only_if_they_are_those_asked_for(place, tmp_pat
     assert record["made_from"]["by_blocks"] is True
     sure = record["result"].pop("mean_confidence", None)
     record["result"].pop("report", None)
+    assert len(record["result"].pop("sample")["windows"]) == 1
     assert (sure is None) == ("--report-html" not in again) and record["result"] == {
         "n_segments": 2,
         "height": 400,

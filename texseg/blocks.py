@@ -2,7 +2,7 @@
 
 Blocks begin at multiples of the cells, and each is read with a margin wide enough for filters and windows, so
 that its pixels are treated exactly as in the whole image; small parts are joined across blocks
-(:mod:`texseg.method.labelling`). Textures are learned from crops spread evenly over the image.
+(:mod:`texseg.method.labelling`). Textures are learned from crops chosen by :mod:`texseg.method.sampling`.
 
 Lazy arrays (dask, xarray on dask, zarr) are labelled on demand by any of dask's schedulers. One task joins
 the small parts of all blocks, so all are read before the first labels are available. Workers of
@@ -15,7 +15,6 @@ them keep it, before the cluster is started::
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from texseg.method.labelling import (
     finished,
     reading_of,
 )
+from texseg.method.sampling import SceneSample, read_crops
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Scene, Textures
 from texseg.progress import expected_memory, free_memory
@@ -46,27 +46,18 @@ __all__ = [
     "BlockPlan",
     "BlockReading",
     "Request",
-    "NO_DATA",
     "crops_of",
     "goes_by_blocks",
-    "holds_data",
     "is_lazy",
     "label_array",
     "label_blocks",
     "plan_blocks",
     "read_block",
     "read_crops",
-    "sample_windows",
 ]
 
 SIDE = 1024
 """Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
-
-CROP_SIDE = 512
-CROPS = 16
-"""Textures are learned from this many crops of this side; see ``benchmarks/blocks.py``."""
-
-NO_DATA = "no valid pixels: all are masked, transparent, not finite or equal to the no-data value"
 
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
@@ -88,6 +79,9 @@ class ArrayWindows:
         sides = [side for axis, side in enumerate(array.shape) if axis != self._axis]
         self.shape = int(sides[0]), int(sides[1])
         self.channel_axis = None if channel_axis is None else -1
+        chunks = getattr(array, "chunksize", getattr(array, "chunks", None))  # of dask, of zarr
+        self.rows_at_once = 0 if chunks is None else [n for i, n in enumerate(chunks) if i != self._axis][0]
+        """Rows that a lazy array computes together."""
         if mask is not None and tuple(mask.shape) != self.shape:
             raise ValueError(f"mask shape {tuple(mask.shape)} does not match image {self.shape}")
 
@@ -350,68 +344,19 @@ def _read_part(
 
 def crops_of(
     image: Any, channel_axis: int | None, mask: Any, random_state: Any
-) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None]]:
-    """Compute the crops from which textures are learned, and their masks."""
+) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None], SceneSample]:
+    """Choose and read the crops from which textures are learned; give them, their masks, and the choice."""
+    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
+    sample, read = read_crops(ArrayWindows(image, channel_axis, mask), seed)
     if not is_lazy(image):
         warn(
-            f"an image of shape {image.shape} takes more than half of the memory that is free: its textures "
-            "are learned from crops, evenly spread, and it is labelled block by block"
+            f"an image of shape {image.shape} takes more than half of the memory that is free: it is "
+            f"labelled block by block, with textures learned from {sample}"
         )
-    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
-    read = [each for _, each in read_crops(ArrayWindows(image, channel_axis, mask), seed)]
+    elif sample.place is not None:
+        warn(f"textures are learned from {sample}")
     crops = [pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis) for pixels, _ in read]
-    return crops, [valid for _, valid in read]
-
-
-def read_crops(
-    source: Any, random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
-) -> list[tuple[Window, Any]]:
-    """Read crops from which textures are learned: an even sample, or, where that holds no data, any that do.
-
-    Returns windows, and what ``source.read`` gives for them.
-    """
-    starts = [range(0, length, side) for length in source.shape]
-    corners = np.random.default_rng(random_state).permutation(list(itertools.product(*starts))).tolist()
-    ends = [[min(at + side, n) for at, n in zip(corner, source.shape, strict=True)] for corner in corners]
-    anywhere = (tuple(map(slice, *each)) for each in zip(corners, ends, strict=True))
-    for windows in (sample_windows(source.shape, random_state, n_crops, side), anywhere):
-        read = ((window, source.read(window)) for window in windows)
-        usable = (each for each in read if holds_data(*each[1][:2]))
-        if found := list(itertools.islice(usable, n_crops)):
-            return found
-    raise ValueError(NO_DATA)
-
-
-def holds_data(pixels: NDArray[Any], mask: NDArray[np.bool_] | None, n_axes: int = 2) -> bool:
-    """Tell whether an image of so many axes, and channels after them, holds anything to label."""
-    finite = np.isfinite(pixels) if pixels.dtype.kind == "f" else np.ones((), bool)
-    finite = finite.all(axis=-1) if finite.ndim > n_axes else finite
-    return bool(np.any(finite if mask is None else finite & mask))
-
-
-def sample_windows(
-    shape: tuple[int, int], random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
-) -> list[Window]:
-    """Choose the crops from which textures are learned: one at random in each field of an even grid.
-
-    Examples
-    --------
-    >>> sample_windows((300, 400), n_crops=2, side=100)[0]
-    (slice(127, 227, None), slice(26, 126, None))
-    """
-    H, W = shape
-    height, width = min(side, H), min(side, W)
-    n_rows = max(1, min(n_crops, round(math.sqrt(n_crops * H / W))))
-    n_columns = max(1, round(n_crops / n_rows))
-    rng = np.random.default_rng(random_state)
-    rows, columns = np.linspace(0, H, n_rows + 1), np.linspace(0, W, n_columns + 1)
-    windows = {}
-    for top, bottom in zip(rows, rows[1:], strict=False):
-        for left, right in zip(columns, columns[1:], strict=False):
-            y = min(int(top + rng.random() * max(0.0, bottom - top - height)), H - height)
-            x = min(int(left + rng.random() * max(0.0, right - left - width)), W - width)
-            windows[y, x] = slice(y, y + height), slice(x, x + width)
-    return list(windows.values())
+    return crops, [valid for _, valid in read], sample
 
 
 def _reduced(

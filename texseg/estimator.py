@@ -55,6 +55,8 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         one of them; made when it is first requested.
     cue_ : {"texture", "values"}
         What the segments differ in.
+    sample_ : texseg.method.sampling.SceneSample
+        Of a lazy array, or one that is too large for the memory: from which crops textures were learned.
     history_ : list of :class:`texseg.method.clusters.Record`
         Temperatures, free energies and phase transitions of all runs.
 

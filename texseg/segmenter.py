@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -102,22 +103,23 @@ class Segmenter(Editable):
         BLAS uses one thread meanwhile: its products are small here, and more threads would spend several
         times the CPU time waiting for each other.
 
-        Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from, evenly spread
-        (:func:`texseg.blocks.sample_windows`); ``labels_`` is then a lazy array of the whole, and
-        ``confidence_`` and ``hierarchy_`` are those of the crops. The same is done, with a warning, with an
-        array in memory or mapped from a file that would take more than half of the memory that is free;
-        ``labels_`` is then an array, made block by block.
+        Of a dask or zarr array, or an xarray.DataArray on dask, crops are learned from that show all that a
+        cheap look at the whole finds (:mod:`texseg.method.sampling`), and ``sample_`` tells which;
+        ``labels_`` is then a lazy array of the whole, and ``confidence_`` and ``hierarchy_`` are those of the
+        crops. The same is done, with a warning, with an array in memory or mapped from a file that would take
+        more than half of the memory that is free; ``labels_`` is then an array, made block by block.
         """
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        axis, images, masks = settings.channel_axis, X, mask
+        axis, images, masks, sample = settings.channel_axis, X, mask, None
         flat = seeds is None and settings.n_axes == 2
         by_blocks = flat and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
         if by_blocks:
-            images, masks = crops_of(X, axis, mask, settings.random_state)
+            images, masks, sample = crops_of(X, axis, mask, settings.random_state)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
-        with ProgressBar(hidden=not settings.verbose) as bar:
+        place = nullcontext() if sample is None else sample.located()
+        with place, ProgressBar(hidden=not settings.verbose) as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
             rng = random_state_of(settings.random_state)
             learned = learn_scenes(images, masks, seeds, settings, rng, tell)
@@ -129,7 +131,7 @@ class Segmenter(Editable):
         )
         self._publish(fit, isinstance(images, (list, tuple)), ground)
         if by_blocks:
-            self._hierarchy = self.hierarchy_  # of the crops, to which these labels belong
+            self.sample_, self._hierarchy = sample, self.hierarchy_  # of the crops, to which labels belong
             self.labels_ = self.predict(X, mask=mask)
         self._warn_of_fewer(fit)
         return self
@@ -423,7 +425,7 @@ class Segmenter(Editable):
 
     def _publish(self, fit: Division, is_list: bool, ground: NDArray[np.floating] | None = None) -> None:
         """Set all learned attributes at once, so that an ended fit leaves nothing half new."""
-        for old in ("selection_", "_hierarchy", "names_", "_confidence"):
+        for old in ("sample_", "selection_", "_hierarchy", "names_", "_confidence"):
             self.__dict__.pop(old, None)
         self.textures_, self.history_, self.ground_ = fit.textures, fit.search.history, ground
         self._division = fit._replace(labelled=[])

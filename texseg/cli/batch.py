@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.blocks import read_crops
 from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import fail, reason_of, say, shown
 from texseg.io.atomic import atomic_write, remove_leftovers
+from texseg.method.sampling import read_crops
 from texseg.progress import ProgressBar
 from texseg.regions import csv_text
 from texseg.threads import crew_of, one_blas_thread
@@ -167,7 +167,7 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
                 with open_scenes(item.path, reading) as scenes:
                     if needs_blocks(scenes, reading):
                         n_crops = crop_count(reading.memory, scenes[0].n_channels)
-                        images = [crop for _, crop in read_crops(scenes[0], n_crops=n_crops)]
+                        _, images = read_crops(scenes[0], n_crops=n_crops)
                     else:
                         images = read_images(scenes, reading)
             except (OSError, ValueError) as error:

@@ -17,7 +17,6 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import holds_data
 from texseg.cli.terminal import say
 from texseg.io.display import LUMA
 from texseg.io.errors import ImageTooLargeError
@@ -25,6 +24,7 @@ from texseg.io.read import MAX_PIXELS, read_header, stacked
 from texseg.io.sniff import is_image
 from texseg.io.source import Source, natural_key, open_pages, open_source
 from texseg.io.stores import is_store
+from texseg.method.sampling import valid_pixels
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.regions import PixelSize
 from texseg.threads import n_threads
@@ -233,7 +233,7 @@ class Pixels(NamedTuple):
     @property
     def hold_data(self) -> bool:
         """Whether there is anything to label."""
-        return holds_data(self.pixels, self.mask, 2 + self.is_volume)
+        return bool(valid_pixels(self.pixels, self.mask, 2 + self.is_volume).any())
 
 
 class OpenPage:

@@ -104,6 +104,7 @@ class Labelled(NamedTuple):
     is_volume: bool = False  # whether the pages are planes of a volume or a series
     names: Sequence[str] = ()  # of the labels from 1
     colours: Sequence[str] = ()  # of the same; the usual ones after these
+    sample: Mapping[str, Any] = {}  # what is recorded about the crops of a large scene
 
 
 class Outcome(NamedTuple):
@@ -317,6 +318,8 @@ def write_outputs(
         **({"planes": len(pages)} if found.is_volume else {}),
         **_how_sure(selection, regions.mean_confidence(tallies)),
     }
+    if found.sample:
+        result["sample"] = found.sample
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
     for path, before in zip(records, earlier, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg import blocks
-from texseg.blocks import CROP_SIDE, NO_DATA, BlockPlan
+from texseg.blocks import BlockPlan
 from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
@@ -49,6 +49,7 @@ from texseg.edits import Edits
 from texseg.io.errors import ImageTooLargeError
 from texseg.io.geo import relative_size
 from texseg.io.seeds import Seeds, read_seed_file
+from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, read_crops
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.regions import own_colours
@@ -380,11 +381,12 @@ def _label_by_blocks(
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
-    model, choice = work.model or parts.model(), ""
+    choice = ""
+    model, sample = (work.model, {}) if work.model is not None else parts.model()
     if model is None:
-        model = _fit_crops(scene, work, callback)
+        model, sample = _fit_crops(scene, work, callback)
         choice = in_words(getattr(model, "selection_", None))
-        model = parts.keep_model(model)
+        model = parts.keep_model(model, sample)
     if model.ground_ is not None:
         raise ValueError(
             "the model distinguishes a flat background from textures, which needs the whole image; fit it "
@@ -424,23 +426,15 @@ def _label_by_blocks(
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
     page = Page(scene.source, *picture, None, scene.pixel_size)
     page.rows = _rows_of_blocks(found, plan, page, reduction)
-    messages = [parts.message] * bool(parts.message) + [_about_blocks(scene, work, plan, reduction)]
-    return Labelled([page], model, model.n_segments_ + work.unknown, choice, tuple(messages), parts=parts)
-
-
-def _about_blocks(scene: OpenPage, work: Work, plan: BlockPlan, reduction: int) -> str:
     said = f"read by blocks of {plan.side} pixels"
     if not work.writing.formats:
         said += ", labels written as TIFF alone"
-    if work.model is None:
-        windows = blocks.sample_windows(
-            scene.shape, n_crops=crop_count(work.reading.memory, scene.n_channels)
-        )
-        crops = "one crop" if len(windows) == 1 else f"up to {len(windows)} crops"
-        said += f", textures learned from {crops} of {CROP_SIDE} pixels"
     if reduction > 1:
         said += f"; overlay, confidence and report have 1/{reduction} of the size"
-    return said
+    messages = [parts.message] * bool(parts.message) + [said]
+    messages += [f"textures learned from {sample.pop('words')}"] if sample else []
+    largest = model.n_segments_ + work.unknown
+    return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
 
 
 def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands:
@@ -464,9 +458,10 @@ def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands
             row, sure = [], []
 
 
-def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
+def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> tuple[Segmenter, dict[str, Any]]:
+    """Fit to crops; give the model, and what is said and recorded about them."""
     n_crops = crop_count(work.reading.memory, scene.n_channels)
-    crops = [crop for _, crop in blocks.read_crops(scene, work.parameters.get("random_state", 0), n_crops)]
+    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops)
 
     def show(progress: Progress) -> None:
         if callback is not None:
@@ -476,11 +471,13 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> Segmenter:
     parameters = {**work.parameters, "flat_ground": False}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
-        return fit_model(crops, parameters, show)
+        with sample.located():
+            model = fit_model(crops, parameters, show)
+    return model, {"words": str(sample), **sample.record()}
 
 
 def crop_count(memory: int | None, n_channels: int) -> int:
     """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    counts = range(1 if memory is not None else blocks.CROPS, blocks.CROPS + 1)
+    counts = range(1 if memory is not None else CROPS, CROPS + 1)
     fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
     return max(fitting, default=1)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from texseg.segmenter import Segmenter
 
 _NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
-_PLAN, _MODEL = "plan.json", "model.texseg"
+_PLAN, _MODEL, _SAMPLE = "plan.json", "model.texseg", "sample.json"
 _BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
 _EDGES = ("top", "bottom", "left", "right")
@@ -240,17 +240,22 @@ class PartsFolder:
         self._clear()
         atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode())
 
-    def model(self) -> Segmenter | None:
-        """Return the model that was fitted before, if there is one; blocks are worth nothing without it."""
+    def model(self) -> tuple[Segmenter | None, dict[str, Any]]:
+        """Return the model that was fitted before, if there is one, without which blocks are worth nothing.
+
+        Next to it stands what is said and recorded about the crops that it learned from.
+        """
         from texseg.segmenter import Segmenter
 
+        about = _read_json(self.folder / _SAMPLE)
         with contextlib.suppress(OSError, ValueError):
-            return Segmenter.load(self.folder / _MODEL)
+            return Segmenter.load(self.folder / _MODEL), about if isinstance(about, dict) else {}
         self._begin()
-        return None
+        return None, {}
 
-    def keep_model(self, model: Segmenter) -> Segmenter:
-        """Save a model, and return it as it will be read again."""
+    def keep_model(self, model: Segmenter, about: Mapping[str, Any]) -> Segmenter:
+        """Save a model and what is known of its crops; return it as it will be read again."""
+        atomic_write(self.folder / _SAMPLE, json.dumps(about).encode())
         model.save(self.folder / _MODEL)
         return type(model).load(self.folder / _MODEL)
 
@@ -262,7 +267,7 @@ class PartsFolder:
 
     def _clear(self) -> None:
         for path in list(self.folder.iterdir()):
-            is_ours = path.name in (_MODEL, _PLAN) or _BLOCK.fullmatch(path.name)
+            is_ours = path.name in (_MODEL, _PLAN, _SAMPLE) or _BLOCK.fullmatch(path.name)
             if is_ours and (path.is_file() or path.is_symlink()):
                 path.unlink()
         remove_leftovers(self.folder)

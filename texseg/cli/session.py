@@ -412,7 +412,7 @@ class Session:
         picture = self.pictures[0]
         windows: list[Any] = [picture.everything]
         if picture.is_large:
-            windows = [window for window, _ in read_crops(picture, n_crops=_CROPS, side=_CROP)]
+            windows = list(read_crops(picture, n_crops=_CROPS, side=_CROP)[0].windows)
         state = Painted(None, tuple((0, window) for window in windows), parameters)  # type: ignore[arg-type]
         state = self._fitted(state, None, parameters.get("n_segments"))
         return state.with_classes(*((k,) for k in range(1, state.model.n_segments_ + 1)))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from texseg.method.labelling import Window
 from texseg.method.scenes import warn
+from texseg.pixels.label import connected_parts
 
 CROP_SIDE = 512
 CROPS = 16
@@ -112,6 +113,28 @@ class _Survey(NamedTuple):
         return 1 - self.tables @ self.tables[which].T
 
 
+def read_crops(
+    source: Any, random_state: Any = 0, n_crops: int = CROPS, side: int = CROP_SIDE
+) -> tuple[SceneSample, list[Any]]:
+    """Choose crops of a scene by what they show; give them, and the pixels and mask of those that hold data.
+
+    ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.label_blocks`.
+    """
+    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
+    sample = SceneSample(sample_windows(source.shape, seed, n_crops, side))
+    if any(part.stop - part.start < n for part, n in zip(sample.windows[0], source.shape, strict=True)):
+        survey = _survey(source, thinned=True)
+        if not survey.held:  # data may lie where nothing was looked at
+            survey = _survey(source, thinned=False)
+        few = sample_windows(source.shape, seed, math.ceil(_EVEN * n_crops), side)
+        sample = _by_content(survey, source.shape, few, n_crops, side, seed)
+    crops = [source.read(window) for window in sample.windows]
+    kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
+    if not kept:
+        raise ValueError(NO_DATA)
+    return sample._replace(windows=[sample.windows[i] for i in kept]), [crops[i] for i in kept]
+
+
 def valid_pixels(pixels: NDArray[Any], mask: Any, n_axes: int = 2) -> NDArray[np.bool_]:
     """Tell which pixels of an image of so many axes, and channels after them, hold data."""
     valid = np.ones(pixels.shape[:n_axes], bool) if mask is None else np.asarray(mask)
@@ -178,3 +201,106 @@ def _tables(windows: NDArray[np.float32]) -> NDArray[np.float32]:
         counts = np.bincount((level.astype(np.intp) + first).ravel(), minlength=n * _BINS)
         tables.append(counts.reshape(n, _BINS) / (math.prod(level.shape[1:]) * len(levels)))
     return np.sqrt(np.concatenate(tables, axis=1)).astype(np.float32)
+
+
+def _by_content(
+    survey: _Survey, shape: tuple[int, int], even: list[Window], n_crops: int, side: int, seed: int
+) -> SceneSample:
+    """Add to an even sample what is unlike it, and fill up at random; without windows, take any units."""
+    rng, n = np.random.default_rng(seed), len(survey.places)
+    if not n:
+        order = rng.permutation(len(survey.held))[:n_crops]
+        return SceneSample([survey.held[i] for i in order])
+    middles, noise = survey.places + _SIDE // 2, _UNLIKE * _of_neighbours(survey)
+    distance, free = np.full(n, np.inf, np.float32), np.ones(n, bool)
+    windows: list[Window] = []
+
+    def add(window: Window, seen: NDArray[np.bool_]) -> None:
+        windows.append(window)
+        free[seen] = False
+        np.minimum(distance, survey.distances(seen).min(axis=1), out=distance)
+
+    def add_around(which: NDArray[np.integer]) -> None:
+        starts = [
+            int(min(max(0, at - side // 2), max(0, length - side)))
+            for at, length in zip(middles[which].mean(axis=0), shape, strict=True)
+        ]
+        rows, columns = (slice(at, min(at + side, length)) for at, length in zip(starts, shape, strict=True))
+        seen = survey.seen_in((rows, columns))
+        seen[which[0]] = True
+        add((rows, columns), seen)
+
+    for window in even:
+        if (seen := survey.seen_in(window)).any():
+            add(window, seen)
+    if not windows:
+        add_around(rng.integers(n, size=1))
+    n_even = len(windows)
+    while len(windows) < n_crops and (excess := np.maximum(0, distance - noise)).any():
+        candidates = np.argsort(-excess, kind="stable")[:_CANDIDATES]
+        candidates = candidates[excess[candidates] > 0]
+        to_each = survey.distances(candidates)
+        left = np.maximum(0, np.minimum(distance[:, None], to_each) - noise[:, None]).sum(axis=0)
+        best = int(left.argmin())
+        near = (np.abs(middles - middles[candidates[best]]) < side).all(axis=1)
+        alike = near & (to_each[:, best] <= noise) & (excess > 0)
+        alike[candidates[best]] = False
+        add_around(np.append(candidates[best], np.flatnonzero(alike)))
+    by_content = len(windows) - n_even
+    while len(windows) < n_crops and free.any():
+        add_around(rng.choice(np.flatnonzero(free), 1))
+    unlike = distance > noise
+    looked_at = min(1.0, n * _SIDE**2 / math.prod(shape))
+    place = _largest_place(survey.places[unlike]) if unlike.mean() >= _SAID else None
+    return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place)
+
+
+def _largest_place(places: NDArray[np.intp]) -> Window:
+    """Rows and columns of the largest part of windows next to each other."""
+    grid = places // _PITCH
+    marked = np.full(grid.max(axis=0) + 1, -1, np.int32)
+    marked[tuple(grid.T)] = 0
+    pieces = connected_parts(marked)
+    at = pieces.places[tuple(grid.T)]
+    inside = places[at == np.bincount(at).argmax()]
+    rows, columns = (slice(int(own.min()), int(own.max()) + _SIDE) for own in inside.T)
+    return rows, columns
+
+
+def _of_neighbours(survey: _Survey) -> NDArray[np.float32]:
+    """Distance (n,) of every window to the likest of the windows next to it."""
+    at = {(int(y), int(x)): i for i, (y, x) in enumerate(survey.places)}
+    least = np.full(len(at), np.inf, np.float32)
+    for down, right in ((0, _PITCH), (_PITCH, 0)):
+        pairs = [(i, at.get((y + down, x + right), -1)) for (y, x), i in at.items()]
+        one, other = np.array([pair for pair in pairs if pair[1] >= 0], np.intp).reshape(-1, 2).T
+        apart = 1 - np.einsum("nm,nm->n", survey.tables[one], survey.tables[other])
+        for each in (one, other):
+            np.minimum.at(least, each, apart)
+    known = np.isfinite(least)
+    return np.where(known, least, np.median(least[known]) if known.any() else np.float32(0))
+
+
+def sample_windows(
+    shape: tuple[int, int], random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
+) -> list[Window]:
+    """Spread crops evenly: one at random in each field of a grid.
+
+    Examples
+    --------
+    >>> sample_windows((300, 400), n_crops=2, side=100)[0]
+    (slice(127, 227, None), slice(26, 126, None))
+    """
+    H, W = shape
+    height, width = min(side, H), min(side, W)
+    n_rows = max(1, min(n_crops, round(math.sqrt(n_crops * H / W))))
+    n_columns = max(1, round(n_crops / n_rows))
+    rng = np.random.default_rng(random_state)
+    rows, columns = np.linspace(0, H, n_rows + 1), np.linspace(0, W, n_columns + 1)
+    windows: dict[tuple[int, int], Any] = {}
+    for top, bottom in zip(rows, rows[1:], strict=False):
+        for left, right in zip(columns, columns[1:], strict=False):
+            y = min(int(top + rng.random() * max(0.0, bottom - top - height)), H - height)
+            x = min(int(left + rng.random() * max(0.0, right - left - width)), W - width)
+            windows[y, x] = slice(y, y + height), slice(x, x + width)
+    return list(windows.values())

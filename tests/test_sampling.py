@@ -1,0 +1,86 @@
+"""Crops of a large scene show all that a cheap look at the whole finds, and places are those of the scene."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import tifffile
+from scipy import ndimage
+
+from tests.test_cli_large import run
+from texseg import TextureSegmenter
+from texseg.blocks import ArrayWindows
+from texseg.method.sampling import SceneSample, read_crops, sample_windows
+
+PATCH = np.s_[700:1000, 1800:2100]  # .3 % of the scene, in none of the crops of an even sample
+
+
+@pytest.fixture(scope="module")
+def planted():
+    rng = np.random.default_rng(0)
+    image = ndimage.gaussian_filter(rng.normal(size=(2048, 2560)).astype(np.float32), (0.5, 2))
+    image[PATCH] = ndimage.gaussian_filter(image[PATCH], (2, 0.5))
+    image[PATCH] *= image[:300].std() / image[PATCH].std()
+    return np.clip(128 + 40 * image / image.std(), 0, 255).astype(np.uint8)
+
+
+def share_of_patch(window):
+    inside = [max(0, min(a.stop, b.stop) - max(a.start, b.start)) for a, b in zip(window, PATCH, strict=True)]
+    return inside[0] * inside[1] / 300**2
+
+
+def test_what_is_unlike_an_even_sample_is_in_the_crops(planted):
+    even = sample_windows(planted.shape, 0, 6, 256)
+    assert max(map(share_of_patch, even)) < 0.1
+    sample, crops = read_crops(ArrayWindows(planted), 0, 6, 256)
+    assert sample.by_content >= 1 and len(sample.windows) == len(crops) == 6
+    assert max(map(share_of_patch, sample.windows)) > 0.4
+    assert sample.unlike < 0.001 and sample.place is None
+    assert "of them where the scene is unlike an even sample of it" in str(sample)
+    assert read_crops(ArrayWindows(planted), 0, 6, 256)[0] == sample
+
+
+def test_what_no_crop_shows_is_said_with_its_place(planted):
+    """A single crop cannot show both textures."""
+    sample, _ = read_crops(ArrayWindows(planted), 0, 1, 256)
+    assert sample.place is not None and share_of_patch(sample.place) > 0.5
+    assert "of the scene is like none of them, most of it at rows " in str(sample)
+    assert json.loads(json.dumps(sample.record()))["place"].startswith("rows ")
+
+
+def test_crops_hold_data(planted):
+    """Masked parts are looked at as little as parts without finite values."""
+    values = planted.astype(np.float32)
+    values[:, :2200] = np.nan
+    mask = np.zeros(planted.shape, bool)
+    mask[1000:] = True
+    sample, crops = read_crops(ArrayWindows(values, mask=mask), 0, 6, 256)
+    assert len(crops) == 6
+    for pixels, valid in crops:
+        assert (np.isfinite(pixels) & valid).any()
+    with pytest.raises(ValueError, match="no valid pixels: all are masked"):
+        read_crops(ArrayWindows(values, mask=~mask & np.isnan(values)), 0, 6, 256)
+
+
+def test_notes_on_crops_give_the_place_in_the_scene():
+    sample = SceneSample([np.s_[0:512, 0:512], np.s_[1000:1512, 3000:3512]])
+    with pytest.warns(UserWarning, match="rows 1005 to 1010, columns 3000 to 3007: try"), sample.located():
+        warnings.warn("most of it at rows 5 to 10, columns 0 to 7 of image 1: try", stacklevel=1)
+
+
+def test_lazy_arrays_are_looked_at_too(planted):
+    da = pytest.importorskip("dask.array")
+    model = TextureSegmenter(2).fit(da.from_array(planted[:1200, 1400:], chunks=700))
+    assert model.sample_.by_content >= 0 and len(model.sample_.windows) <= 16
+
+
+def test_the_record_of_a_large_image_tells_the_crops(planted, tmp_path):
+    tifffile.imwrite(
+        tmp_path / "scene.tif", planted[512:1100, 1600:2200], tile=(256, 256), compression="zlib"
+    )
+    result = run("segment", tmp_path / "scene.tif", "-k", 2, "--memory", "60M", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "textures learned from one crop of 512 pixels" in result.stderr
+    record = json.loads((tmp_path / "out" / "scene_run.json").read_text())
+    assert record["result"]["sample"]["windows"] and 0 < record["result"]["sample"]["looked_at"] <= 1
