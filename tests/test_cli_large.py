@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import texseg.blocks
 from tests.test_blocks import scene
 from texseg.cli import main
+from texseg.cli.record import PartsFolder
 from texseg.cli.terminal import InterruptedBySignalError
 from texseg.io.polygons import polygons
 from texseg.io.read import read_image, read_labels
@@ -184,12 +185,15 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path):
+def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path, monkeypatch):
     """By blocks and as a whole; a model that changed since makes it anew."""
     for options in (LITTLE, []):
         args = ["apply", place / "model.texseg", place / "image.tif", *options, "-o", tmp_path]
-        assert "skipped" not in run(*args, "--resume").stdout
+        with monkeypatch.context() as patch:
+            patch.setattr(PartsFolder, "remove", lambda self: None)  # as if it were ended just before
+            assert "skipped" not in run(*args, "--resume").stdout
         assert "image.tif: skipped, its results exist" in run(*args, "--resume").stdout
+        assert not list(tmp_path.glob(".*"))
         assert "skipped" not in run(*args, "--resume", "--merge", "1+2").stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import time
@@ -137,6 +138,10 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         planned = planned_outputs(item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about)
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
+            parts = parts_of(item, writing.folder)
+            with contextlib.suppress(OSError):  # the folder is not ours
+                if parts.is_dir():  # a run was ended when it had written everything
+                    PartsFolder(parts, made, resume=True).remove()
             return earlier
         if by_blocks:
             found = _label_by_blocks(item, scenes[0], work, made, callback)
