@@ -8,8 +8,10 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -442,3 +444,28 @@ def test_the_limit_of_the_shell_is_seen():
 
     run = subprocess.run([sys.executable, "-c", code], preexec_fn=limited, capture_output=True, check=True)
     assert int(run.stdout) < 4 * 10**9
+
+
+@POSIX
+@pytest.mark.parametrize("kept_by", ["work that does not end", "a thread that does not end"])
+def test_nothing_keeps_a_command_alive_that_was_ended(kept_by):
+    """A second signal ends at once what the first could not; what waits for a thread ends by itself."""
+    code = (
+        "import sys, threading, time; from texseg.cli.terminal import ended_by_signals\n"
+        "with ended_by_signals():\n"
+        "    try:\n"
+        "        print('begun', flush=True); time.sleep(60)\n"
+        "    finally:\n"
+        "        wait = threading.Thread(target=time.sleep, args=[60])\n"
+        "        time.sleep(60) if 'work' in sys.argv[1] else wait.start()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, kept_by], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.8)
+        assert process.poll() is None
+        if "work" in kept_by:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 128 + signal.SIGTERM

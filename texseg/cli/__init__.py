@@ -214,13 +214,10 @@ def apply(**options: Any) -> None:
     """
     from texseg.segmenter import Segmenter
 
-    try:
-        model = Segmenter.load(options["model"])
-        check_labels_of_edits(options, len(model.names_))
-        model.edit(edits_of(options))
-        model.crop_bar |= options["crop_bar"]
-    except (OSError, ValueError) as error:
-        fail(str(error))
+    model = Segmenter.load(options["model"])
+    check_labels_of_edits(options, len(model.names_))
+    model.edit(edits_of(options))
+    model.crop_bar |= options["crop_bar"]
     options["volume"] |= model.spatial_dims == 3 or model.planes is not None
     _segment(options, _USUAL, model)
 
@@ -261,11 +258,8 @@ def score(**options: Any) -> None:
 
     from texseg.cli.scores import compare, show
 
-    paths = options["labels"], options["truth"], options["names"]
-    try:
-        result = compare(*paths, options["ignore_label"], options["tolerance"])
-    except (OSError, ValueError, TypeError) as error:
-        fail(str(error))
+    names = ("labels", "truth", "names", "ignore_label", "tolerance")
+    result = compare(*(options[name] for name in names))
     if options["as_json"]:
         click.echo(json.dumps(result))
     else:
@@ -326,8 +320,6 @@ def name(model: Path, names: Sequence[str]) -> None:
         found = Segmenter.load(model)
         if given:
             found.rename(given).save(model)
-    except OSError as error:
-        fail(str(error))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     usual = hex_colours(len(found.names_))
@@ -364,11 +356,8 @@ def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            loaded = [Segmenter.load(path) for path in models]
-            found = match_textures(loaded, limit)
-        except (OSError, ValueError) as error:
-            fail(str(error))
+        loaded = [Segmenter.load(path) for path in models]
+        found = match_textures(loaded, limit)
     bands = [model.textures_.features.n_bands for model in loaded]
     if len(set(bands)) > 1:
         held = ", ".join(f"{path} {n}" for path, n in zip(models, bands, strict=True))

@@ -30,7 +30,7 @@ from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes, read_imag
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import can_resume, parts_of
-from texseg.cli.terminal import fail, reason_of, say, shown
+from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.atomic import atomic_write, remove_leftovers
 from texseg.method.sampling import read_crops
 from texseg.progress import ProgressBar
@@ -131,21 +131,18 @@ def fit_shared(
     quiet: bool = True,
     n_jobs: int | None = None,
 ) -> Segmenter:
-    """Fit one model to an even sample of the inputs, which it forgets; print what it says, or fail."""
+    """Fit one model to an even sample of the inputs, which it forgets; print what it says."""
     with warnings.catch_warnings(record=True) as caught, one_blas_thread(), ProgressBar(hidden=quiet) as bar:
         warnings.simplefilter("always")
-        try:
-            if reading.seeds is not None and len(items) > 1:
-                raise ValueError(f"seeds (--seeds) work on one image at a time, got {len(items)}")
-            with crew_of(n_jobs):
-                sample = read_sample(items, reading)
-                seeds = None
-                if reading.seeds is not None:
-                    with open_scenes(items[0].path, reading) as scenes:
-                        seeds = read_seeds(items[0].path, reading, scenes[0])
-                model = fit_model(sample, parameters, None if bar.hidden else bar, seeds)
-        except (OSError, ValueError, TypeError, MemoryError) as error:
-            fail(reason_of(error))
+        if reading.seeds is not None and len(items) > 1:
+            raise ValueError(f"seeds (--seeds) work on one image at a time, got {len(items)}")
+        with crew_of(n_jobs):
+            sample = read_sample(items, reading)
+            seeds = None
+            if reading.seeds is not None:
+                with open_scenes(items[0].path, reading) as scenes:
+                    seeds = read_seeds(items[0].path, reading, scenes[0])
+            model = fit_model(sample, parameters, None if bar.hidden else bar, seeds)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         say(f"note: {message}", err=True)
     if (choice := in_words(vars(model).pop("selection_", None))) and not quiet:

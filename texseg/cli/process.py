@@ -103,13 +103,6 @@ class Work:
         """Names of the labels that a model gives."""
         return (*(() if model is None else model.names_), *["unknown"] * self.unknown)
 
-    @property
-    def size(self) -> tuple[int | None, str]:
-        """Number of segments and preset, from which the memory is forecast."""
-        if self.model is not None:
-            return self.model.n_segments_, self.model.preset
-        return self.parameters.get("n_segments"), self.parameters.get("preset", "default")
-
 
 def process(item: Input, work: Work, callback: Any = None) -> Outcome:
     """Read, label and write one input; any failure becomes part of the outcome."""
@@ -131,7 +124,10 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
     check_names(item, writing, several_pages=reading.page == "all")
     with open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
-        by_blocks = needs_blocks(scenes, reading, *work.size, times)
+        size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
+        if work.model is not None:
+            size = work.model.n_segments_, work.model.preset
+        by_blocks = needs_blocks(scenes, reading, *size, times)
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         geo = scenes[0].source.geo
         about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}

@@ -57,13 +57,15 @@ def compare(
     options: dict[str, Any] = {"ignore_label": ignore_label, "tolerance": tolerance}
     truth = arrays[0] if len(arrays) == 1 else np.stack(arrays)
     result = metrics.score(found.labels, truth, **options)._asdict()
-    by_name = _share_of_names([(found, each) for each in right], ignore_label)
-    result |= {} if by_name is None else {"right_name": by_name}
+    result["confusion"] = [_confusion(found, each, ignore_label) for each in right]
+    are_named = all(each.names for each in right)
+    if found.names and are_named:
+        result["right_name"] = float(np.mean([_share_right(table) for table in result["confusion"]]))
     if len(right) > 1:
         result["annotators"] = metrics.agreement(truth, **options)._asdict()
-        among = _share_of_names(list(permutations(right, 2)), ignore_label)
-        result["annotators"] |= {} if among is None else {"right_name": among}
-    result["confusion"] = [_confusion(found, each, ignore_label) for each in right]
+        if are_named:
+            among = [_share_right(_confusion(*pair, ignore_label)) for pair in permutations(right, 2)]
+            result["annotators"]["right_name"] = float(np.mean(among))
     return result
 
 
@@ -116,20 +118,11 @@ def _names_in(path: Path) -> dict[int, str]:
     return {label: name for label, name in names.items() if name and name != f"segment {label}"}
 
 
-def _share_of_names(pairs: Sequence[tuple[_Named, _Named]], ignore_label: int | None) -> float | None:
-    """Mean share of pixels that have the right name; None where an image has no names."""
-    if not all(each.names for pair in pairs for each in pair):
-        return None
-    tables = [_confusion(one, other, ignore_label) for one, other in pairs]
-    right = [
-        sum(
-            row[t["classes"].index(name)]
-            for name, row in zip(t["labels"], t["pixels"], strict=True)
-            if name in t["classes"]
-        )
-        for t in tables
-    ]
-    return float(np.mean([n / np.sum(t["pixels"]) for n, t in zip(right, tables, strict=True)]))
+def _share_right(table: dict[str, Any]) -> float:
+    """Share of pixels that have the right name."""
+    named = zip(table["labels"], table["pixels"], strict=True)
+    right = (row[table["classes"].index(name)] for name, row in named if name in table["classes"])
+    return sum(right) / np.sum(table["pixels"])
 
 
 def _confusion(found: _Named, truth: _Named, ignore_label: int | None) -> dict[str, Any]:

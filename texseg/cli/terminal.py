@@ -53,9 +53,20 @@ def ended_by_signals() -> Iterator[None]:
     before = [signal.signal(number, end) for number in heard]
     try:
         yield
+    except InterruptedBySignalError as interruption:
+        if begun:
+            threading.Thread(target=_leave, args=[128 + interruption.number], daemon=True).start()
+        raise
     finally:
         for number, handler in zip(heard, before, strict=True):
             signal.signal(number, handler)
+
+
+def _leave(code: int) -> None:
+    """End a process that should end by itself, and cannot: something waits for a worker that has crashed."""
+    threading.main_thread().join()
+    time.sleep(_PATIENCE)
+    os._exit(code)
 
 
 def shown(name: str | PurePath) -> str:
@@ -133,13 +144,6 @@ def steady_streams() -> Iterator[None]:
             sys.stdout, sys.stderr = before
 
 
-def _leave(code: int) -> None:
-    """End a process that should end by itself, and cannot: something waits for a worker that has crashed."""
-    threading.main_thread().join()
-    time.sleep(_PATIENCE)
-    os._exit(code)
-
-
 class Verbs(click.Group):
     """Ends as a user expects."""
 
@@ -154,14 +158,12 @@ class Verbs(click.Group):
             with ended_by_signals():
                 return super().invoke(ctx)
         except InterruptedBySignalError as interruption:
-            code = 128 + interruption.number
-            threading.Thread(target=_leave, args=[code], daemon=True).start()
             with contextlib.suppress(OSError):  # the terminal may be gone
                 notes = getattr(interruption, "__notes__", [])
                 click.echo("; ".join(["texseg: interrupted", *notes]), err=True)
-            ctx.exit(code)
+            ctx.exit(128 + interruption.number)
         except click.ClickException as error:
             error.__dict__["message"] = printable(error.message)
             raise
-        except (MemoryError, RecursionError, OSError) as error:
+        except (MemoryError, RecursionError, OSError, ValueError, TypeError) as error:
             fail(reason_of(error))
