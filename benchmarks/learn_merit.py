@@ -41,7 +41,7 @@ _SAME = 0.005  # of the adjusted Rand index: rivals that differ by less are equa
 
 
 def measured(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Merits (n, 4) of n rivals, and the adjusted Rand index of their cells."""
+    """Merits (n, 3) of n rivals, and the adjusted Rand index of their cells."""
     found: list[tuple[NDArray[np.float64], float]] = []
     judged = np.ones(case.truth.shape, bool) if case.ignore_label is None else case.truth != case.ignore_label
     rivals = Search.rivals
@@ -63,7 +63,7 @@ def measured(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def learned(images: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]]) -> NDArray[np.float64]:
-    """Weights (4,) with which the better of two rivals is likeliest to be the one with more merit."""
+    """Weights (3,) with which the better of two rivals is likeliest to be the one with more merit."""
     sizes = Counter(field for field, _, _ in images)
     better, weights = [], []
     for field, merits, right in images:
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "best": [right.max() for _, right in own],
         }
         table.row(field, len(own), *(float(np.mean(values)) for values in of.values()))
-    print("weights of gain, doubt, smallest share, log P:", learned(images).round(2).tolist())
+    print("weights of gain, doubt, smallest share:", learned(images).round(2).tolist())
 
 
 if __name__ == "__main__":

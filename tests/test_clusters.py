@@ -8,7 +8,7 @@ from site_scenes import GRID, N_BINS, N_CHANNELS, agree, regions, scores_of, sit
 
 from texseg.counts.grid import cell_grid
 from texseg.fitting.anneal import critical_beta
-from texseg.method.clusters import _MERITS, Candidate, Search, merits_of
+from texseg.method.clusters import _MERITS, Candidate, Search
 from texseg.models.histograms import HistogramClustering
 from texseg.parameters import PottsSettings, Settings
 
@@ -110,7 +110,7 @@ def test_a_cluster_that_nothing_tells_apart_is_not_split():
 def test_planted_textures_are_found():
     region = regions()
     search = search_of(region)
-    best = max(search.on_cells(search.starts(4)), key=lambda fit: merits_of(fit, search.cells)[0])
+    best = max(search.on_cells(search.starts(4)), key=lambda fit: search.merits(fit)[0])
     assert agree(labels_of(best), region)
 
 

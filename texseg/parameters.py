@@ -393,7 +393,7 @@ _ROWS = {
         "Number of annealed runs; the best is kept. The first sees the calmest windows, the second all of "
         "them, and each further one a random half.",
         (1, 100),
-        presets=(2, 2),
+        presets=(1, 1),
         flags=("--starts", "n_starts"),
     ),
     "n_jobs": Parameter(

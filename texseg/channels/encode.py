@@ -62,14 +62,6 @@ class Features(NamedTuple):
         )
 
     @property
-    def value_bins(self) -> NDArray[np.float64]:
-        """Value (C * n_bins,) at the middle of each bin of plain values; lightness, if they are grey."""
-        middles = (np.arange(self.n_bins) + 0.5) / min(_VALUE_BINS, self.n_bins)
-        if len(self.ranges) == 1:
-            return np.cbrt(middles)  # nearly: equal differences of lightness look alike
-        return np.concatenate([low + middles * (high - low) for low, high in self.ranges])
-
-    @property
     def n_bands(self) -> int:
         """Number of bands of the images; 1 for grey."""
         return len(self.intensity.low)

@@ -35,10 +35,10 @@ from texseg.channels.encode import Features
 from texseg.counts.grid import CellGrid
 from texseg.counts.sites import WINDOW_STEP, Sites, border_measure, window_sites
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule, last_of
-from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over
+from texseg.fitting.assignment import SETTLING_SWEEPS, Posterior, SoftMax, arg_max_over, soft_max
 from texseg.fitting.moves import Transition
 from texseg.method.confidence import confusion_of_clusters
-from texseg.method.number import MergeTree, dissolved, merge_tree, probability_of
+from texseg.method.number import MergeTree, dissolved, merge_tree
 from texseg.method.pairs import shipped_table
 from texseg.method.seeds import Description, describe, potts_field
 from texseg.method.textures import Textures, divergence, divergence_limits
@@ -56,7 +56,11 @@ _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give 
 _STEPS = 20  # most EM steps between two changes; of k-means, too
 _TOLERANCE = 1e-4  # of the free energy
 _RUNS = 6  # of k-means
-_MERITS = (3.5, -2.2, 0.55, 1.5)  # learned, with fields left out: `benchmarks/learn_merit.py`
+_FEW = 20  # cells of a cluster that touch no other
+_POWERS = (1.0, 0.5)  # of values
+_LEAST_VALUE = 1 / 64  # of the image's range, added to values
+_LEAST_SPREAD = 3e-5  # added to variances, of values in ranges
+_MERITS = (3.5, -2.2, 0.55)  # learned, with fields left out: `benchmarks/learn_merit.py`
 _LEAST = 1e-3  # added to shares before their logarithms are taken
 _LEAST_GAIN = 0.01  # added to gains
 _RARE = 0.1  # of the image; a note tells of less that may be one more segment
@@ -156,34 +160,37 @@ class Search:
         return unlike if is_found and is_rare else None
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
-        """Measure what speaks for a fit among others with as many clusters: (4,) logarithms.
+        """Measure what speaks for a fit among others with as many clusters: (3,) logarithms.
 
-        Of the likelihood that the clusters gain over one, of the doubt about the cells, of the smallest
-        cluster's share, and of the probability that all of them are textures, over their number.
+        Of the likelihood that the clusters gain over one, of the doubt about the cells, and of the smallest
+        cluster's share.
         """
-        tree = self._merged(fit, 2)
-        likely = np.log(probability_of(tree.n_clusters, tree) + 1e-12)
-        return np.append(merits_of(fit, self.cells), likely / len(fit.profiles))
+        labels, share = arg_max_over(fit.posteriors.T), self.cells.sizes / self.cells.sizes.sum()
+        gain = share @ fit.scores[np.arange(len(labels)), labels]
+        doubt = 1 - share @ fit.posteriors.max(axis=1)
+        areas = np.bincount(labels[self.cells.sizes > 0], minlength=fit.scores.shape[1])
+        return np.log([max(gain, 0.0) + _LEAST_GAIN, doubt + _LEAST, areas.min() / areas.sum() + _LEAST])
 
     def tree(self, most: int) -> MergeTree:
         """Over-segment into at most ``most`` clusters, and merge them down to one; computed only once."""
         if most not in self._trees:
             fits = self.on_cells(self.starts(most))
-            best = max(fits, key=lambda fit: merits_of(fit, self.cells)[0])  # the gain
+            best = max(fits, key=lambda fit: self.merits(fit)[0])  # the gain
             self._trees[most] = self._merged(best, 2)
         return self._trees[most]
 
-    def of_values(self, values: Floats, k: int) -> NDArray[np.intp]:
-        """Labels (N,) of ``k`` clusters of plain values alone: k-means of their means in windows.
+    def of_values(self, means: Floats, k: int) -> Floats:
+        """Profiles (k, M) of ``k`` clusters of plain values alone: Gaussians of means (N, C) of cells.
 
         Histograms do not know which values are close, so that cells across the borders of small parts, whose
-        values lie between those of both, would be clusters. ``values`` (M,) are what the bins stand for.
+        values lie between those of both, would be clusters. Nor do they count for a cluster with others.
         """
-        n = self.cells
-        meant = np.where(n.groups[:, None] == np.arange(n.n_channels), (values / n.weights)[:, None], 0)
-        sums = n.window_mean(n @ meant.astype(np.float32), self.window)
-        sizes = n.window_mean(n.sizes[:, None], self.window)
-        return k_means(sums / np.maximum(sizes, 1e-6), n.sizes > 0, k, self.rng)
+        sizes = np.maximum(self.cells.window_mean(self.cells.sizes[:, None], self.window), 1e-6)
+        points = self.cells.window_mean(means * self.cells.sizes[:, None], self.window) / sizes
+        labels = clusters_of_values(points, self.cells.sizes > 0, k, self.rng)
+        members = (labels[:, None] == np.arange(k)).astype(np.float32)
+        inner = members * (self.cells.window_mean(members, 3) > 1 - 1e-3)
+        return self.cells.profiles(np.where(inner.sum(axis=0) < _FEW, members, inner))
 
     def _merged(self, fit: Candidate, least: int) -> MergeTree:
         """Merge the clusters of a fit; ``least`` are kept even if they have no interior."""
@@ -328,21 +335,58 @@ class Search:
             yield state
 
 
-def merits_of(fit: Candidate, cells: Sites) -> NDArray[np.float64]:
-    """Measure the first three of `Search.merits`."""
-    labels, share = arg_max_over(fit.posteriors.T), cells.sizes / cells.sizes.sum()
-    gain = share @ fit.scores[np.arange(len(labels)), labels]
-    doubt = 1 - share @ fit.posteriors.max(axis=1)
-    areas = np.bincount(labels[cells.sizes > 0], minlength=fit.scores.shape[1])
-    return np.log([max(gain, 0.0) + _LEAST_GAIN, doubt + _LEAST, areas.min() / areas.sum() + _LEAST])
-
-
-def k_means(
+def clusters_of_values(
     points: Floats, present: NDArray[np.bool_], k: int, rng: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """Nearest (n,) of k centres of points (n, d); the best of some runs on those that are present."""
-    inside = points[present]
-    some = inside[rng.choice(len(inside), min(_MOST_WINDOWS, len(inside)), replace=False)]
+    """Likeliest (n,) of k Gaussians of points (n, d), fitted to those that are present.
+
+    One value may be the brightness or its square root, whichever is likelier to be a mixture of Gaussians of
+    equal spread [1]_; several have any covariances.
+
+    References
+    ----------
+    .. [1] G. Box and D. Cox, J. R. Stat. Soc. B 26 (1964), section 3.
+    """
+    inside = points[present].astype(float)
+    chosen = rng.choice(len(inside), min(_MOST_WINDOWS, len(inside)), replace=False)
+    powers = _POWERS if points.shape[1] == 1 else (1.0,)
+    best, most, low = np.zeros(len(points), np.intp), -np.inf, points[present].min(axis=0)
+    for power in powers:
+        seen = (np.maximum(points - low, 0) + _LEAST_VALUE) ** power
+        some = seen[present][chosen]
+        mixture, likelihood = _gaussians(some, _k_means(some, k, rng), len(powers) > 1)
+        likelihood += np.log(power) + (1 - 1 / power) * np.log(some).mean()  # of the values before
+        if likelihood > most:
+            best, most = _log_densities(seen, *mixture).argmax(axis=1), likelihood
+    return best
+
+
+def _gaussians(points: Floats, centres: Floats, is_shared: bool) -> tuple[tuple[Floats, ...], float]:
+    """Weights (k,), means (k, d) and covariances (k, d, d) by EM, and the mean log-likelihood of points."""
+    members = np.eye(len(centres))[_distances(points, centres).argmin(axis=1)]
+    for _ in range(_STEPS):
+        sizes = members.sum(axis=0) + 1e-9
+        means = members.T @ points / sizes[:, None]
+        apart = points[None] - means[:, None]
+        spread = np.swapaxes(apart * members.T[..., None], 1, 2) @ apart / sizes[:, None, None]
+        if is_shared:
+            spread = np.broadcast_to(np.tensordot(sizes / sizes.sum(), spread, 1), spread.shape)
+        mixture = sizes / sizes.sum(), means, spread + _LEAST_SPREAD * np.eye(points.shape[1])
+        members, totals = soft_max(_log_densities(points, *mixture))
+    return mixture, float(totals.mean())
+
+
+def _log_densities(points: Floats, weights: Floats, means: Floats, covariances: Floats) -> Floats:
+    """Log of weight times density, (n, k)."""
+    ends = np.linalg.inv(np.linalg.cholesky(covariances))
+    apart = (points[None] - means[:, None]) @ np.swapaxes(ends, 1, 2)
+    scales = np.log(weights) + np.log(np.diagonal(ends, axis1=1, axis2=2)).sum(axis=1)
+    constant = points.shape[1] / 2 * np.log(2 * np.pi)
+    return scales - constant - (apart**2).sum(axis=2).T / 2
+
+
+def _k_means(some: Floats, k: int, rng: np.random.RandomState) -> Floats:
+    """Centres (k, d) of points; the best of some runs."""
     best, least = some[:1], np.inf
     for _ in range(_RUNS):
         centres = some[[rng.randint(len(some))]]
@@ -357,7 +401,7 @@ def k_means(
         loss = _distances(some, centres).min(axis=1).sum()
         if loss < least:
             best, least = centres, loss
-    return _distances(points, best).argmin(axis=1)
+    return best
 
 
 def _distances(points: Floats, centres: Floats) -> Floats:

@@ -18,7 +18,7 @@ from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.scenes import warn
 from texseg.method.seeds import Seeded, seeded_textures
-from texseg.method.textures import Scene, Textures, cell_sites, effective_observations
+from texseg.method.textures import Scene, Textures, cell_sites, effective_observations, mean_values
 from texseg.parameters import Settings
 from texseg.pixels.label import connected_parts
 
@@ -85,10 +85,10 @@ class Divider:
             return by_texture
         if cue == "values":
             return self._by_values(by_texture, n_classes)
-        ragged = raggedness(_maps(by_texture), by_texture.scenes)
-        if odds_of_values(_mean_confidence(by_texture), ragged) <= 0:  # whatever the values tell
+        seen = _seen(by_texture)
+        if odds_of_values(*seen) <= 0:  # whatever the values tell
             return by_texture
-        return _better(by_texture, self._by_values(by_texture, n_classes), ragged)
+        return _better(by_texture, self._by_values(by_texture, n_classes), seen)
 
     def _note_one_more(self, search: Search, unlike: NDArray[np.bool_]) -> None:
         """Say how much may be one more segment, and where, unless it is scattered: then it may be borders."""
@@ -194,8 +194,8 @@ class Divider:
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
-        clusters = search.of_values(features.value_bins, K)
-        profiles = cells.profiles((clusters[:, None] == np.arange(K)).astype(np.float32))
+        pairs = zip(scenes, grids, strict=True)
+        profiles = search.of_values(np.concatenate([mean_values(*pair, features) for pair in pairs]), K)
         textures = _by_energy(search.textures(profiles, features))
         textures, labelled = self._labelled(scenes, textures, lambda *_: None)
         selection = by_texture.selection and by_texture.selection._replace(by_values=True)
@@ -248,7 +248,7 @@ def repaint(
     best = tried[0]
     if len(tried) == 2:
         by_values, by_texture = sorted(tried, key=lambda each: each.textures.features.has_filters)
-        best = _better(by_texture, by_values)
+        best = _better(by_texture, by_values, _seen(by_texture))
         best = best._replace(rival=by_values if best is by_texture else by_texture)
     settings = best.search.settings
     if not settings.learned_borders or best.textures.borders is not None:
@@ -266,24 +266,21 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
     return max(1, n_segments - has_ground)
 
 
-def _better(by_texture: Division, by_values: Division, ragged: float | None = None) -> Division:
-    """Give the division by the cue that is likelier to be right; see `texseg.method.cues`.
-
-    ``ragged`` is the raggedness of the labels by texture, measured unless it is known.
-    """
-    scenes, features = by_texture.scenes, by_texture.textures.features
-    ragged = raggedness(_maps(by_texture), scenes) if ragged is None else ragged
-    share = share_of_values(_maps(by_values), scenes, features)
-    is_by_values = odds_of_values(_mean_confidence(by_texture), ragged, share) > 0
+def _better(by_texture: Division, by_values: Division, seen: tuple[float, float]) -> Division:
+    """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
+    share = share_of_values(_maps(by_values), by_texture.scenes, by_texture.textures.features)
+    is_by_values = odds_of_values(*seen, share) > 0
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
+
+
+def _seen(by_texture: Division) -> tuple[float, float]:
+    """Raggedness of the labels by texture, and the share of them that values tell."""
+    labels, scenes = _maps(by_texture), by_texture.scenes
+    return raggedness(labels, scenes), share_of_values(labels, scenes, by_texture.textures.features)
 
 
 def _maps(division: Division) -> list[NDArray[np.int32]]:
     return [labels for labels, _ in division.labelled]
-
-
-def _mean_confidence(division: Division) -> float:
-    return float(np.concatenate([sure[labels > 0] for labels, sure in division.labelled]).mean())
 
 
 def _labels_of(

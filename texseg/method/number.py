@@ -215,11 +215,6 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     )
 
 
-def probability_of(k: int, tree: MergeTree) -> float:
-    """Probability that k is the number of textures, given that it is one of the levels of the tree."""
-    return float(soft_max(_logits(tree, shipped_table()))[0][k - 1])
-
-
 def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
     """Logarithms of the probabilities of 1, 2, ... textures, up to a constant."""
     return np.append(0.0, np.cumsum(table.log_odds(tree.evidence)[::-1]))

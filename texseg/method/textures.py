@@ -38,6 +38,7 @@ _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibra
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
 _PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
 _BAND = 3  # cells on either side of a border that its place depends on
+_PART_OF_VALUES = 2  # cells: a window of plain values
 _PART = 5  # cells, side of a square: smaller parts cannot be distinguished from a flaw
 _SMALL_WINDOWS = 1.0  # near borders that were not learned: sides in wavelengths
 _WIDER = 1.5  # times as wide in space, where windows of one wavelength hold few independent observations
@@ -189,7 +190,8 @@ class Textures:
     def speck_area(self, smoothness: float) -> float:
         """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
         spacing = self.features.bank.spacing
-        return smoothness * (_PART * self.cell) ** len(spacing) / math.prod(spacing)
+        side = self.cell * (_PART if self.features.has_filters else _PART_OF_VALUES)
+        return smoothness * side ** len(spacing) / math.prod(spacing)
 
     @property
     def reach(self) -> int:
@@ -470,6 +472,18 @@ def cell_sites(
     weights = np.repeat(features.weights, features.n_bins)
     images, stacks = images_of([grid.shape for grid in grids], scenes[0].is_stack)
     return Sites(counts, sizes, weights, images, background, stacks), list(grids)
+
+
+def mean_values(scene: Scene, grid: CellGrid, features: Features) -> NDArray[np.float32]:
+    """Mean plain values (cells, C) of a scene's cells; 0 where there are no data."""
+    assert scene.planes is not None
+    valid = np.ones(scene.shape, bool) if scene.mask is None else scene.mask
+    values = [channel.values() for channel in features.recipes(scene.planes) if channel.kind == "value"]
+    sums = np.stack([*(np.where(valid, plane, 0) for plane in values), valid]).astype(np.float32)
+    for axis, (side, length) in enumerate(zip(grid.sides, scene.shape, strict=True), start=1):
+        sums = np.add.reduceat(sums, range(0, length, side), axis=axis)
+    table = sums.reshape(len(sums), -1).T
+    return np.asarray(table[:, :-1] / np.maximum(table[:, -1:], 1), np.float32)
 
 
 def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
