@@ -98,7 +98,7 @@ CONSTANTS: dict[str, dict[str, str]] = {
     },
     "method.clusters": {
         "_HALF": "of the windows; those at borders are fewer",
-        "_MERITS": "of four logarithms in the odds between two solutions, learned by logistic regression",
+        "_MERITS": "of three logarithms in the odds between two solutions, learned by logistic regression",
     },
     "method.cues": {
         "_WEIGHTS": "of the three logarithms in the log-odds of values, learned by logistic regression",
@@ -133,10 +133,10 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.responses": "_MAX_COMPONENTS _REDUCTION",
         "channels.textons": "_SAMPLES _ITERATIONS",
         "method.clusters": (
-            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _RARE"
+            "_MOST_WINDOWS _HOTTEST _COOLING _STEPS _TOLERANCE _RUNS _MORE _FEWEST _WORST _RARE _POWERS"
         ),
         "counts.sites": "WINDOW_STEP",
-        "method.cues": "_STRIDE _LEAST",
+        "method.cues": "_STRIDE",
         "fitting.assignment": "SETTLING_SWEEPS",
         "fitting.anneal": "MERGED_AT_ONCE",
         "fitting.moves": "POWER_STEPS HALVES_STEPS MOVES JUDGED_PAIRS",
@@ -150,7 +150,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "floors in place of zero, and least numbers of samples; ten times more or less is the same": {
         "channels.notes": "_FEWEST_BLOCKS",
         "fitting.assignment": "_TINY",
-        "method.clusters": "_LEAST_GAIN",
+        "method.clusters": "_LEAST_GAIN _LEAST_SPREAD _LEAST_VALUE _FEW",
         "method.pairs": "_LEAST_SPREAD _LEAST_VARIANCE _FEWEST_NEAR",
         "pixels.borders": "_FEWEST _RIDGE _NEVER _COLD _TINY",
     },

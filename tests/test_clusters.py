@@ -12,7 +12,7 @@ from texseg.method.clusters import _MERITS, Candidate, Search
 from texseg.models.histograms import HistogramClustering
 from texseg.parameters import PottsSettings, Settings
 
-SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0))
+SETTINGS = Settings(windows=(24.0, 24.0), potts=PottsSettings(beta=2.0), n_starts=2)
 BETA = 20.0
 
 

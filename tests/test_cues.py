@@ -9,12 +9,14 @@ from click.testing import CliRunner
 from scipy import ndimage
 from scipy.spatial import KDTree
 from sklearn.metrics import adjusted_rand_score, mutual_info_score
+from sklearn.mixture import GaussianMixture
 
 from texseg import TextureSegmenter, segment
 from texseg.channels.encode import learn_features
 from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
+from texseg.method.clusters import clusters_of_values
 from texseg.method.cues import raggedness, share_of_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
@@ -168,3 +170,29 @@ def test_what_differs_in_texture_alone_is_never_divided_by_values():
         smooth = ndimage.gaussian_filter(noise, (2, 0)), ndimage.gaussian_filter(noise, (0, 2))
         one, other = (part / part.std() for part in smooth)
         assert TextureSegmenter(2).fit(128 + 40 * np.where(columns < 90, one, other)).cue_ == "texture"
+
+
+def test_one_small_thing_of_another_colour_is_found():
+    """Its values lie far outside of the range of nearly all others, among which there is a drift."""
+    rng = np.random.default_rng(3)
+    image = np.full((160, 200, 3), (150, 150, 40.0)) + np.linspace(0, 25, 200)[None, :, None]
+    truth = (np.hypot(*(np.indices((160, 200)) - np.array([90, 60])[:, None, None])) < 10).astype(int)
+    image[truth == 1] = (200, 30, 20)
+    image = (image + rng.normal(0, 6, image.shape)).clip(0, 255).astype(np.uint8)
+    with pytest.warns(UserWarning, match="outliers"):
+        labels = TextureSegmenter(2, channel_axis=-1, cue="values").fit(image).labels_
+    assert adjusted_rand_score(truth.ravel(), labels.ravel()) > 0.9
+
+
+def test_values_are_a_mixture_of_gaussians():
+    """Of several values with any covariances, as in scikit-learn; of one with equal spreads, after a root."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 2, 1500)
+    several = rng.normal(size=(1500, 2)) * np.where(drawn, 0.02, 0.2)[:, None] + drawn[:, None] * 0.3
+    found = clusters_of_values(several, np.ones(1500, bool), 2, np.random.RandomState(0))
+    peer = GaussianMixture(2, n_init=5, random_state=0).fit_predict(several)
+    assert adjusted_rand_score(peer, found) > 0.99
+    one = ((rng.normal(size=1500) * 0.06 + np.where(drawn, 0.3, 0.8)) ** 2)[:, None]
+    found = clusters_of_values(one, np.ones(1500, bool), 2, np.random.RandomState(0))
+    peer = GaussianMixture(2, covariance_type="tied", random_state=0).fit_predict(np.sqrt(one))
+    assert adjusted_rand_score(peer, found) > 0.98

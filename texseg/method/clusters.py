@@ -179,15 +179,17 @@ class Search:
             self._trees[most] = self._merged(best, 2)
         return self._trees[most]
 
-    def of_values(self, means: Floats, k: int) -> Floats:
-        """Profiles (k, M) of ``k`` clusters of plain values alone: Gaussians of means (N, C) of cells.
+    def of_values(self, means: Floats, k: int, is_mixture: bool = True) -> Floats:
+        """Profiles (k, M) of ``k`` clusters of plain values alone, of means (N, C) of cells.
 
         Histograms do not know which values are close, so that cells across the borders of small parts, whose
-        values lie between those of both, would be clusters. Nor do they count for a cluster with others.
+        values lie between those of both, would be clusters. Nor do they count for a cluster with others. A
+        mixture of Gaussians may hold some that no pixel is left to; k-means does not.
         """
         sizes = np.maximum(self.cells.window_mean(self.cells.sizes[:, None], self.window), 1e-6)
         points = self.cells.window_mean(means * self.cells.sizes[:, None], self.window) / sizes
-        labels = clusters_of_values(points, self.cells.sizes > 0, k, self.rng)
+        present = self.cells.sizes > 0
+        labels = (clusters_of_values if is_mixture else k_means)(points, present, k, self.rng)
         members = (labels[:, None] == np.arange(k)).astype(np.float32)
         inner = members * (self.cells.window_mean(members, 3) > 1 - 1e-3)
         return self.cells.profiles(np.where(inner.sum(axis=0) < _FEW, members, inner))
@@ -347,18 +349,29 @@ def clusters_of_values(
     ----------
     .. [1] G. Box and D. Cox, J. R. Stat. Soc. B 26 (1964), section 3.
     """
-    inside = points[present].astype(float)
-    chosen = rng.choice(len(inside), min(_MOST_WINDOWS, len(inside)), replace=False)
+    chosen = _some(present, rng)
     powers = _POWERS if points.shape[1] == 1 else (1.0,)
     best, most, low = np.zeros(len(points), np.intp), -np.inf, points[present].min(axis=0)
     for power in powers:
-        seen = (np.maximum(points - low, 0) + _LEAST_VALUE) ** power
-        some = seen[present][chosen]
-        mixture, likelihood = _gaussians(some, _k_means(some, k, rng), len(powers) > 1)
+        seen = (np.maximum(points - low, 0).astype(float) + _LEAST_VALUE) ** power
+        some = seen[chosen]
+        mixture, likelihood = _gaussians(some, _centres(some, k, rng), len(powers) > 1)
         likelihood += np.log(power) + (1 - 1 / power) * np.log(some).mean()  # of the values before
         if likelihood > most:
             best, most = _log_densities(seen, *mixture).argmax(axis=1), likelihood
     return best
+
+
+def k_means(
+    points: Floats, present: NDArray[np.bool_], k: int, rng: np.random.RandomState
+) -> NDArray[np.intp]:
+    """Nearest (n,) of k centres of points (n, d), found from those that are present."""
+    return _distances(points, _centres(points[_some(present, rng)], k, rng)).argmin(axis=1)
+
+
+def _some(present: NDArray[np.bool_], rng: np.random.RandomState) -> NDArray[np.intp]:
+    places = np.flatnonzero(present)
+    return rng.choice(places, min(_MOST_WINDOWS, len(places)), replace=False)
 
 
 def _gaussians(points: Floats, centres: Floats, is_shared: bool) -> tuple[tuple[Floats, ...], float]:
@@ -385,7 +398,7 @@ def _log_densities(points: Floats, weights: Floats, means: Floats, covariances: 
     return scales - constant - (apart**2).sum(axis=2).T / 2
 
 
-def _k_means(some: Floats, k: int, rng: np.random.RandomState) -> Floats:
+def _centres(some: Floats, k: int, rng: np.random.RandomState) -> Floats:
     """Centres (k, d) of points; the best of some runs."""
     best, least = some[:1], np.inf
     for _ in range(_RUNS):

@@ -31,7 +31,7 @@ class Curve(NamedTuple):
     """Of clusters of plain values, part of the way from chance to certainty."""
 
 
-CURVE = Curve(1.1, 3.0, 0.6)
+CURVE = Curve(1.1, 3.0, 0.8)
 
 
 class Evidence(NamedTuple):

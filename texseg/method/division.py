@@ -194,10 +194,13 @@ class Divider:
             painted = seeded_textures(search, scenes, features, n_classes, self.k_max)
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
-        pairs = zip(scenes, grids, strict=True)
-        profiles = search.of_values(np.concatenate([mean_values(*pair, features) for pair in pairs]), K)
-        textures = _by_energy(search.textures(profiles, features))
-        textures, labelled = self._labelled(scenes, textures, lambda *_: None)
+        means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
+        for is_mixture in (True, False):
+            profiles = search.of_values(means, K, is_mixture)
+            textures = _by_energy(search.textures(profiles, features))
+            textures, labelled = self._labelled(scenes, textures, lambda *_: None)
+            if len(textures.profiles) == K:
+                break
         selection = by_texture.selection and by_texture.selection._replace(by_values=True)
         return Division(textures, search, scenes, labelled, selection)
 

@@ -38,7 +38,6 @@ _CALIBRATION = 0.5  # weight of window scores, and of log posteriors, in calibra
 _ROOM = 1.75  # limits lie this many times the spread (median to 95 %) of known windows above their median
 _PATCH = 5  # strange windows in a row, each way, that make a pixel unfamiliar
 _BAND = 3  # cells on either side of a border that its place depends on
-_PART_OF_VALUES = 2  # cells: a window of plain values
 _PART = 5  # cells, side of a square: smaller parts cannot be distinguished from a flaw
 _SMALL_WINDOWS = 1.0  # near borders that were not learned: sides in wavelengths
 _WIDER = 1.5  # times as wide in space, where windows of one wavelength hold few independent observations
@@ -190,7 +189,7 @@ class Textures:
     def speck_area(self, smoothness: float) -> float:
         """Pixels; smaller parts show too little of a texture to be distinguished from a flaw."""
         spacing = self.features.bank.spacing
-        side = self.cell * (_PART if self.features.has_filters else _PART_OF_VALUES)
+        side = _PART * self.cell if self.features.has_filters else self.windows[0]
         return smoothness * side ** len(spacing) / math.prod(spacing)
 
     @property
