@@ -1,8 +1,5 @@
 """What a component is: the interface to the samplers, and two Gaussian families (Section 5.1 of [1]).
 
-A family says how a point is distributed given one component of each side, and how the parameters are drawn
-from their priors and posteriors. The samplers know nothing else about it.
-
 Parameters of several components are a tuple of arrays (`Params`) whose first axis counts the components.
 For `log_density` there are two leading axes, (points or 1, components), so that every point may have
 components of its own.
@@ -69,7 +66,7 @@ class SharedGaussians:
     """Means on the first side, covariances on the second: ``x ~ N(mu_z1, Sigma_z2)`` (Section 5.1).
 
     The parameters of a second component are its whitener, the upper triangular W with ``W.T @ W =
-    inv(Sigma)``, which is what densities need and what draws yield without an inversion (Bartlett).
+    inv(Sigma)``.
 
     Parameters
     ----------
@@ -163,17 +160,12 @@ class SharedGaussians:
 class OffsetGaussians(SharedGaussians):
     """Places on the first side, offsets with a spread on the second: ``x ~ N(t_z1 + B g_z2, Sigma_z2)``.
 
-    The same use of an object for another human pose, or the same contrast in another texture, shifts a point
-    in the same way.
-
     Parameters
     ----------
     directions : array-like of shape (D, R), optional
-        The directions B in which the second side may shift a point; all (the identity) by default. A
-        column of ones makes the second side a common gain of log-responses.
+        The directions B in which the second side may shift a point; all (the identity) by default.
     offset_covariance : float or array-like of shape (R, R), default=1.0
-        Covariance of the Gaussian prior of the offsets, whose mean is zero; a number stands for that
-        multiple of the data's covariance along B.
+        Covariance of the Gaussian prior of the offsets, whose mean is zero; a number is relative to the data.
     mean, mean_covariance, degrees, scale
         Gaussian prior of the places and inverse Wishart prior of the covariances, as for `SharedGaussians`.
 

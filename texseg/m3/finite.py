@@ -25,21 +25,20 @@ class FiniteM3(DensityMixin, CountEstimator):
     """Documents whose words have a topic in each of several topic spaces.
 
     A word of document d chooses a topic of each space by the document's memberships pi1, pi2, and is drawn
-    from ``(1 + omega) / 2 * theta1 + (1 - omega) / 2 * theta2`` (Eq. 7). K1 + K2 topics make K1 x K2
-    combinations. ``omega = 1`` is latent Dirichlet allocation with K1 topics. With L spaces (Eq. 2) the word
-    is drawn from ``sum_l shares_l theta_l``. The source is Jiang, Lim and Saxena, Multidimensional Membership
-    Mixture Models, 2012, section 4.2.
+    from ``(1 + omega) / 2 * theta1 + (1 - omega) / 2 * theta2``, of L spaces from ``sum_l shares_l theta_l``
+    (Eq. 7 and 2 of Jiang, Lim and Saxena, Multidimensional Membership Mixture Models, 2012, section 4.2).
+    ``omega = 1`` is latent Dirichlet allocation with K1 topics.
 
     Parameters
     ----------
     n_components : sequence of two or more ints, or int, default=(10, 2)
-        K1, K2 and so on; a single number is K1, with a second space of one topic common to all documents.
+        K1, K2 and so on; a single number is K1, with a second space of one common topic.
     omega : float in 0 ... 1, or sequence of L floats, optional
         For two spaces, how far the first outweighs the second; or the shares of all spaces, with sum one.
         Estimated by default.
     alpha : {"asymmetric", "symmetric"}, float or sequence of L floats, default="asymmetric"
         Concentration of the memberships: estimated for each topic, or for each space as in the paper (Eq.
-        10), which predicted worse on all data tried; or numbers, one for all spaces or one for each.
+        10); or numbers, one for all spaces or one for each.
     topic_prior : float, default=0.3
         Symmetric Dirichlet prior of the topics, which are then integrated out. 0 is maximum likelihood, the
         paper's choice, under which new words have probability zero.
@@ -47,8 +46,7 @@ class FiniteM3(DensityMixin, CountEstimator):
         First iterations, in which only the topics are estimated; most iterations, these included, which end
         when the bound rises by less than this fraction of it.
     max_doc_iter : int, default=15
-        Most steps of an E-step, each from flat memberships; a document keeps those of the previous iteration
-        if these give a higher bound.
+        Most steps of an E-step.
     random_state : int, RandomState, Generator or None
 
     Attributes
@@ -85,11 +83,7 @@ class FiniteM3(DensityMixin, CountEstimator):
     random_state: Any = None
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
-        """Estimate topics, omega and alpha from the documents.
-
-        ``X`` (D, M) holds documents by words: array, data frame, sparse matrix or implicit counts; rows may
-        be empty. ``sample_weight`` (D,) says how often each document counts.
-        """
+        """Estimate topics, omega and alpha from documents ``X`` (D, M) with weights ``sample_weight``."""
         self._check_parameters()
         n = self._checked(X, "X", reset=True)
         weights = self._check_weights(sample_weight, n)

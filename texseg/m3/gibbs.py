@@ -2,8 +2,7 @@
 
 A sweep updates the pair of memberships of one point after the other. Every point has its own unborn (still
 empty) components, drawn from the prior; if it is the only point of a component, it keeps that component's
-parameters as the first of them. The densities of a block of points under all pairs are computed at once, so
-an update is a handful of operations on one K1 x K2 array.
+parameters as the first of them. The densities of a block of points under all pairs are computed at once.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class HybridM3(SampledM3):
         The second side is fitted after this many sweeps, to the mean log-likelihood under all of them.
     n_init : int, default=1
         Runs, from `n_start` clusters down to one; that with the highest mean of `history_` over the kept
-        sweeps is kept. The alternation rarely moves a whole component, so several are worth their time.
+        sweeps is kept.
     n_sweeps, burn_in, thin, n_auxiliary, n_start, random_state
         As for `InfiniteM3`, of the first side.
 
@@ -112,8 +112,6 @@ class HybridM3(SampledM3):
 
 
 class _Hybrid(NamedTuple):
-    """State of the alternation."""
-
     z1: Labels
     z2: Labels
     first: Params

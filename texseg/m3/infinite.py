@@ -30,9 +30,9 @@ class Trace(NamedTuple):
 class InfiniteM3(SampledM3):
     """Mixture with two memberships per point, each from a Dirichlet process.
 
-    With the default family, means belong to one membership and covariances to the other, so that five means
-    and two covariances make ten Gaussians. ``omega = 1`` is an ordinary Dirichlet-process mixture. The source
-    is Jiang, Lim and Saxena, Multidimensional Membership Mixture Models, 2012, section 4.1.
+    With the default family, means belong to one membership and covariances to the other. ``omega = 1`` is an
+    ordinary Dirichlet-process mixture. The source is Jiang, Lim and Saxena, Multidimensional Membership
+    Mixture Models, 2012, section 4.1.
 
     Parameters
     ----------
@@ -51,8 +51,7 @@ class InfiniteM3(SampledM3):
         Number of k-means clusters to start with, as components of the first side.
     n_init : int, default=2
         Runs; the one with the best estimated density of new points (Watanabe's criterion) is kept. The second
-        side starts with one component and with the clusters of the first in turn: a chain rarely gets from
-        the one kind of solution to the other.
+        side starts with one component and with the clusters of the first in turn.
     random_state : int, RandomState, Generator or None
 
     Attributes

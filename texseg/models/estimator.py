@@ -669,8 +669,8 @@ def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
     n.sort_indices()
     taken = np.empty(n.nnz)
     for row in map(slice, n.indptr[:-1], n.indptr[1:]):
-        counts, columns = n.data[row].astype(float), n.indices[row].astype(np.int64)
-        rng = np.random.default_rng([crc32(columns.tobytes()), crc32(counts.tobytes())])
+        counts = n.data[row].astype(float)
+        rng = np.random.default_rng(crc32(np.append(counts, n.indices[row]).tobytes()))
         whole = np.floor(counts)  # what remains is assigned as one occurrence
         taken[row] = rng.binomial(whole.astype(int), 0.5)
         taken[row] += (counts - whole) * rng.integers(2, size=len(counts))
