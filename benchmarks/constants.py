@@ -175,7 +175,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "memory and speed; labels are the same to the pixel": {
         "channels.gabor": "_BLOCK _KEPT_TRANSFERS",
         "channels.textons": "_STRIP",
-        "counts.grid": "_ROWS _SITES _BLOCK _MOST_ENTRIES",
+        "counts.grid": "_ROWS",
         "counts.matrix": "_BLOCK_ENTRIES",
         "counts.sites": "_ROWS _STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, read_image
+from texseg.counts.grid import PackedCounts
+from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
+from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.threads import kernels
 
 pytestmark = pytest.mark.skipif(kernels is None, reason="built without a compiler")
@@ -61,3 +64,28 @@ def test_sweeps_agree_on_any_number_of_clusters_and_grids(presence, twin):
     np.testing.assert_allclose(compiled.posteriors, plain.posteriors, atol=2e-5)
     np.testing.assert_allclose(compiled.free_energy, plain.free_energy, rtol=1e-6)
     assert (compiled.posteriors[4, :, 2] == 0).all()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("n_bins", "n_clusters"), [(5, 3), (8, 11)])
+def test_steps_and_halves_agree_on_any_number_of_clusters_and_columns(packed, n_bins, n_clusters, twin):
+    """One pass over the sites does what products, assignment and products do, on odd numbers of each."""
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 9, (1037, 3 * n_bins)).astype(np.uint8)
+    table[7] = 0
+    counts = PackedCounts(table, np.float32(1 / 8)) if packed else table.astype(np.float32) / 8
+    background = rng.dirichlet(np.ones(n_bins), 3).ravel().astype(np.float32)
+    weights = np.repeat(np.float32([1, 2, 0.5]), n_bins)
+    sites = Sites(counts, np.ones(len(table), np.float32), weights, ((1, len(table)),), background)
+    profiles = rng.dirichlet(np.ones(n_bins), (n_clusters, 3)).reshape(n_clusters, -1)
+    model = HistogramClustering(background=background)
+
+    def fitted():
+        step = model.step(sites, Profiles(profiles, np.full(n_clusters, 1 / n_clusters)), 1.5)
+        kept = model.stats(sites, step.posteriors * np.linspace(0.2, 0.8, len(table))[:, None])
+        halves, counts = model.halved(sites, step.posteriors, step.stats, kept, 1.5)
+        unstable = model.instabilities(sites, step.params, step.posteriors, np.random.RandomState(0))
+        return [*step.params, step.free_energy, step.posteriors, halves, *counts, *unstable]
+
+    for one, other in zip(fitted(), twin(fitted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)

@@ -20,11 +20,10 @@
 #endif
 #define INSIDE static inline __attribute__((always_inline))
 
-enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, BLOCK = 128, MOST = 6 };
+enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, FEW = 16 };
+enum { PRODUCTS, SOFT_MAX, HALVES, SIGNS }; /* what is made of products of sites */
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
-
-static float numbers[256]; /* the whole ones */
 
 INSIDE vec whole(const float *from) { vec v; memcpy(&v, from, sizeof(v)); return v; }
 INSIDE vec load(const float *from, Py_ssize_t m) /* the first m numbers, and zeros */
@@ -41,6 +40,12 @@ INSIDE void store(float *to, vec v, Py_ssize_t m)
     else
         memcpy(to, &v, sizeof(v));
 }
+#ifdef __clang__
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define MIX(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
+#endif
+#define PAIRS(a, b) (MIX(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + MIX(a, b, 1, 9, 3, 11, 5, 13, 7, 15))
 INSIDE vec all(float x) { return x - (vec){0}; }
 INSIDE vec either(ints which, vec one, vec other) { return (vec)((which & (ints)one) | (~which & (ints)other)); }
 
@@ -603,69 +608,114 @@ static int pair_scales(Cells c, int32_t a, int64_t b, const float *by, const dou
     return done;
 }
 
-/* What is not zero in counts (N, M): starts (blocks, M + 1) of the entries of each column in blocks of sites, and
-   the site within its block and the count of each entry. */
-WIDE void compressed(const uint8_t *counts, Py_ssize_t N, Py_ssize_t M, int32_t *starts, uint8_t *sites, uint8_t *values)
-{
-    int32_t n = 0;
-    for (Py_ssize_t first = 0; first < N; first += BLOCK)
-        for (Py_ssize_t j = 0; j <= M; j++) {
-            *starts++ = n;
-            for (Py_ssize_t i = 0; j < M && i < BLOCK && first + i < N; i++) {
-                sites[n] = (uint8_t)i; /* there is room for one more */
-                values[n] = counts[(first + i) * M + j];
-                n += values[n] > 0;
-            }
-        }
-}
-
+/* Counts (N, M), of floats or bytes, and what is done at each site with its products with tables (K, M). */
 typedef struct {
-    const int32_t *starts;
-    const uint8_t *sites, *values;
-    float *planes, *table; /* (K, N), and (M, W) with W a multiple of LANES */
-    Py_ssize_t K, N, M, W;
-} Products;
+    const float *floats;
+    const uint8_t *bytes;
+    const float *tables, *given, *prior; /* (K, M), (K, N) and (K,); or NULL */
+    float *planes, *numbers;             /* (K, N), and (N,) */
+    double *sums;                        /* (K, M): counts' times what was done; or NULL */
+    Py_ssize_t N, M, K, from, to, how;
+    float beta;
+} Passes;
 
-/* Of one block and P vectors of columns: rows (BLOCK, P) += counts times table, or table += counts' times rows. */
-INSIDE void multiplied(const Products *p, const int32_t *starts, Py_ssize_t column, vec *rows, const int P, int adjoint)
+/* Products of a row and P tables, of n vectors each. */
+INSIDE void dots(const float *row, const vec *tables, Py_ssize_t n, float *out, const int P)
 {
-    for (Py_ssize_t j = 0; j < p->M; j++) {
-        vec sums[MOST];
-        float *entry = p->table + j * p->W + column;
-        for (int q = 0; q < P; q++) sums[q] = whole(entry + q * LANES);
-        for (int32_t n = starts[j]; n < starts[j + 1]; n++) {
-            vec *row = rows + p->sites[n] * P;
-            float count = numbers[p->values[n]];
-            for (int q = 0; q < P; q++)
-                if (adjoint)
-                    sums[q] += row[q] * count;
-                else
-                    row[q] += sums[q] * count;
-        }
-        for (int q = 0; adjoint && q < P; q++) store(entry + q * LANES, sums[q], LANES);
+    vec sums[8] = {{0}};
+    for (Py_ssize_t j = 0; j < n; j++)
+        for (int p = 0; p < P; p++) sums[p] += whole(row + j * LANES) * tables[p * n + j];
+    for (int p = 0; p < P; p += 4) {
+        vec *s = sums + p, one = PAIRS(s[0], s[1]), two = PAIRS(s[2], s[3]);
+        vec four = MIX(one, two, 0, 1, 8, 9, 4, 5, 12, 13) + MIX(one, two, 2, 3, 10, 11, 6, 7, 14, 15);
+        for (int q = 0; q < 4 && p + q < P; q++) out[(p + q) * FEW] = four[q] + four[q + 4];
     }
 }
 
-#define CASE(P) case P: multiplied(p, starts, column, rows, P, adjoint); break;
-/* planes = (counts @ table).T, or table += counts.T @ planes.T, for sites from..to, which begin with a block */
-WIDE void product(const Products *p, Py_ssize_t from, Py_ssize_t to, int adjoint)
+/* P sums += weights (P, FEW) times rows, of n vectors each */
+INSIDE void backwards(const float *rows, const float *weights, Py_ssize_t n, vec *sums, const int P)
 {
-    vec rows[BLOCK * MOST];
-    for (Py_ssize_t first = from; first < to; first += BLOCK)
-        for (Py_ssize_t column = 0, P; column < p->W; column += P * LANES) {
-            Py_ssize_t m = p->N - first < BLOCK ? p->N - first : BLOCK;
-            const int32_t *starts = p->starts + first / BLOCK * (p->M + 1);
-            P = (p->W - column) / LANES < MOST ? (p->W - column) / LANES : MOST;
-            float *cells = (float *)rows;
-            memset(rows, 0, sizeof(vec) * BLOCK * P);
-            for (Py_ssize_t k = column; adjoint && k < column + P * LANES && k < p->K; k++)
-                for (Py_ssize_t i = 0; i < m; i++) cells[i * P * LANES + k - column] = p->planes[k * p->N + first + i];
-            switch (P) { /* the compiler knows each number */
-                CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
-            }
-            for (Py_ssize_t k = column; !adjoint && k < column + P * LANES && k < p->K; k++)
-                for (Py_ssize_t i = 0; i < m; i++) p->planes[k * p->N + first + i] = cells[i * P * LANES + k - column];
+    for (Py_ssize_t j = 0; j < n; j++) {
+        vec own[8];
+        for (int p = 0; p < P; p++) own[p] = sums[p * n + j];
+        for (int r = 0; r < FEW; r++)
+            for (int p = 0; p < P; p++) own[p] += whole(rows + (r * n + j) * LANES) * weights[p * FEW + r];
+        for (int p = 0; p < P; p++) sums[p * n + j] = own[p];
+    }
+}
+
+/* At the sites of a block: what is made of products (K, FEW), in place, for the way back; it is also given as planes. */
+INSIDE void made(const Passes *p, Py_ssize_t first, Py_ssize_t m, float *some)
+{
+    for (Py_ssize_t i = 0; i < FEW && i < m; i += LANES) {
+        vec top = all(-1e38f), sum = all(0);
+        for (Py_ssize_t k = 0; k < p->K; k++) {
+            vec x = whole(some + k * FEW + i), own = x, given = all(0);
+            Py_ssize_t at = k * p->N + first + i;
+            if (p->given) given = load(p->given + at, m - i);
+            if (p->prior) x = x * p->beta + p->prior[k];
+            if (p->how == HALVES) {
+                vec y = exp_of(either(x < all(0), x, -x)), large = 1.0f / (1.0f + y);
+                own = either(x < all(0), 1.0f - large, large);
+            } else if (p->how == SIGNS)
+                own = either(x > all(0), all(1), all(0));
+            else
+                own = x;
+            top = either(x > top, x, top);
+            if (p->how != SOFT_MAX) store(p->planes + at, own, m - i);
+            store(some + k * FEW + i, p->given ? own * given : own, LANES);
         }
+        if (p->how != SOFT_MAX) continue;
+        for (Py_ssize_t k = 0; k < p->K; k++) {
+            vec x = exp_of(whole(some + k * FEW + i) - top);
+            store(some + k * FEW + i, x, LANES);
+            sum += x;
+        }
+        for (Py_ssize_t k = 0; k < p->K; k++) {
+            vec x = whole(some + k * FEW + i) / sum;
+            store(some + k * FEW + i, x, LANES);
+            store(p->planes + k * p->N + first + i, x, m - i);
+        }
+        store(p->numbers + first + i, top + log_of(sum), m - i);
+    }
+    for (Py_ssize_t k = 0; k < p->K; k++)
+        for (Py_ssize_t i = m; i < FEW; i++) some[k * FEW + i] = 0;
+}
+
+#define CASES(P, call) switch (P) { case 1: case 2: call(2); break; case 3: case 4: call(4); break; case 5: case 6: call(6); break; default: call(8); }
+#define THERE(P) dots(rows + r * n * LANES, tables + k * n, n, some + k * FEW + r, P)
+#define BACK(P) backwards(rows, some + k * FEW, n, sums + k * n, P)
+WIDE void passes(const Passes *p, vec *work)
+{
+    Py_ssize_t M = p->M, N = p->N, K = p->K, n = (M + LANES - 1) / LANES, most = K + 7;
+    vec *tables = work + FEW * n, *sums = tables + most * n;
+    float *some = (float *)(sums + most * n);
+    memset(work, 0, sizeof(vec) * (n * (FEW + 2 * most) + most * FEW / LANES));
+    for (Py_ssize_t k = 0; p->tables && k < K; k++) memcpy(tables + k * n, p->tables + k * M, sizeof(float) * M);
+    for (Py_ssize_t first = p->from; first < p->to; first += FEW) {
+        Py_ssize_t m = p->to - first < FEW ? p->to - first : FEW;
+        int is_there = !p->bytes && m == FEW && n * LANES == M;
+        const float *rows = is_there ? p->floats + first * M : (float *)work;
+        for (Py_ssize_t r = 0; !is_there && r < m; r++) {
+            float *row = (float *)(work + r * n);
+            if (p->bytes)
+                for (Py_ssize_t j = 0; j < M; j++) row[j] = (float)p->bytes[(first + r) * M + j];
+            else
+                memcpy(row, p->floats + (first + r) * M, sizeof(float) * M);
+        }
+        for (Py_ssize_t k = 0; p->tables && k < K; k += 8)
+            for (Py_ssize_t r = 0; r < m; r++) CASES(K - k, THERE)
+        for (Py_ssize_t k = 0; !p->tables && k < K; k++)
+            for (Py_ssize_t r = 0; r < FEW; r++) some[k * FEW + r] = r < m ? p->planes[k * N + first + r] : 0;
+        if (p->tables) made(p, first, m, some);
+        if (!p->sums) continue;
+        for (Py_ssize_t k = 0; k < K; k += 8) CASES(K - k, BACK)
+        if (first + FEW >= p->to || (first - p->from) / FEW % FEW == FEW - 1) {
+            for (Py_ssize_t k = 0; k < K; k++)
+                for (Py_ssize_t j = 0; j < M; j++) p->sums[k * M + j] += ((float *)(sums + k * n))[j];
+            memset(sums, 0, sizeof(vec) * K * n);
+        }
+    }
 }
 
 /* What a call gives: arrays (None is NULL) and their bytes, whole numbers, and others, each in their order. */
@@ -754,26 +804,27 @@ CALLED(pair_scales) /* held, labels, sizes, grids, weights (C,), rules (3,), out
     Cells c = CELLS(g);
     return pair_scales(c, (int32_t)g->n[0], g->n[3], g->v[4], g->v[5], g->v[6]);
 }
-CALLED(compress) /* counts (N, M), starts, sites, values; N */
+CALLED(passes)
+/* counts (N, M) of floats or bytes, tables (K, M), given (K, N), prior (K,) or None, planes (K, N), numbers (N,) or None,
+   sums (K, M) or None; N, M, from, to, how; beta */
 {
-    compressed(g->v[0], g->n[0], g->bytes[0] / g->n[0], g->v[1], g->v[2], g->v[3]);
-    return 1;
-}
-CALLED(product) /* starts, sites, values, planes (K, N), table (M, W); N, M, from, to, whether adjoint */
-{
-    Products p = {g->v[0], g->v[1], g->v[2], g->v[3], g->v[4], g->bytes[3] / 4 / g->n[0], g->n[0], g->n[1],
-                  g->bytes[4] / 4 / g->n[1]};
-    product(&p, g->n[2], g->n[3], (int)g->n[4]);
-    return 1;
+    Py_ssize_t N = g->n[0], M = g->n[1], K = g->bytes[4] / 4 / N;
+    const uint8_t *bytes = g->bytes[0] == N * M ? g->v[0] : NULL;
+    Passes p = {g->v[0], bytes, g->v[1], g->v[2], g->v[3], g->v[4], g->v[5], g->v[6], N, M, K, g->n[2], g->n[3], g->n[4],
+                (float)g->f[0]};
+    Py_ssize_t n = (M + LANES - 1) / LANES;
+    char *work = malloc(sizeof(vec) * (n * (FEW + 2 * (K + 7)) + (K + 7) * FEW / LANES + 2));
+    if (work) passes(&p, (vec *)(((uintptr_t)work + sizeof(vec) - 1) / sizeof(vec) * sizeof(vec)));
+    free(work);
+    return work != NULL;
 }
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
-static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(near_borders), METHOD(compress),
-                                METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(product), {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(near_borders),
+                                METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernels(void)
 {
-    for (int i = 0; i < 256; i++) numbers[i] = (float)i;
     return PyModuleDef_Init(&module);
 }

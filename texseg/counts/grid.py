@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.axes import shortened
-from texseg.threads import LANES, kernels, side_by_side
+from texseg.threads import side_by_side
 
 _ROWS = 16  # rows of cells counted at once, of images; of volumes, one layer
-_SITES = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
-_BLOCK = 128  # sites of a block of entries
-_MOST_ENTRIES = 2**15  # sites whose entries are kept: they take as much memory again as the counts
 
 
 class PackedCounts:
@@ -27,11 +23,6 @@ class PackedCounts:
     def __init__(self, table: NDArray[np.uint8], unit: np.float32) -> None:
         self.table = table
         self.unit = np.float32(unit)
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether products are compiled."""
-        return kernels is not None and len(self.table) <= _MOST_ENTRIES
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,39 +42,6 @@ class PackedCounts:
     def reshape(self, *shape: int) -> PackedCounts:
         """Return the same counts in another shape, still packed."""
         return PackedCounts(self.table.reshape(*shape), self.unit)
-
-    @cached_property
-    def entries(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8]]:
-        """What is not zero, for :meth:`product`: starts (blocks, M + 1), sites within their block, counts."""
-        N, M = self.table.shape
-        starts = np.empty((-(-N // _BLOCK), M + 1), np.int32)
-        sites, values = np.empty((2, np.count_nonzero(self.table) + 1), np.uint8)
-        kernels.compress(self.table, starts, sites, values, N)
-        return starts, sites, values
-
-    def product(self, A: NDArray[Any]) -> NDArray[np.float32]:
-        """Give ``counts @ A``, (N, K), with sites contiguous; only compiled."""
-        (N, M), K = self.table.shape, A.shape[1]
-        table, planes = np.zeros((M, -(-K // LANES) * LANES), np.float32), np.empty((K, N), np.float32)
-        table[:, :K] = A * self.unit
-        side_by_side(
-            lambda at: kernels.product(*self.entries, planes, table, N, M, at, min(at + _SITES, N), False),
-            range(0, N, _SITES),
-        )
-        return planes.T
-
-    def adjoint(self, B: NDArray[Any]) -> NDArray[np.float32]:
-        """Give ``counts.T @ B``, (M, K); only compiled."""
-        (N, M), K = self.table.shape, B.shape[1]
-        planes = np.ascontiguousarray(B.T, np.float32)
-
-        def of_strip(at: int) -> NDArray[np.float32]:
-            table = np.zeros((M, -(-K // LANES) * LANES), np.float32)
-            kernels.product(*self.entries, planes, table, N, M, at, min(at + _SITES, N), True)
-            return table
-
-        parts = side_by_side(of_strip, range(0, N, _SITES))
-        return sum(parts[1:], start=parts[0])[:, :K] * self.unit
 
     def rows(self, first: int, stop: int) -> PackedCounts:
         """Take some rows, still packed."""

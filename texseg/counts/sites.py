@@ -28,6 +28,7 @@ BACKGROUND = 2e-3
 """Share of the background in every profile: what a cluster has never seen is unlikely, not impossible."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
+_MADE = ("products", "soft-max", "halves", "signs")  # of products, by compiled loops
 _ROWS = 32  # rows of sites compared at once
 _STRIP = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
 
@@ -68,19 +69,57 @@ class Sites(CountOperator):
         """Number C of channels, since each sums to one in the background."""
         return round(float(self.background.sum()))
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether :meth:`passed` may be called."""
+        return kernels is not None and self.counts.dtype == np.float32
+
     def _product(self, A: Floats) -> Floats:
+        if self.is_compiled and A.dtype == np.float32:
+            return self.passed(A)[0]
         weighted = A * self.weights[:, None].astype(A.dtype)
-        if isinstance(self.counts, PackedCounts) and self.counts.is_quick:
-            return self.counts.product(weighted)
         # sites are contiguous in the result; multiplying in the other layout and copying is faster
         parts = in_strips(lambda rows: np.ascontiguousarray((self.counts[rows] @ weighted).T), self.shape[0])
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).T
 
     def _adjoint(self, B: Floats) -> Floats:
-        if isinstance(self.counts, PackedCounts) and self.counts.is_quick:
-            return self.counts.adjoint(B) * self.weights[:, None]
+        if self.is_compiled and B.dtype == np.float32:
+            return self.passed(None, given=B)[1].T.astype(np.float32)
         parts = in_strips(lambda rows: B[rows].T @ self.counts[rows], self.shape[0])
         return sum(parts[1:], start=parts[0]).T * self.weights[:, None]
+
+    def passed(
+        self,
+        A: Floats | None,
+        how: str = "products",
+        given: Floats | None = None,
+        prior: Floats | None = None,
+        beta: float = 1.0,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Compiled: what is made (N, K) of ``n @ A`` at each site, ``n.T @`` (K, M) that, log sums (N,).
+
+        That is ``beta n @ A + prior``, its "soft-max" over K, or the "halves" or "signs" of pairs with these
+        log-odds; on the way back times ``given`` (N, K). Without ``A`` there is only the way back of this.
+        """
+        (N, M), counts, scale = self.shape, self.counts, self.weights
+        if isinstance(self.counts, PackedCounts):
+            counts, scale = self.counts.table, scale * self.counts.unit
+        planes = None if given is None else np.ascontiguousarray(given.T, np.float32)
+        tables = None if A is None else np.ascontiguousarray(A.T * scale, np.float32)
+        out = planes if tables is None else np.empty((len(tables), N), np.float32)
+        assert out is not None  # either is given
+        numbers, own = np.empty(N, np.float32), None if prior is None else prior.astype(np.float32)
+        is_back, way = given is not None or how != "products", _MADE.index(how)
+        strips = range(0, N, _STRIP)
+        sums = np.zeros((len(strips), len(out), M)) if is_back else None
+
+        def pass_over(at: int) -> None:
+            there = (planes if A is not None else None), own, out, numbers
+            back = None if sums is None else sums[at // _STRIP]
+            kernels.passes(counts, tables, *there, back, N, M, at, min(at + _STRIP, N), way, float(beta))
+
+        side_by_side(pass_over, strips)
+        return out.T, np.zeros(0) if sums is None else sums.sum(axis=0) * scale, numbers
 
     def _rows(self, wanted: range) -> scipy.sparse.csr_array:
         return scipy.sparse.csr_array(self.counts[wanted.start : wanted.stop : wanted.step] * self.weights)
@@ -105,13 +144,8 @@ class Sites(CountOperator):
     def sums(self, posteriors: Floats) -> tuple[Floats, Floats]:
         """Sum the histograms (..., M) and sizes (...) of soft clusters (N, ...)."""
         flat = np.moveaxis(posteriors, 0, -1).reshape(-1, len(self.counts))
-        shape, counts = posteriors.shape[1:], self.counts
-        if isinstance(counts, PackedCounts) and counts.is_quick:
-            sums = counts.adjoint(flat.T).T
-        else:
-            parts = in_strips(lambda rows: flat[:, rows] @ counts[rows], self.shape[0])
-            sums = sum(parts[1:], start=parts[0])
-        return sums.reshape(*shape, -1), (flat @ self.sizes).reshape(shape)
+        sums = (replace(self, weights=np.ones_like(self.weights)).T @ flat.T).T
+        return sums.reshape(*posteriors.shape[1:], -1), (flat @ self.sizes).reshape(posteriors.shape[1:])
 
     def means_of(self, sums: Floats, sizes: Floats) -> Floats:
         """Mean histograms (..., M) from summed ones and their sizes; the background for an empty one."""

@@ -81,23 +81,13 @@ def refine_halves(problem: Problem, now: Partition, rng: np.random.RandomState) 
         params = now.params._replace(profiles=now.params.profiles[now.fresh])
         unstable = model.instabilities(n, params, now.Q[:, now.fresh], rng, rows, max_iter=POWER_STEPS)
         halves[:, now.fresh] = n @ unstable.directions.astype(halves.dtype) > 0
+    kept = model.stats(n, now.Q * halves, rows)
     for _ in range(HALVES_STEPS if now.fresh.any() else 1):
-        kept, left = _split_stats(problem, now, halves)
-        contrast = model.contrast(n, model.m_step(kept, groups_of(n)), model.m_step(left, groups_of(n)), rows)
-        share = (kept.sizes / np.maximum(now.stats.sizes, 1e-30)).clip(0, 1)
-        pairs = np.stack([contrast, np.zeros_like(contrast)], axis=-1)  # every cluster as a run of its own
-        weights = np.stack([share, 1 - share], axis=-1)
-        halves = model.posterior(pairs, problem.beta, weights, None, rows).posteriors[..., 0]
-    kept, left = _split_stats(problem, now, halves)
+        halves, kept = model.halved(n, now.Q, now.stats, kept, problem.beta, rows)
+    left = type(kept)(*(np.maximum(whole - part, 0) for whole, part in zip(now.stats, kept, strict=True)))
     stay = now.Q * halves
     gains = now.energies - problem.energies(kept, stay) - problem.energies(left, now.Q - stay)
     return now._replace(halves=halves, fresh=np.zeros_like(now.fresh)), Halves(gains, kept)
-
-
-def _split_stats(problem: Problem, now: Partition, halves: Floats) -> tuple[Any, Any]:
-    kept = problem.model.stats(problem.n, now.Q * halves, problem.row_weights)
-    left = type(kept)(*(np.maximum(whole - part, 0) for whole, part in zip(now.stats, kept, strict=True)))
-    return kept, left
 
 
 def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, NDArray[np.bool_]]:

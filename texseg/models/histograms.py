@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from texseg.counts.matrix import CountMatrix, groups_of
-from texseg.counts.sites import BACKGROUND, mix_background
-from texseg.fitting.assignment import Floats
+from texseg.counts.sites import BACKGROUND, Sites, mix_background
+from texseg.fitting.assignment import Floats, SoftMax
 from texseg.models.base import (
     FLOOR,
     ClusteringModel,
     Labels,
     Rng,
     Stats,
+    Step,
     Weights,
     count_distinct,
     group_sums,
@@ -30,6 +31,9 @@ from texseg.models.base import (
 )
 
 __all__ = ["HistogramClustering", "Instability", "Profiles"]
+
+
+_TINY = 1e-30  # in place of zero
 
 
 class Profiles(NamedTuple):
@@ -58,17 +62,58 @@ class HistogramClustering(ClusteringModel):
         """Profiles (..., M) with some of the background in each."""
         return profiles if self.background is None else mix_background(profiles, self.background, self.share)
 
+    def _logs(self, profiles: Floats, dtype: Any = np.float64) -> Floats:
+        return log_floored(self._mixed(profiles), dtype)
+
     def scores(self, n: CountMatrix, params: Profiles) -> Floats:
         """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
-        dtype, profiles = working_dtype(n), self._mixed(params.profiles)
-        logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
-        return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *profiles.shape[:-1])
-
-    def contrast(self, n: CountMatrix, one: Profiles, other: Profiles, row_weights: Weights = None) -> Floats:
-        """Difference of the site scores, computed with a single matrix product."""
-        ratio = log_floored(self._mixed(one.profiles)) - log_floored(self._mixed(other.profiles))
         dtype = working_dtype(n)
-        return per_site(np.asarray(n @ ratio.T.astype(dtype), dtype=dtype), row_weights)
+        logs = self._logs(params.profiles, dtype).reshape(-1, n.shape[1])
+        return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *params.profiles.shape[:-1])
+
+    def step(
+        self,
+        n: CountMatrix,
+        params: Profiles,
+        beta: float,
+        posteriors: Floats | None = None,
+        row_weights: Weights = None,
+    ) -> Step:
+        """One EM iteration; of stored sites without a prior on their map, in one pass over them."""
+        if not self._in_one_pass(n, row_weights) or params.profiles.ndim > 2:
+            return super().step(n, params, beta, posteriors, row_weights)
+        logs, prior = self._logs(params.profiles, np.float32), np.log(np.maximum(params.weights, FLOOR))
+        Q, counts, log_sums = n.passed(logs.T, "soft-max", prior=prior, beta=beta)
+        stats = Stats(counts, Q.sum(axis=0, dtype=np.float64))
+        return Step(self.m_step(stats, n.groups), -float(log_sums.sum(dtype=np.float64)), Q, stats)
+
+    def _in_one_pass(self, n: CountMatrix, row_weights: Weights) -> bool:
+        return (
+            row_weights is None and isinstance(n, Sites) and n.is_compiled and type(self.posterior) is SoftMax
+        )
+
+    def halved(
+        self, n: CountMatrix, Q: Floats, stats: Stats, kept: Stats, beta: float, row_weights: Weights = None
+    ) -> tuple[Floats, Stats]:
+        """One EM step within every cluster between two halves, of which one is ``kept``.
+
+        Return the fraction (N, K) of each row's share that is kept, and the expected counts of these.
+        """
+        groups, left = groups_of(n), np.maximum(stats.counts - kept.counts, 0)
+        one, other = (self._logs(self.normalised(part, groups)) for part in (kept.counts, left))
+        share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
+        weights = np.stack([share, 1 - share], axis=-1)
+        dtype = working_dtype(n)
+        if self._in_one_pass(n, row_weights):
+            odds = -np.diff(np.log(np.maximum(weights, _TINY)))[:, 0]
+            ratio = (one - other).T.astype(np.float32)
+            halves, counts, _ = n.passed(ratio, "halves", given=Q, prior=odds, beta=beta)
+            return halves, Stats(counts, np.einsum("nk,nk->k", Q, halves).astype(np.float64))
+        contrast = per_site(np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype), row_weights)
+        # every cluster is a run of its own; pairs last, each with all of its sites side by side
+        pairs = np.stack([contrast.T, np.zeros_like(contrast.T)]).transpose(2, 1, 0)
+        halves = self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
+        return halves, self.stats(n, Q * halves, row_weights)
 
     def updated(self, params: Profiles, stats: Stats, groups: Labels) -> Profiles:
         """See `m_step`, which does not need the old parameters."""
@@ -90,8 +135,9 @@ class HistogramClustering(ClusteringModel):
     def cluster_energies(self, stats: Stats, groups: Labels) -> Floats:
         """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
         S = stats.counts
-        totals = np.broadcast_to(group_sums(S, groups), S.shape)
-        return -(S * (log_floored(S) - log_floored(totals))).sum(axis=1)
+        totals = S.reshape(len(S), int(groups[-1]) + 1, -1).sum(axis=2)
+        surprise, whole = (np.einsum("km,km->k", table, log_floored(table)) for table in (S, totals))
+        return whole - surprise
 
     def n_distinct(self, params: Profiles) -> Any:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
@@ -141,9 +187,13 @@ class HistogramClustering(ClusteringModel):
         eigenvalues = np.zeros(q.shape[1])
         for _ in range(max_iter):
             u /= np.sqrt(np.maximum((metric * u * u).sum(axis=0), FLOOR**2))
-            t = np.asarray(n @ u.astype(dtype))
+            if isinstance(n, Sites) and n.is_compiled:
+                t, back, _ = n.passed(u.astype(dtype), given=within)
+                moved = back.T * scale
+            else:
+                t = np.asarray(n @ u.astype(dtype))
+                moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
             before, eigenvalues = eigenvalues, np.einsum("nk,nk,nk->k", within, t, t, dtype=np.float64)
-            moved = np.asarray(n.T @ (within * t), dtype=np.float64) * scale
             u = _centred(np.where(q > FLOOR, moved / np.maximum(q, FLOOR), 0.0), q, groups)
             if (np.abs(eigenvalues - before) <= tol * eigenvalues).all():
                 break
