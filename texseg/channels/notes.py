@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -30,10 +30,10 @@ def multiplies(images: Sequence[Planes]) -> bool:
     masks = [planes.mask for planes in images]
     bulks = [bulk_of(band, masks).values for band in zip(*(planes.bands for planes in images), strict=True)]
     fences = [(bulk.min(), bulk.max()) for bulk in bulks]
-    shading = _shading_of([_blocks(planes, fences) for planes in images])
-    if shading is None or shading.together < _SURELY_TOGETHER:
-        return False
-    return _ONE_FACTOR[0] <= shading.slope <= _ONE_FACTOR[1]
+    shading = _shading_of(np.concatenate([_blocks(planes, fences) for planes in images]))
+    return shading is not None and (
+        shading[0] >= _SURELY_TOGETHER and _ONE_FACTOR[0] <= shading[1] <= _ONE_FACTOR[1]
+    )
 
 
 def notes_on(images: Sequence[Planes]) -> Iterator[str]:
@@ -64,16 +64,12 @@ def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], v
     return float(np.mean(np.concatenate([v.ravel() for v in valid]) == np.asarray(value, valid[0].dtype)))
 
 
-class _Shading(NamedTuple):
-    """How blocks of one texture differ in the logarithms of their mean and contrast."""
+def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:
+    """Compare logarithms of mean and contrast of blocks (n, side, side) with like relative contrasts.
 
-    together: float  # correlation of the differences of both
-    slope: float  # slope of the contrast over the mean: 1 where the same factor changes both
-
-
-def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
-    """Compare blocks (n, side, side) of each image that have like relative contrasts; None if too few."""
-    blocks = np.concatenate(parts)
+    Give the correlation of their differences, and the slope of the contrast over the mean, 1 where the same
+    factor changes both; None if there are too few.
+    """
     if len(blocks) < _FEWEST_BLOCKS:
         return None
     blocks = blocks[:: -(-len(blocks) // _MOST_COMPARED)]
@@ -89,24 +85,21 @@ def _shading_of(parts: Sequence[NDArray[np.floating]]) -> _Shading | None:
     a, b = ((values[:, None] - values[alike[:, 1:]]).ravel() for values in (brightness, contrast))
     square = float(a @ a) + 1e-12
     together = float(a @ b) / np.sqrt(square * float(b @ b) + 1e-12)
-    return _Shading(together, float(a @ b) / square)
+    return together, float(a @ b) / square
 
 
-def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]] = ()) -> NDArray[np.floating]:
+def _blocks(planes: Planes, fences: Sequence[tuple[Any, Any]]) -> NDArray[np.floating]:
     """Blocks of the mean band without holes, float (n, side, side), evenly spread; ``fences`` clip bands."""
-    H, W = planes.bands[0].shape
-    rows, columns = H // _BLOCK, W // _BLOCK
+    rows, columns = (length // _BLOCK for length in planes.bands[0].shape)
     step = max(1, int(np.ceil(np.sqrt(rows * columns / _MOST_BLOCKS))))
-    found = []
-    for top in range(0, rows * _BLOCK, step * _BLOCK):
-        for left in range(0, columns * _BLOCK, step * _BLOCK):
-            part = np.s_[top : top + _BLOCK, left : left + _BLOCK]
-            if planes.mask is None or planes.mask[part].all():
-                bands = [band[part] for band in planes.bands]
-                if fences:
-                    bands = [np.clip(band, *fence) for band, fence in zip(bands, fences, strict=True)]
-                found.append(np.mean(bands, axis=0, dtype=np.float64))
-    return np.array(found).reshape(-1, _BLOCK, _BLOCK)
+
+    def cut(plane: NDArray) -> NDArray:
+        inside = plane[: rows * _BLOCK, : columns * _BLOCK].reshape(rows, _BLOCK, columns, _BLOCK)
+        return inside[::step, :, ::step].swapaxes(1, 2).reshape(-1, _BLOCK, _BLOCK)
+
+    whole = slice(None) if planes.mask is None else cut(planes.mask).all(axis=(1, 2))
+    bands = [np.clip(cut(band)[whole], *fence) for band, fence in zip(planes.bands, fences, strict=True)]
+    return np.mean(bands, axis=0, dtype=np.float64)
 
 
 def _contrasts(blocks: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:

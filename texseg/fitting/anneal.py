@@ -107,14 +107,10 @@ def anneal(
     tol: float = 1e-5,
     max_steps: int = 100,
 ) -> Iterator[State]:
-    """Fit a model by annealed EM, yielding every step ([1]_ section 5.1).
+    """Fit a model by annealed EM, yielding every step ([1]_ section 5.1, over-relaxed by Eq. 63).
 
-    The inverse temperatures of the ``schedule``, by default from the first phase transition to 1, are those
-    of the first of several levels ``n``. A temperature ends when three steps lower F by less than ``tol`` of
-    it, after ``max_steps``, or when ``validation(params, posteriors)`` has not improved for ``patience``
-    steps. With ``growth`` a run starts with one cluster and splits those beyond their transition, up to
-    ``n_clusters``; "split-merge" also exchanges clusters. ``over_relax`` lengthens M-steps as long as that
-    lowers F ([1] Eq. 63).
+    The ``schedule`` of inverse temperatures, by default from the first phase transition to 1, is that of the
+    first of several levels ``n``; ``growth`` is "split", or "split-merge", which also exchanges clusters.
     """
     levels = n if isinstance(n, list) and isinstance(n[0], Level) else [Level(n, row_weights)]
     first = levels[0]
@@ -183,11 +179,7 @@ def grow(
     settle_steps: int = 6,
     doubling: bool = False,
 ) -> Iterator[State]:
-    """Grow clusters at one temperature by splitting, then merge back to one, exchanging clusters on the way.
-
-    So every number below ``n_clusters + n_extra`` is visited twice. With ``doubling`` all clusters that gain
-    are split together, which takes half the time and finds a little less.
-    """
+    """Grow clusters at one temperature by splits (``doubling``: of all at once), then merge back to one."""
     problem = Problem(model, n, beta, row_weights)
     settings = StepLimits(over_relax=False, max_steps=settle_steps, calm_steps=1)
     now, most, visits = whole(problem), min(n_clusters + n_extra, n.shape[0]), 0

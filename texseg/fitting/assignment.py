@@ -174,8 +174,7 @@ class PottsField:
     ``Q <- softmax(beta scores + strength * G Q)``, where ``G`` is a Gaussian neighbourhood that ends at the
     border of the grid. F never rises, since the eigenvalues of ``G`` lie above -0.001.
 
-    ``shape`` is that of the grid, of two or three axes, or one for each of several images; ``sigma`` counts
-    sites. ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``
+    ``presence`` (N,) says how much each site counts as a neighbour, 0 to 1; by default ``row_weights``
     relative to the largest of them. With a ``coupling`` the first of three axes counts planes: those on
     either side count by it times a Gaussian of their distance, relative to 1 for the site's own plane.
     """

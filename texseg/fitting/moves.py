@@ -95,15 +95,13 @@ def split(now: Partition, k: int, halves: Halves) -> tuple[Floats, Any, Floats, 
     left = now.Q[:, k] * (1 - now.halves[:, k])
     Q = np.column_stack([now.Q, left])
     Q[:, k] *= now.halves[:, k]
-    stats = type(now.stats)(
-        *(
-            np.concatenate([_with_row(whole, k, part[k]), (whole[k] - part[k])[None].clip(0)])
-            for whole, part in zip(now.stats, halves.kept, strict=True)
-        )
-    )
+    stats = []
+    for whole, part in zip(now.stats, halves.kept, strict=True):
+        stats.append(np.concatenate([whole, (whole[k] - part[k])[None].clip(0)]))
+        stats[-1][k] = part[k]
     fresh = np.append(now.fresh, True)
     fresh[k] = True
-    return Q, stats, np.column_stack([now.halves, np.full_like(left, 0.5)]), fresh
+    return Q, type(now.stats)(*stats), np.column_stack([now.halves, np.full_like(left, 0.5)]), fresh
 
 
 def merge(
@@ -113,18 +111,13 @@ def merge(
     Q, stats, halves, fresh = state
     order = np.arange(Q.shape[1] - 1)
     order[j : j + 1] = Q.shape[1] - 1
-    merged = Q[:, i] + Q[:, j]
+    merged, sums = Q[:, i] + Q[:, j], [part[i] + part[j] for part in stats]
     share = Q[:, i] / np.maximum(merged, 1e-30)
-    Q, halves, fresh = Q[:, order], halves[:, order], fresh[order]
+    Q, halves, fresh, stats = Q[:, order], halves[:, order], fresh[order], [part[order] for part in stats]
     Q[:, i], halves[:, i], fresh[i] = merged, share, False
-    stats = type(stats)(*(_with_row(part, i, part[i] + part[j])[order] for part in stats))
-    return Q, stats, halves, fresh
-
-
-def _with_row(array: Floats, k: int, row: Floats) -> Floats:
-    changed = array.copy()
-    changed[k] = row
-    return changed
+    for part, row in zip(stats, sums, strict=True):
+        part[i] = row
+    return Q, type(state[1])(*stats), halves, fresh
 
 
 def merge_losses(problem: Problem, now: Partition) -> Floats:

@@ -64,24 +64,46 @@ def compose(
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     sizes = np.array([label_sizes(one, n_labels) for one in usable], float)
     shares = sizes / sizes.sum(axis=0)
-    given = rng.permutation(np.resize(rng.permutation(n_labels), n_pieces))
-    truth = given.astype(np.int32)[pieces]
-    filled = np.zeros((height, width), bool)
-    dtypes = [np.result_type(*same) for same in zip(*(planes.bands for planes in images), strict=True)]
-    bands = [np.zeros((height, width), dtype) for dtype in dtypes]
-    inside: dict[tuple[int, int], NDArray[np.intp]] = {}
+    given = rng.permutation(np.resize(rng.permutation(n_labels), n_pieces)).astype(np.int32)
+    # pixels of all images in one row, and the pixels of the composite, sorted by their piece
+    first = np.cumsum([0, *(one.size for one in usable)])
+    labels = usable[0].ravel() if len(usable) == 1 else np.concatenate([one.ravel() for one in usable])
     order = np.argsort(pieces, axis=None, kind="stable")
-    ends = np.cumsum(np.bincount(pieces.ravel(), minlength=n_pieces))
-    for own, label in zip(np.split(order, ends[:-1]), given, strict=True):
-        to = np.stack(np.divmod(own, width))
-        source = int(rng.choice(len(images), p=shares[:, label]))
+    ys, xs = np.divmod(order, width)
+    numbers = np.bincount(pieces.ravel(), minlength=n_pieces)
+    ends = np.cumsum(numbers)
+    sources, anchors = np.empty(n_pieces, np.intp), np.empty((n_pieces, _TRIES), np.intp)
+    inside: dict[tuple[int, int], NDArray[np.intp]] = {}
+    for piece, label in enumerate(given.tolist()):
+        sources[piece] = source = int(rng.choice(len(images), p=shares[:, label]))
         if (source, label) not in inside:
             inside[source, label] = np.flatnonzero(usable[source] == label)
-        at, fits = _place(to, usable[source], int(label), inside[source, label], rng)
-        filled[tuple(to)] = fits
-        for band, plane in zip(bands, images[source].bands, strict=True):
-            band[tuple(to)] = plane[tuple(at)]
-    return Composite(Planes(bands, None), truth, filled)
+        anchors[piece] = rng.choice(inside[source, label], _TRIES)
+    H, W = np.array([one.shape for one in usable])[sources].T
+    down, across = np.divmod(anchors.T, W)  # (tries, pieces), to where the centre of each piece moves
+    down -= np.add.reduceat(ys, ends - numbers) // numbers
+    across -= np.add.reduceat(xs, ends - numbers) // numbers
+
+    def shifted(y: Any, x: Any, n: Any, down: Any, across: Any) -> tuple[Any, Any]:
+        """Give where pixels come from, n of each piece, clipped, and whether with their label."""
+        y, x, h, w = y + down.repeat(n), x + across.repeat(n), H.repeat(n), W.repeat(n)
+        held = (y >= 0) & (y < h) & (x >= 0) & (x < w)
+        at = first[sources].repeat(n) + np.clip(y, 0, h - 1) * w + np.clip(x, 0, w - 1)
+        return at, held & (labels[at] == given.repeat(n))
+
+    some = np.flatnonzero((np.arange(order.size) - (ends - numbers).repeat(numbers)) % _STRIDE**2 == 0)
+    n = -(-numbers // _STRIDE**2)
+    tried = [shifted(ys[some], xs[some], n, *by)[1] for by in zip(down, across, strict=True)]
+    best = np.argmax(np.add.reduceat(tried, np.cumsum(n) - n, axis=1, dtype=np.intp), axis=0)
+    at, fits = shifted(ys, xs, numbers, *(by[best, np.arange(n_pieces)] for by in (down, across)))
+    filled = np.empty(height * width, bool)
+    filled[order] = fits
+    bands = []
+    for same in zip(*(planes.bands for planes in images), strict=True):
+        values = same[0].ravel() if len(same) == 1 else np.concatenate([plane.ravel() for plane in same])
+        bands.append(np.empty((height, width), values.dtype))
+        bands[-1].ravel()[order] = values[at]
+    return Composite(Planes(bands, None), given[pieces], filled.reshape(height, width))
 
 
 def _layout(
@@ -95,31 +117,3 @@ def _layout(
         seeds, cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
     )
     return (nearest - 1).astype(np.uint16), int(nearest.max())
-
-
-def _place(
-    to: NDArray[np.intp],
-    usable: NDArray[np.integer],
-    label: int,
-    inside: NDArray[np.intp],
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.intp], Any]:
-    """Choose where the pixels (2, n) of a piece come from, and say which of them get their label's texture.
-
-    ``inside`` holds the flat indices of usable pixels of that label.
-    """
-    centre = to.mean(axis=1).astype(int)
-    anchors = np.stack(np.unravel_index(rng.choice(inside, _TRIES), usable.shape))
-    shifts = (anchors - centre[:, None])[:, :, None]
-    _, fits = _shifted(to[:, None, :: _STRIDE**2], shifts, usable, label)
-    return _shifted(to, shifts[:, int(fits.sum(axis=1).argmax())], usable, label)
-
-
-def _shifted(
-    pixels: NDArray[np.intp], shifts: NDArray[np.intp], usable: NDArray[np.integer], label: int
-) -> tuple[NDArray[np.intp], Any]:
-    """Shift pixels (2, ...), clipped to the image, and say which come from usable texture of a label."""
-    moved = pixels + shifts
-    limits = np.array(usable.shape).reshape(2, *[1] * (moved.ndim - 1))
-    held = np.clip(moved, 0, limits - 1)
-    return held, (usable[tuple(held)] == label) & (held == moved).all(axis=0)
