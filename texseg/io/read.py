@@ -82,15 +82,13 @@ def read_image(
     array([[0., 1., 2.],
            [3., 4., 5.]])
     """
-    with open_source(
-        path,
-        page=page,
-        channel_axis=channel_axis,
-        max_pixels=max_pixels,
-        ignore_alpha=ignore_alpha,
-        nodata=nodata,
-        bands=bands,
-    ) as source:
+    options: dict[str, Any] = {
+        "channel_axis": channel_axis,
+        "ignore_alpha": ignore_alpha,
+        "nodata": nodata,
+        "bands": bands,
+    }
+    with open_source(path, page=page, max_pixels=max_pixels, **options) as source:
         return source.image()
 
 

@@ -87,11 +87,8 @@ class Image(NamedTuple):
         """Say what one wants to know first."""
         height, width, *bands = self.pixels.shape
         size, system = self.pixel_size, None if self.geo is None else self.geo.epsg
-        parts = [
-            f"{width} x {height} pixels",
-            f"{bands[0]} bands" if bands else "grey",
-            str(self.pixels.dtype),
-        ]
+        colours = f"{bands[0]} bands" if bands else "grey"
+        parts = [f"{width} x {height} pixels", colours, str(self.pixels.dtype)]
         parts += [] if self.mask is None else [f"{1 - self.mask.mean():.1%} without data"]
         parts += [] if size is None else [f"pixels of {size}"]
         parts += [] if system is None else [f"EPSG:{system}"]
@@ -116,13 +113,12 @@ class Image(NamedTuple):
                 f"got {values.shape}"
             )
         rows, columns = (np.arange(side) + 0.5 for side in values.shape[:2])
-        affine, size, units = None if self.geo is None else self.geo.transform, self.pixel_size, {}
-        coordinates = {}
+        affine, epsg = (None, None) if self.geo is None else (self.geo.transform, self.geo.epsg)
+        size, coordinates, units = self.pixel_size, {}, {}
         if affine is not None and affine.b == affine.d == 0:
             coordinates = {"y": affine.e * rows + affine.f, "x": affine.a * columns + affine.c}
         elif affine is None and size is not None:
             coordinates, units = {"y": rows * size.height, "x": columns * size.width}, {"units": size.unit}
-        epsg = None if self.geo is None else self.geo.epsg
         dims = ("y", "x", "band")[: values.ndim]
         array = DataArray(values, coordinates, dims, name, {} if epsg is None else {"crs": f"EPSG:{epsg}"})
         for axis in coordinates:
@@ -157,7 +153,7 @@ class Source:
         self._path, self._stored, self._page, self._level, self._options = path, stored, page, level, options
         self._lock, self._files = threading.Lock(), ExitStack()
         self._close = weakref.finalize(self, self._files.close)
-        shape = self._stored_shape
+        shape = self.levels[level] if self.levels else (header.height, header.width)
         self.shape = shape[::-1] if header.orientation > _LAST_UPRIGHT else shape
         self.n_channels = header.n_channels if options.bands is None else len(options.bands)
         self.channel_axis = -1 if self.n_channels > 1 else None
@@ -177,18 +173,16 @@ class Source:
             self.geo = header.geo.moved(affine.enlarged(down, across))
         if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
-        self._beside = self._mask_beside() if header.mask_file and not level else None
+        self._beside = (
+            None if header.mask_file is None or level else self._mask_beside(header.mask_file, shape)
+        )
         self._mask: Source | None = None
         if options.mask is not None:
             with _said_of_the_mask():
-                mask = self._files.enter_context(open_source(options.mask, max_pixels=options.max_pixels))
-            if mask.shape != self.shape:
-                raise ValueError(f"mask shape {mask.shape} does not match image {self.shape}")
-            self._mask = mask
-
-    @property
-    def _stored_shape(self) -> tuple[int, int]:
-        return self.levels[self._level] if self.levels else (self.header.height, self.header.width)
+                self._mask = open_source(options.mask, max_pixels=options.max_pixels)
+            self._files.enter_context(self._mask)
+            if self._mask.shape != self.shape:
+                raise ValueError(f"mask shape {self._mask.shape} does not match image {self.shape}")
 
     @cached_property
     def _read(self) -> Callable[[Window], Decoded]:
@@ -213,8 +207,7 @@ class Source:
         pixels hold none.
         """
         whole = window is None
-        if window is None:
-            window = slice(0, self.shape[0]), slice(0, self.shape[1])
+        window = window or (slice(0, self.shape[0]), slice(0, self.shape[1]))
         stored = _stored_window(window, self.shape, self.header.orientation)
         options, notes = self._options, self._notes if whole else None
         with failures_named(self._path):
@@ -239,11 +232,10 @@ class Source:
                 valid = both(valid, shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
-            valid = valid if n_invalid else None
-            if n_invalid:
-                self._notes.append(
-                    f"{n_invalid} pixels are no data (transparent, masked or equal to the no-data value)"
-                )
+            if not n_invalid:
+                return pixels, None
+            said = "pixels are no data (transparent, masked or equal to the no-data value)"
+            self._notes.append(f"{n_invalid} {said}")
         return pixels, valid
 
     def indices(self) -> NDArray | None:
@@ -257,16 +249,14 @@ class Source:
         pixels, mask = self.read()
         return Image(pixels, mask, self.channel_axis, self.nodata, self.geo, self.header, self.notes)
 
-    def _mask_beside(self) -> Source | None:
+    def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
         """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
-        path = self.header.mask_file
-        assert path is not None
         try:
             mask = self._files.enter_context(_open(path, None, 0, _Options(), alone=True))
         except (OSError, ValueError) as error:
             self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
-        if mask.shape != self._stored_shape:
+        if mask.shape != shape:
             self._notes.append(f"{path.name} next to the image has another size and is ignored")
             return None
         self._notes.append(f"masked by {path.name} next to the image")
@@ -505,8 +495,8 @@ def _with_channel_axis(header: Header, channel_axis: int) -> str:
 
 def _check(header: Header, n_pages: int, options: _Options) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
-    if options.bands is not None:
-        bands, n_bands = options.bands, header.n_channels
+    bands, n_bands = options.bands, header.n_channels
+    if bands is not None:
         if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
             raise UnsuitableImageError(
                 f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
@@ -558,9 +548,8 @@ def _stored_window(window: Window, shape: tuple[int, int], orientation: int) -> 
 
 def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
     """Refuse what a decoder returns if it is not of the size that the header announces."""
-    rows, columns = window
     bands = (header.n_channels,) if "C" in header.axes else ()
-    if decoded.pixels.shape != (rows.stop - rows.start, columns.stop - columns.start, *bands):
+    if decoded.pixels.shape != (*(part.stop - part.start for part in window), *bands):
         raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
     return decoded
 
