@@ -221,37 +221,31 @@ class Jpeg(Picture):
 
     def _segments(self) -> Iterator[tuple[int, bytes]]:
         """Yield marker and content of the segments up to the end mark, or to where the file is truncated."""
+        self._end = 0
         position = 2
         for _ in range(_MOST_SEGMENTS):
             found = _MARKER.search(self.data, position)
             if found is None:
                 return
             marker, start = found[1][0], found.end()
-            length = int.from_bytes(self.data[start : start + 2], "big")
-            if marker != _END_OF_IMAGE and start + max(2, length) > len(self.data):
-                return
-            yield marker, self.data[start + 2 : start + length]
             if marker == _END_OF_IMAGE:
                 self._end = start
                 return
-            position = start + max(2, length)
+            position = start + max(2, int.from_bytes(self.data[start : start + 2], "big"))
+            if position > len(self.data):
+                return
+            yield marker, self.data[start + 2 : position]
             if marker == _START_OF_SCAN:
                 following = _MARKER_IN_SCAN.search(self.data, position)
                 position = len(self.data) if following is None else following.start()
         raise MalformedFileError("JPEG with more marker segments than a picture has, file is corrupt")
 
     def _read_header(self) -> Header:
-        self._end = 0
-        self._scans: list[bytes] = []
-        frames, exif, self._has_adobe = [], None, False
-        for marker, content in self._segments():
-            if marker in _FRAMES:
-                frames.append((marker, content))
-            elif marker == _START_OF_SCAN:
-                self._scans.append(content)
-            elif marker == _EXIF and content.startswith(b"Exif\0"):
-                exif = exif or content
-            self._has_adobe |= marker == _ADOBE
+        segments = list(self._segments())
+        frames = [segment for segment in segments if segment[0] in _FRAMES]
+        self._scans = [content for marker, content in segments if marker == _START_OF_SCAN]
+        self._has_adobe = any(marker == _ADOBE for marker, _ in segments)
+        exif = [content for marker, content in segments if marker == _EXIF and content[:5] == b"Exif\0"]
         if not frames:
             raise MalformedFileError("file is truncated")
         self._marker, frame = frames[0]
@@ -261,7 +255,7 @@ class Jpeg(Picture):
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
         notes = () if self._end else ("the end mark of the JPEG file is missing",)
         n_channels = 1 if self.n_components == 1 else 3
-        return self._describe((height, width), n_channels, exif=exif, notes=notes)
+        return self._describe((height, width), n_channels, exif=(exif or [b""])[0], notes=notes)
 
     def check(self) -> None:
         """Refuse many passes over a large picture, and one that lacks a component or a coefficient."""
@@ -280,8 +274,8 @@ class Jpeg(Picture):
             first, last, bits = 0, 63, 0
             if self._marker == _PROGRESSIVE and len(scan) >= 4 + 2 * n:
                 first, last, bits = scan[1 + 2 * n : 4 + 2 * n]
-            for c in scan[1 : 1 + 2 * n : 2]:
-                missing |= {(c, k): bits & 15 for k in range(first, min(last, 63) + 1)}
+            known = range(first, min(last, 63) + 1)
+            missing |= {(c, k): bits & 15 for c in scan[1 : 1 + 2 * n : 2] for k in known}
         if any(missing.values()):
             raise MalformedFileError("file is truncated, part of the picture is missing")
 
@@ -320,18 +314,15 @@ class Webp(Picture):
     def _read_header(self) -> Header:
         data, position = self.data, 12
         end = 8 + int.from_bytes(data[4:8], "little")
-        first, exif = data[12:30], None
+        chunks: dict[bytes, bytes] = {}
         while position + 8 <= min(end, len(data)):
             kind, length = struct.unpack_from("<4sI", data, position)
-            if kind == b"ANMF":
-                raise UnsuitableImageError(
-                    "animations in WebP are not read; save the frame you mean by itself"
-                )
-            if kind == b"EXIF":
-                exif = exif or data[position + 8 : position + 8 + length]
+            chunks.setdefault(kind, data[position + 8 : position + 8 + length] if kind == b"EXIF" else b"")
             position += 8 + length + length % 2
+        if b"ANMF" in chunks:
+            raise UnsuitableImageError("animations in WebP are not read; save the frame you mean by itself")
         self._is_cut = end > len(data) or position > len(data) + 1
-        kind, content = first[:4], first[8:]
+        kind, content = data[12:16], data[20:30]
         if kind == b"VP8X" and len(content) == 10:
             width, height = (int.from_bytes(content[i : i + 3], "little") + 1 for i in (4, 7))
             has_alpha = bool(content[0] & 0x10)
@@ -343,7 +334,7 @@ class Webp(Picture):
             has_alpha = False
         else:
             raise MalformedFileError("WebP header is invalid: the file is corrupt")
-        return self._describe((height, width), 3, has_alpha=has_alpha, exif=exif)
+        return self._describe((height, width), 3, has_alpha=has_alpha, exif=chunks.get(b"EXIF"))
 
     def _decode(self, page: int) -> NDArray:
         import imagecodecs
