@@ -27,7 +27,7 @@ from benchmarks.measure import Table, limit_threads, machine
 from benchmarks.speed import cpu_of_children, mirrored
 from texseg import TextureSegmenter, match_labels, metrics
 from texseg.blocks import ArrayWindows, Request, label_blocks, plan_blocks, read_block
-from texseg.io.source import open_source
+from texseg.io.read import open_source
 from texseg.method.sampling import sample_windows
 
 K = 5

@@ -17,7 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import mutations
 
-from texseg.io.errors import ImageReadError, ImageTooLargeError
+from texseg.io.files import ImageReadError, ImageTooLargeError
 from texseg.io.read import read_image
 
 MAX_PIXELS = 10_000_000

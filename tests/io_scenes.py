@@ -9,8 +9,7 @@ import numpy as np
 import tifffile
 from PIL import Image
 
-from texseg.io.read import MAX_PIXELS
-from texseg.io.source import open_pages, open_source, shown
+from texseg.io.read import MAX_PIXELS, open_pages, open_source, shown
 
 SHAPE = (160, 192)  # not square: a transposition shows
 GEO_TAGS = [

@@ -13,10 +13,9 @@ import tifffile
 from io_scenes import SHAPE, scene
 
 from texseg.channels.planes import split_planes
-from texseg.io.errors import ImageReadError
+from texseg.io.files import ImageReadError
 from texseg.io.polygons import polygons
-from texseg.io.read import read_header, read_image
-from texseg.io.source import open_source
+from texseg.io.read import open_source, read_header, read_image
 from texseg.regions import PixelSize
 from texseg.segmenter import segment
 
@@ -269,7 +268,7 @@ class TestEnvi:
         path = self.write(tmp_path, PIXELS, "bsq", 1, samples="many")
         with pytest.raises(ImageReadError, match="not as its ENVI header says"):
             read_image(path)
-        monkeypatch.setattr("texseg.io.source.find_spec", lambda name: None)
+        monkeypatch.setattr("texseg.io.read.find_spec", lambda name: None)
         with pytest.raises(ImageReadError, match="ENVI images need rasterio"):
             read_image(path)
 

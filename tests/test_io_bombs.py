@@ -16,7 +16,7 @@ from io_scenes import scene
 from PIL import Image
 from test_io_read import png_of
 
-from texseg.io.errors import ImageReadError
+from texseg.io.files import ImageReadError
 from texseg.io.read import read_header, read_image
 
 PIXELS = scene()[0]
@@ -270,7 +270,7 @@ def test_axes_without_measure(tmp_path):
 
 
 def test_pages_without_measure(tmp_path, monkeypatch):
-    monkeypatch.setattr("texseg.io.tiff_guard._FEW_PAGES", 300)  # memory is watched, which takes its time
+    monkeypatch.setattr("texseg.io.tiff._FEW_PAGES", 300)  # memory is watched, which takes its time
     tags = [(256, 1), (257, 1), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 1), (279, 1)]
     entries = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", c, 4, 1, v) for c, v in tags)
     size = len(entries) + 4

@@ -4,7 +4,7 @@ import mutations
 import numpy as np
 import pytest
 
-from texseg.io.errors import ImageReadError, ImageTooLargeError
+from texseg.io.files import ImageReadError, ImageTooLargeError
 from texseg.io.read import read_header, read_image
 
 REFUSALS = (ImageReadError, ImageTooLargeError, ValueError)

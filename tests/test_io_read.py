@@ -13,7 +13,7 @@ import tifffile
 from io_scenes import SHAPE, read_mask, read_pages, scene, stored_with_orientation
 from PIL import Image, ImageFile
 
-from texseg.io.errors import ImageReadError, ImageTooLargeError
+from texseg.io.files import ImageReadError, ImageTooLargeError
 from texseg.io.read import read_header, read_image, read_labels
 
 PIXELS = scene()[0]

@@ -16,10 +16,9 @@ import tifffile
 from io_scenes import read_mask, read_pages
 from scipy.io import netcdf_file
 
-from texseg.io.errors import ImageReadError
-from texseg.io.read import read_header, read_image, read_label_picture, read_labels
+from texseg.io.files import ImageReadError
+from texseg.io.read import open_source, read_header, read_image, read_label_picture, read_labels
 from texseg.io.seeds import read_seed_file
-from texseg.io.source import open_source
 
 PIXELS = io_scenes.scene()[0]
 GREY = np.random.default_rng(0).integers(1, 255, (130, 170)).astype(np.uint16)

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from texseg.io.errors import ImageReadError, UnsuitableImageError
-from texseg.io.read import read_image
-from texseg.io.source import open_source
+from texseg.io.files import ImageReadError, UnsuitableImageError
+from texseg.io.read import open_source, read_image
 
 zarr = pytest.importorskip("zarr")
 

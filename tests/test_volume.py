@@ -15,7 +15,7 @@ from texseg import TextureSegmenter
 from texseg.channels.gabor import GaborBank, directions_in_space
 from texseg.cli import main
 from texseg.fitting.assignment import PottsField
-from texseg.io.errors import ImageTooLargeError
+from texseg.io.files import ImageTooLargeError
 from texseg.metrics import pixel_accuracy
 from texseg.parameters import PARAMETERS, checked
 from texseg.regions import PixelSize

@@ -223,7 +223,7 @@ def label_blocks(
     """Label an image read window by window; labels and confidence are those of the whole image.
 
     ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
-    and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.source.Source`.
+    and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
     Each of ``n_jobs`` threads holds one block in memory. ``store`` keeps the readings until all are known;
     blocks that it already holds are not read again. ``tell`` gets the numbers of blocks read, and of all.
     Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its

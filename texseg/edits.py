@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import MalformedFileError
-from texseg.io.files import read_json
+from texseg.io.files import MalformedFileError, read_json
 from texseg.method.seeds import painted_cells
 from texseg.method.textures import MergedTextures
 from texseg.parameters import shown

@@ -25,8 +25,7 @@ from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
 from texseg.io.atomic import atomic_write
-from texseg.io.errors import MalformedFileError
-from texseg.io.files import open_regular, path_of
+from texseg.io.files import MalformedFileError, open_regular, path_of
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked

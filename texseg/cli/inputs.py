@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
 from texseg.io.display import LUMA
-from texseg.io.errors import ImageTooLargeError
-from texseg.io.read import MAX_PIXELS, read_header, stacked
-from texseg.io.sniff import is_image
-from texseg.io.source import Source, natural_key, open_pages, open_source
+from texseg.io.files import ImageTooLargeError, is_image
+from texseg.io.read import MAX_PIXELS, Source, natural_key, open_pages, open_source, read_header, stacked
 from texseg.io.stores import is_store
 from texseg.method.sampling import valid_pixels
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory

@@ -25,7 +25,7 @@ from texseg.cli.terminal import fail, shown
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson, geopackage
-from texseg.io.source import Source
+from texseg.io.read import Source
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
 from texseg.overlay import orthogonal_cuts
 from texseg.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text

@@ -47,7 +47,7 @@ from texseg.cli.outputs import (
 from texseg.cli.record import PartsFolder, digest_of_model, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
-from texseg.io.errors import ImageTooLargeError
+from texseg.io.files import ImageTooLargeError
 from texseg.io.geo import relative_size
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, read_crops

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from texseg import metrics
 from texseg.cli.inputs import refuse_photograph
 from texseg.cli.terminal import say
-from texseg.io.errors import MalformedFileError
-from texseg.io.files import open_regular
+from texseg.io.files import MalformedFileError, open_regular
 from texseg.io.read import read_labels
 
 USUAL = ("n_segments", "n_regions", "co", "ari", "covering", "boundary_f", "right_name")

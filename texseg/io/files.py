@@ -1,14 +1,43 @@
-"""The one way in which texseg opens files that a user names: regular files of a plausible size."""
+"""Files that a user names: regular ones of a plausible size, what they are, what can be wrong with them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from texseg.io.errors import MalformedFileError
+
+class ImageReadError(OSError):
+    """A file that is missing, broken, or not an image; the message names the file and the reason."""
+
+
+class ImageTooLargeError(ValueError):
+    """An image larger than the limit according to its header; nothing was decoded."""
+
+
+class UnsuitableImageError(ValueError):
+    """A valid file that does not hold a single real image: wrong shape or type, or several pages."""
+
+
+class MalformedFileError(OSError):
+    """The reason, in words, why a file cannot be read; the reader adds the name of the file."""
+
+
+def reason_of(error: Exception) -> str:
+    """One line that says why a file cannot be read."""
+    if isinstance(error, MalformedFileError):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if "truncated" in str(error):
+        return "file is truncated"
+    said = " ".join(str(error).split())
+    return f"file is corrupt ({said[:100] or type(error).__name__})"
 
 
 def path_of(path: Any) -> Path:
@@ -65,3 +94,110 @@ def side_text(path: Path, largest: int) -> str | None:
             return file.read().decode("utf-8-sig")
     except (OSError, ValueError):
         return None
+
+
+_IMAGE_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"\x89PNG\r\n\x1a\n", "PNG"),
+    (r"\xff\xd8\xff", "JPEG"),
+    (r"II\*\x00|MM\x00\*|II\+\x00|MM\x00\+", "TIFF"),
+    (r"BM.{10}\x00\x00", "BMP"),
+    (r"RIFF.{4}WEBP", "WebP"),
+    (r"GIF8[79]a", "GIF"),
+    (r"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51", "JPEG 2000"),
+    (r"\x93NUMPY", "NPY"),
+)
+
+_UNREAD_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"....ftyp(heic|heix|hevc|mif1|msf1)", "HEIC"),
+    (r"....ftypavi[fs]", "AVIF"),
+    (r"8BPS", "Photoshop"),
+    (r"P[1-7Ff]\s", "PNM"),
+    (r"SIMPLE  =", "FITS"),
+    (r".{128}DICM", "DICOM"),
+    (r"\x89HDF", "HDF5 or NetCDF 4"),
+    (r"CDF[\x01\x02\x05]", "NetCDF"),
+    (r"ZISRAWFILE", "Zeiss CZI"),
+    (r"\xda\xce\xbe\x0a", "Nikon ND2"),
+    (r"\x70\x00\x00\x00.{4}\x2a", "Leica LIF"),
+    (r"(\x5c\x01\x00\x00|\x00\x00\x01\x5c).{340}(n\+1|ni1)\x00", "NIfTI"),
+    (r"(\x1c\x02\x00\x00|\x00\x00\x02\x1c)n[+i]2\x00", "NIfTI"),
+    (r"\x76\x2f\x31\x01", "OpenEXR"),
+    (r"\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
+    (r"\x00\x00\x00[\x03\x04].{4,8}\x00\x00\x00[\x00\x01]", "Gatan DM3 or DM4"),
+    (r".{208}MAP ", "MRC"),
+    (r"NRRD000", "NRRD"),
+    (r"ObjectType\s*=|NDims\s*=", "MetaImage"),
+    (r"MATLAB 5\.0 MAT-file", "MATLAB"),
+    (r"FUJIFILMCCD-RAW|....ftypcrx|IIU\x00|IIR[OS]|MMOR", "camera raw"),
+    (r"GRIB", "GRIB"),
+    (r"ENVI\s", "ENVI header"),
+    (r"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "OLE (Olympus OIB, Zeiss ZVI)"),
+    (r"\x0e\x03\x13\x01", "HDF4"),
+    (r"EHFA_HEADER_TAG", "Erdas Imagine"),
+    (r"ecw\x00|msid", "ECW or MrSID"),
+    (r"II\x97\x01", "FEI SER"),
+    (r"gimp xcf", "GIMP"),
+)
+
+_OTHER_SIGNATURES: tuple[tuple[str, str], ...] = (
+    (r"version https://git-lfs", "Git LFS pointer"),
+    (r"(?i)(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)", "HTML page"),
+    (
+        r"(?i)(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(VRT|OGRVRT|GDAL_|WMS|WCS|WMTS|GDALTile)",
+        "a list of other files or addresses (VRT, WMS; these are never opened)",
+    ),
+    (r"(\xef\xbb\xbf)?\s*<(\?xml|svg)", "XML or SVG document"),
+    (r"%PDF|%!PS", "PDF document"),
+    (r"PK\x03\x04|PK\x05\x06", "ZIP archive (or .npz; of a model `texseg name` shows the textures)"),
+    (r"\x1f\x8b|7z\xbc\xaf|Rar!|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|.{257}ustar", "archive"),
+    (r"....ftyp|RIFF....AVI |\x1aE\xdf\xa3", "video"),
+    (r"\x80[\x02-\x05]", "Python pickle"),
+)
+
+_READABLE = "PNG, JPEG, TIFF, BMP, WebP, GIF, JPEG 2000, ENVI and NumPy .npy"
+SNIFF_BYTES = 512
+
+
+def _match(signatures: tuple[tuple[str, str], ...], start: bytes) -> str | None:
+    found = (name for pattern, name in signatures if re.match(pattern.encode("latin-1"), start, re.DOTALL))
+    return next(found, None)
+
+
+def image_format(start: bytes) -> str | None:
+    """Name of the image format that the first bytes of a file announce, None for anything else.
+
+    Examples
+    --------
+    >>> image_format(b"GIF89a..."), image_format(b"hello")
+    ('GIF', None)
+    """
+    return _match(_IMAGE_SIGNATURES, start)
+
+
+def is_image(path: Path) -> bool:
+    """Tell whether a file is a regular one that begins as images do."""
+    try:
+        with open_regular(path) as file:
+            return image_format(file.read(SNIFF_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def hierarchical_format(start: bytes) -> str:
+    """Name of a format of named arrays, HDF5 or NetCDF; empty for others."""
+    found = _match(_UNREAD_SIGNATURES, start) or ""
+    return found if "NetCDF" in found else ""
+
+
+def refusal(start: bytes) -> MalformedFileError:
+    """Return an error that says what a file is, given that it is not an image."""
+    if not start:
+        return MalformedFileError("empty file")
+    unread = _match(_UNREAD_SIGNATURES, start)
+    if unread == "ENVI header":
+        return MalformedFileError("this is the header of an ENVI image; pass the data file next to it")
+    if unread is not None:
+        return MalformedFileError(f"{unread} files are not read; convert it to one of {_READABLE}")
+    known = _match(_OTHER_SIGNATURES, start)
+    is_text = b"\0" not in start and len(start.decode("utf-8", "ignore").encode()) > len(start) - 4
+    return MalformedFileError(f"{known or ('text file' if is_text else 'unknown content')}, not an image")

@@ -1,17 +1,24 @@
-"""What an image file says about itself before a pixel is decoded."""
+"""What an image file, and those next to it, say before a pixel is decoded.
+
+A sidecar is read only if it is a regular file of plausible size: a pipe would block for ever.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.geo import Georeference
+from texseg.io.files import UnsuitableImageError, side_text
+from texseg.io.geo import Affine, Georeference, combined, georeference_of, parse_world_file, world_file_suffix
 from texseg.regions import PixelSize
 
 
@@ -118,3 +125,143 @@ def both(first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None) -> N
     if first is None or second is None:
         return second if first is None else first
     return first & second
+
+
+_WORLD_BYTES = 4096
+_METADATA_BYTES = 2**22  # enough for histograms and statistics of many bands
+_MOST_MARKS = 2**16  # so many elements take 20 MB
+
+
+def with_sidecars(header: Header, image: Path) -> Header:
+    """Add what GDAL's ``.aux.xml`` and ``.msk``, the world file and the system (``.prj``) say to a header.
+
+    What these say about pixels without data takes precedence over what the image says itself.
+    """
+    root, notes = _gdal_metadata(image)
+    geo, affine, values = None, None, dict[int, float]()
+    if root is not None:
+        with suppress(ValueError):
+            c, a, b, f, d, e = map(float, root.findtext("GeoTransform", "").replace(",", " ").split())
+            affine = Affine(a, b, c, d, e, f)
+        geo = georeference_of(affine, root.findtext("SRS"))
+        for band in root.iter("PAMRasterBand"):
+            number, value = band.get("band", ""), parse_nodata(band.findtext("NoDataValue", ""))
+            if number.isdecimal() and value is not None and 1 <= int(number) <= 2**16:
+                values[int(number)] = value
+    if geo is None or geo.transform is None:
+        geo = _place_beside(image) or geo
+    nodata = tuple(values.get(i) for i in range(1, max(values, default=0) + 1))
+    differ = len(set(nodata)) > 1
+    mask = image.with_name(image.name + ".msk")
+    return replace(
+        header,
+        geo=combined(header.geo, geo),
+        nodata=nodata[0] if nodata and not differ else header.nodata,
+        band_nodata=nodata if differ else header.band_nodata,
+        mask_file=mask if os.path.isfile(mask) else None,
+        notes=(*header.notes, *notes),
+    )
+
+
+def _place_beside(image: Path) -> Georeference | None:
+    """Georeference from the world file next to an image and its ``.prj``, None if there is no valid one."""
+    suffix = image.suffix
+    names = [suffix + "w", ".wld", *([world_file_suffix(suffix)] if len(suffix) > 2 else [])]
+    for name in names if suffix else ():
+        for candidate in (image.with_suffix(name.lower()), image.with_suffix(name.upper())):
+            text = side_text(candidate, _WORLD_BYTES)
+            affine = parse_world_file(text) if text is not None and text.isascii() else None
+            if affine is not None:
+                placed = georeference_of(affine, side_text(image.with_suffix(".prj"), _METADATA_BYTES))
+                if placed is None or placed.epsg is None:  # the text of the file is kept as it is
+                    return Georeference(world=text, system=placed and placed.system)
+                return placed
+    return None
+
+
+def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, ...]]:
+    """Parse the ``.aux.xml`` next to an image, or tell why it is left aside."""
+    path = image.with_name(image.name + ".aux.xml")
+    text = side_text(path, _METADATA_BYTES)
+    if text is None:
+        return None, ()
+    try:  # GDAL writes no declarations, whose entities can grow without end
+        if not ("<!DOCTYPE" in text or "<!ENTITY" in text or text.count("<") > _MOST_MARKS):
+            return ElementTree.fromstring(text), ()
+    except ElementTree.ParseError:
+        pass
+    return None, (f"{path.name} next to the image cannot be read and is ignored",)
+
+
+def parse_nodata(text: str) -> float | None:
+    """Value of a no-data entry, with a decimal point or comma; None if it is not a number."""
+    text = text.strip("\0 \n\t")
+    try:
+        value = float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
+    except ValueError:
+        return None
+    return math.nan if math.isnan(value) else value
+
+
+_LARGE_FLOAT = 3.3e38  # no-data values near the largest float32 are written with three to nine digits
+
+
+def data_pixels(
+    pixels: NDArray,
+    values: Sequence[float | None],
+    notes: list[str] | None = None,
+    numbers: Sequence[int] | None = None,
+) -> NDArray[np.bool_] | None:
+    """Pixels (H, W) that hold data in every band, or, if the value for "no data" is 0, in any; None for all.
+
+    `values` are those of each band, or one for all; `numbers` are those of the bands in their file. Values
+    that are not finite count only in images of several bands, else the caller decides. With `notes`, the
+    image is whole: these get one about data missing from some bands, and a band without any data is refused.
+    """
+    bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
+    each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]
+    hidden = [_hidden(band, value, len(bands) > 1) for band, value in zip(bands, each, strict=False)]
+    found = [one for one in hidden if one is not None]
+    missing: NDArray[np.bool_] = np.logical_or.reduce(found) if found else np.zeros(pixels.shape[:2], bool)
+    if notes is not None:
+        numbers = range(len(bands)) if numbers is None else numbers
+        dead = [i for i, one in enumerate(hidden) if one is not None and one.all()]
+        if 0 < len(dead) < len(hidden):
+            kept = [number for i, number in enumerate(numbers) if i not in dead]
+            raise UnsuitableImageError(
+                f"no valid pixels, since band {', '.join(str(numbers[i]) for i in dead)} (counted from 0) of "
+                f"{len(hidden)} holds no data at all; leave it out with bands={kept} "
+                f"(--channels {','.join(map(str, kept))})"
+            )
+        in_all = np.logical_and.reduce(found) if len(found) == len(bands) else np.zeros_like(missing)
+        partly = np.count_nonzero(missing) - np.count_nonzero(in_all)
+        if partly:
+            notes.append(f"{partly} pixels hold data in some of the bands only; they count as no data")
+    zeros = [equals(band, 0.0) for band, value in zip(bands, each, strict=False) if value == 0]
+    if zeros:
+        missing |= np.logical_and.reduce(zeros)
+    return ~missing if missing.any() else None
+
+
+def _hidden(band: NDArray, value: float | None, has_others: bool) -> NDArray[np.bool_] | None:
+    """Pixels that hold a no-data value other than 0 or, if there are other bands, are not finite."""
+    hidden = equals(band, value) if value else np.zeros((), bool)
+    if has_others and band.dtype.kind == "f":
+        hidden = hidden | ~np.isfinite(band)
+    return hidden if hidden.any() else None
+
+
+def equals(band: NDArray, nodata: float) -> NDArray[np.bool_]:
+    """Pixels of a band that hold the no-data value: equal in the type of the image, as in GDAL."""
+    if band.dtype.kind != "f":
+        return band == int(nodata) if float(nodata).is_integer() else np.zeros(band.shape, bool)
+    if np.isnan(nodata):
+        return np.isnan(band)
+    if abs(nodata) >= _LARGE_FLOAT and band.dtype.itemsize >= 4 and abs(nodata) < 3.5e38:
+        return band >= _LARGE_FLOAT if nodata > 0 else band <= -_LARGE_FLOAT
+    with np.errstate(over="ignore"):
+        value = np.float64(nodata).astype(band.dtype)
+    if not np.isfinite(value):
+        return band == value
+    step = np.abs(value - np.nextafter(value, value.dtype.type(0)))  # beyond the largest, spacing is infinite
+    return np.abs(band - value) <= 2 * step if value else band == 0

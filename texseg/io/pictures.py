@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import ImageTooLargeError, MalformedFileError, UnsuitableImageError
+from texseg.io.files import ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _SMALL = 2**22  # pixels, of a picture that may be announced by any file

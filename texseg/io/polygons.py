@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write
-from texseg.io.errors import UnsuitableImageError
-from texseg.io.files import path_of
+from texseg.io.files import UnsuitableImageError, path_of
 from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
 from texseg.regions import RegionRow, Tally, checked_description
 

@@ -1,22 +1,579 @@
-"""Images from files: the content decides on the format, and incomplete files are refused.
+"""The one reader: an image file that is open, what it says about itself, and its pixels by windows.
 
-The values are those of the file: no rescaling, no change of type. Palettes are expanded to colours, CMYK
-becomes RGB, an alpha channel becomes part of the mask, and photographs are turned upright.
+The content decides on the format, and incomplete files are refused. The values are those of the file: no
+rescaling, no change of type. Palettes are expanded to colours, CMYK becomes RGB, and photographs are turned
+upright. What is read window by window is what is read as a whole. Files next to an image, the user's mask,
+alpha and the values for "no data" are settled here, whatever the format.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Sequence
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import UnsuitableImageError
-from texseg.io.source import Image, open_pages, open_source
-from texseg.io.source import read_header as read_header
+from texseg.io.display import to_rgb
+from texseg.io.files import (
+    SNIFF_BYTES,
+    ImageReadError,
+    ImageTooLargeError,
+    MalformedFileError,
+    UnsuitableImageError,
+    hierarchical_format,
+    image_format,
+    is_image,
+    open_regular,
+    path_of,
+    reason_of,
+    refusal,
+)
+from texseg.io.geo import Georeference
+from texseg.io.header import Decoded, Header, Stored, Window, both, data_pixels, with_sidecars
+from texseg.io.pictures import open_picture
+from texseg.io.raster import (
+    ItkStored,
+    RasterStored,
+    find_header,
+    is_of_itk,
+    open_hierarchical,
+    open_npy,
+    open_raw,
+)
+from texseg.io.stores import is_store, open_zarr
+from texseg.overlay import html_picture
+from texseg.progress import expected_memory
+from texseg.regions import PixelSize
+
+__all__ = ["Image", "Source", "open_pages", "open_source", "read_header"]
+
+_LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
+
+
+class Image(NamedTuple):
+    """An image read from a file, upright, channels last.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (H, W) or (H, W, C)
+        Values as stored, in the type they are stored in.
+    mask : ndarray of bool, shape (H, W), or None
+        True where a pixel is valid; None if all are.
+    channel_axis : int or None
+        -1 for an image with channels, None for one without.
+    nodata : float or None
+        Value that stands for "no data", given by the caller or by the file; already part of `mask`.
+    geo : Georeference or None
+        Where the pixels lie on the earth.
+    header : Header
+        What the file says about itself.
+    notes : tuple of str
+        What a user should know about how the file was read.
+    """
+
+    pixels: NDArray
+    mask: NDArray[np.bool_] | None
+    channel_axis: int | None
+    nodata: float | None
+    geo: Georeference | None
+    header: Header
+    notes: tuple[str, ...]
+
+    @property
+    def pixel_size(self) -> PixelSize | None:
+        """Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`."""
+        return _upright_size(self.header)
+
+    def __repr__(self) -> str:
+        """Say what one wants to know first."""
+        height, width, *bands = self.pixels.shape
+        size, system = self.pixel_size, None if self.geo is None else self.geo.epsg
+        colours = f"{bands[0]} bands" if bands else "grey"
+        parts = [f"{width} x {height} pixels", colours, str(self.pixels.dtype)]
+        parts += [] if self.mask is None else [f"{1 - self.mask.mean():.1%} without data"]
+        parts += [] if size is None else [f"pixels of {size}"]
+        parts += [] if system is None else [f"EPSG:{system}"]
+        return f"Image({', '.join([self.header.format, *parts])})"
+
+    def _repr_html_(self) -> str:
+        return f"{html_picture(to_rgb(self.pixels, self.mask))}<p>{self!r}</p>"
+
+    def to_xarray(self, values: NDArray[Any] | None = None, name: str = "labels") -> Any:
+        """Put labels, or other values (H, W), into an :class:`xarray.DataArray` with the file's coordinates.
+
+        They are the middles of the pixels, on the earth (unless the image is rotated there) or in the unit of
+        the pixel size; where the file states neither, there are none. Needs xarray:
+        ``read_image("scene.tif").to_xarray(labels).to_netcdf("labels.nc")``.
+        """
+        from xarray import DataArray
+
+        values = self.pixels if values is None else np.asarray(values)
+        if values.shape[:2] != self.pixels.shape[:2] or values.ndim not in (2, 3):
+            raise ValueError(
+                f"values must have the height and width of the image, {self.pixels.shape[:2]}, "
+                f"got {values.shape}"
+            )
+        rows, columns = (np.arange(side) + 0.5 for side in values.shape[:2])
+        affine, epsg = (None, None) if self.geo is None else (self.geo.transform, self.geo.epsg)
+        size, coordinates, units = self.pixel_size, {}, {}
+        if affine is not None and affine.b == affine.d == 0:
+            coordinates = {"y": affine.e * rows + affine.f, "x": affine.a * columns + affine.c}
+        elif affine is None and size is not None:
+            coordinates, units = {"y": rows * size.height, "x": columns * size.width}, {"units": size.unit}
+        dims = ("y", "x", "band")[: values.ndim]
+        array = DataArray(values, coordinates, dims, name, {} if epsg is None else {"crs": f"EPSG:{epsg}"})
+        for axis in coordinates:
+            array[axis].attrs.update(units)
+        return array
+
+
+class _Options(NamedTuple):
+    """What the caller of a reader requests."""
+
+    channel_axis: int | None = None
+    """For arrays of three axes that do not say where their channels are, and pages meant as channels."""
+    nodata: float | None = None
+    ignore_alpha: bool = False
+    bands: tuple[int, ...] | None = None
+    mask: Path | None = None
+    """An image of the same size, in which every value but zero, in any channel, means valid."""
+    max_pixels: int | None = None
+
+
+class Source:
+    """An image file that is open; made by :func:`open_source`. Several threads may read.
+
+    A context manager, which closes the file; else it is closed when nothing refers to it any more. `shape` is
+    that of the upright image, `levels` are the shapes of a pyramid, and `nodata` is part of the masks.
+    """
+
+    def __init__(
+        self, path: Path, stored: Stored, header: Header, page: int, level: int, options: _Options
+    ) -> None:
+        self.header, self.levels = header, stored.levels
+        self._path, self._stored, self._page, self._level, self._options = path, stored, page, level, options
+        self._lock, self._files = threading.Lock(), ExitStack()
+        self._close = weakref.finalize(self, self._files.close)
+        shape = self.levels[level] if self.levels else (header.height, header.width)
+        self.shape = shape[::-1] if header.orientation > _LAST_UPRIGHT else shape
+        self.n_channels = header.n_channels if options.bands is None else len(options.bands)
+        self.channel_axis = -1 if self.n_channels > 1 else None
+        self.dtype, self.geo = header.dtype, header.geo
+        values = header.band_nodata or (header.nodata,) * header.n_channels
+        self._values = values if options.nodata is None else (options.nodata,) * header.n_channels
+        self.nodata = self._values[0] if len(set(self._values)) == 1 else None
+        self.pixel_size = _upright_size(header)
+        down, across = np.divide(self.levels[0], self.levels[level]).tolist() if level else (1.0, 1.0)
+        self.step = down, across
+        """Rows and columns of level 0 that a pixel of this level stands for."""
+        if self.pixel_size is not None:
+            size = self.pixel_size
+            self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
+        self._notes = list(header.notes)
+        if level and header.geo is not None and (affine := header.geo.transform) is not None:
+            self.geo = header.geo.moved(affine.enlarged(down, across))
+        if header.orientation != 1:
+            self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
+        self._beside = (
+            None if header.mask_file is None or level else self._mask_beside(header.mask_file, shape)
+        )
+        self._mask: Source | None = None
+        if options.mask is not None:
+            with _said_of_the_mask():
+                self._mask = open_source(options.mask, max_pixels=options.max_pixels)
+            self._files.enter_context(self._mask)
+            if self._mask.shape != self.shape:
+                raise ValueError(f"mask shape {self._mask.shape} does not match image {self.shape}")
+
+    @cached_property
+    def _read(self) -> Callable[[Window], Decoded]:
+        if self._level and self.only_whole:
+            raise UnsuitableImageError(self.only_whole)
+        return self._stored.windows(self.header.axes, self._page, self._level)
+
+    @property
+    def only_whole(self) -> str:
+        """Why the file cannot be read by windows; empty if it can."""
+        return self._stored.only_whole(self._level)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the file is read; reading the whole adds to it."""
+        return tuple(dict.fromkeys(self._notes))
+
+    def read(self, window: Window | None = None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """Read pixels (h, w) or (h, w, channels), and where they hold data (None: everywhere).
+
+        Without a window, all of them; then a band without any data is refused, and `notes` tell how many
+        pixels hold none.
+        """
+        whole = window is None
+        window = window or (slice(0, self.shape[0]), slice(0, self.shape[1]))
+        stored = _stored_window(window, self.shape, self.header.orientation)
+        options, notes = self._options, self._notes if whole else None
+        with failures_named(self._path):
+            with self._lock:
+                pixels, opaque, valid = _checked(self._read(stored), stored, self.header)
+            if not options.ignore_alpha:
+                valid = both(valid, opaque)
+            values = self._values
+            if options.bands is not None:
+                bands = list(options.bands)
+                if pixels.ndim == 3:
+                    pixels = np.ascontiguousarray(pixels[..., bands if len(bands) > 1 else bands[0]])
+                values = tuple(values[band] for band in bands if band < len(values))
+            valid = both(valid, data_pixels(pixels, values, notes, options.bands))
+        if self._beside is not None:
+            valid = both(valid, shown(self._beside, None if whole else stored, np.all))
+        if self.header.orientation != 1:
+            pixels = np.ascontiguousarray(upright(pixels, self.header.orientation))
+            valid = None if valid is None else np.ascontiguousarray(upright(valid, self.header.orientation))
+        if self._mask is not None:
+            with _said_of_the_mask():
+                valid = both(valid, shown(self._mask, None if whole else window, np.any))
+        if whole and valid is not None:
+            n_invalid = valid.size - np.count_nonzero(valid)
+            if not n_invalid:
+                return pixels, None
+            said = "pixels are no data (transparent, masked or equal to the no-data value)"
+            self._notes.append(f"{n_invalid} {said}")
+        return pixels, valid
+
+    def indices(self) -> NDArray | None:
+        """Palette indices (H, W) of a single-page palette image, else None."""
+        with failures_named(self._path):
+            indices = self._stored.decode_indices()
+        return None if indices is None else upright(indices, self.header.orientation)
+
+    def image(self) -> Image:
+        """Read the whole."""
+        pixels, mask = self.read()
+        return Image(pixels, mask, self.channel_axis, self.nodata, self.geo, self.header, self.notes)
+
+    def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
+        """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
+        try:
+            mask = self._files.enter_context(_open(path, None, 0, _Options(), alone=True))
+        except (OSError, ValueError) as error:
+            self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
+            return None
+        if mask.shape != shape:
+            self._notes.append(f"{path.name} next to the image has another size and is ignored")
+            return None
+        self._notes.append(f"masked by {path.name} next to the image")
+        return mask
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+
+def open_source(
+    path: str | os.PathLike[str], *, page: int | None = None, level: int = 0, **options: Any
+) -> Source:
+    """Open an image file, or the folder of a zarr array or OME-Zarr image; for options see `_options`."""
+    wanted = _options(**options)
+    return _open(path_of(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
+
+
+@contextmanager
+def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
+    """Open all pages of a file, or the images of a folder in natural order, each a source.
+
+    The limit `max_pixels` applies to all of them together; ``raw`` is the shape (planes, rows, columns) and
+    the type of a file without a header.
+    """
+    path, raw = path_of(path), options.pop("raw", None)
+    wanted = _options(**options)
+    with ExitStack() as files:
+        if path.is_dir() and not is_store(path):
+            yield _images_in(path, files, options)
+            return
+        with failures_named(path):
+            stored: Stored
+            if raw is None:
+                stored, header = _stored_and_header(path, files)
+            else:
+                stored = open_raw(path, *raw)
+                header = stored.header
+            header = _with_settled_axes(header, 0, wanted.channel_axis)
+            _check(header, header.n_pages, wanted)
+            stored.check()
+        yield [
+            files.enter_context(Source(path, stored, header, page, 0, wanted))
+            for page in range(header.n_pages)
+        ]
+
+
+def natural_key(text: str) -> list[tuple[int, int | str]]:
+    """Sort key by which ``img_2`` comes before ``img_10``."""
+    parts = re.split(r"(\d+)", text.casefold())
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+
+
+def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[Source]:
+    """Open the images of a folder as planes of one volume; a note says which numbers are missing."""
+    images = (path for path in folder.iterdir() if not path.name.startswith(".") and is_image(path))
+    found = sorted(images, key=lambda path: natural_key(path.name))
+    if not found:
+        raise ImageReadError(f"{folder.name}: there is no image in this folder")
+    sources = [files.enter_context(open_source(path, **options)) for path in found]
+    first = sources[0]
+    for source, path in zip(sources, found, strict=True):
+        if (source.shape, source.n_channels) != (first.shape, first.n_channels):
+            raise UnsuitableImageError(
+                f"{path.name}: planes of a volume must have one size, got {source.shape} after {first.shape}"
+            )
+    _check(first.header, len(sources), first._options)
+    held = {int(number) for path in found for number in re.findall(r"\d{1,9}", path.stem)[-1:]}
+    gaps = sorted(set(range(min(held, default=0), min(max(held, default=0), 10**6))) - held)
+    if gaps:
+        first._notes.append(
+            f"planes are missing in the folder: {', '.join(map(str, gaps[:5]))} ({len(gaps)})"
+        )
+    return sources
+
+
+@contextmanager
+def _said_of_the_mask() -> Iterator[None]:
+    """Say that it is the mask that cannot be read: it may have the image's own name."""
+    try:
+        yield
+    except (ImageReadError, ImageTooLargeError, UnsuitableImageError) as error:
+        raise type(error)(f"mask {error}") from error
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a file and those next to it say, without decoding its pixels or limiting their number."""
+    path = path_of(path)
+    with ExitStack() as files, failures_named(path):
+        return _stored_and_header(path, files)[1]
+
+
+def _options(**given: Any) -> _Options:
+    """Check the parameters before any file is opened, so that the file is not blamed for them."""
+    options = _Options(**given)
+    nodata, bands, mask = options.nodata, options.bands, options.mask
+    if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
+        raise TypeError(f"nodata must be a number or None, got {nodata!r}")
+    if not isinstance(options.ignore_alpha, (bool, np.bool_)):
+        raise TypeError(f"ignore_alpha must be True or False, got {options.ignore_alpha!r:.80}")
+    if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
+        raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
+    return options._replace(
+        channel_axis=_whole_number("channel_axis", options.channel_axis),
+        bands=None if bands is None else tuple(_whole_number("bands", band) or 0 for band in bands),
+        mask=None if mask is None else Path(mask),
+        max_pixels=_whole_number("max_pixels", options.max_pixels),
+    )
+
+
+def _whole_number(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number or None, got {value!r}") from None
+
+
+@contextmanager
+def failures_named(path: Path) -> Iterator[None]:
+    """Make every failure name the file and say why."""
+    name = path.name or os.fspath(path)
+    try:
+        yield
+    except (UnsuitableImageError, ImageTooLargeError) as error:
+        raise type(error)(f"{name}: {str(error).removeprefix(name + ': ')}") from error
+    except MemoryError as error:
+        raise ImageTooLargeError(f"{name}: there is not enough memory to decode the image") from error
+    except ImageReadError:
+        raise
+    except Exception as error:  # decoders raise many kinds on broken files
+        raise ImageReadError(f"{name}: {reason_of(error)}") from error
+
+
+def _open(path: Path, page: int | None, level: int, options: _Options, *, alone: bool = False) -> Source:
+    with ExitStack() as files:
+        with failures_named(path):
+            stored, header = _stored_and_header(path, files, page, alone=alone)
+            page = None if page is None else page - stored.first_page
+            header = _with_settled_axes(header, page, options.channel_axis)
+            if "P" in header.axes and page is None:
+                raise UnsuitableImageError(
+                    f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
+                    f"{header.n_pages - 1}), or all with --page all"
+                )
+            if level and not 0 <= level < len(stored.levels):
+                n_levels = len(stored.levels)
+                none = "only pyramids (TIFF, OME-Zarr) have levels, and this is not one"
+                found = f"levels are 0 to {n_levels - 1}" if n_levels > 1 else none
+                raise UnsuitableImageError(f"level {level} does not exist, {found}")
+            _check(header, 1, options)
+            stored.check()
+            source = Source(path, stored, header, page or 0, level, options)
+        source._files.push(files.pop_all())
+    return source
+
+
+def _stored_and_header(
+    path: Path, files: ExitStack, page: int | None = None, *, alone: bool = False
+) -> tuple[Stored, Header]:
+    """Open a file in the format that its content announces, with those next to it unless it is `alone`."""
+    stored = _stored(path, files, page)
+    header = stored.header if alone else with_sidecars(stored.header, path)
+    if header.geo is not None:  # which refers to the pixels as stored
+        header = replace(header, orientation=1)
+    return stored, header
+
+
+def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
+    """Open a file, or the folder of a zarr store, in the format that its content announces."""
+    if path.is_dir() and is_store(path):
+        return open_zarr(path)
+    stream = files.enter_context(open_regular(path))
+    start = stream.read(SNIFF_BYTES)
+    format = image_format(start)
+    if format is None and find_header(path):
+        if find_spec("rasterio") is None:
+            raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
+        return RasterStored(path, files, ["ENVI"])
+    if format is None and find_spec("rasterio") is not None:
+        with suppress(UnsuitableImageError):  # said below what it is instead
+            hierarchical = hierarchical_format(start)
+            return open_hierarchical(hierarchical, path, files) if hierarchical else RasterStored(path, files)
+    if format is None and is_of_itk(start) and find_spec("SimpleITK") is not None:
+        return ItkStored(path)
+    if format is None:
+        raise refusal(start)
+    size = os.fstat(stream.fileno()).st_size
+    stream.seek(0)
+    if format == "TIFF":
+        from texseg.io.tiff import TiffSource
+
+        return TiffSource(stream, size, page)
+    if format == "NPY":
+        return open_npy(path)
+    return open_picture(format, stream, size)
+
+
+def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
+    """Settle which axis is which from what the file and the caller say."""
+    if channel_axis is not None:
+        header = replace(header, axes=_with_channel_axis(header, channel_axis))
+    elif "?" in header.axes:
+        if page is None:
+            raise UnsuitableImageError(
+                f"array of shape {header.shape} does not say what its axes are; "
+                "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
+            )
+        header = replace(header, axes="PYX")
+    if page is not None and not 0 <= page < header.n_pages:
+        raise UnsuitableImageError(f"page {page} does not exist, pages are 0 to {header.n_pages - 1}")
+    return header
+
+
+def _with_channel_axis(header: Header, channel_axis: int) -> str:
+    """Axes with the channels where the caller says, unless the file itself says otherwise."""
+    axes, n_axes = header.axes, len(header.shape)
+    if n_axes == 2:
+        return axes
+    if not -n_axes <= channel_axis < n_axes:
+        raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {header.shape}")
+    position = channel_axis % n_axes
+    if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
+        raise UnsuitableImageError(
+            f"channel_axis={channel_axis} contradicts the file, whose axes {header.shape} are {axes}"
+        )
+    if "?" in axes:
+        return "".join("C" if i == position else "YX"[i - (i > position)] for i in range(n_axes))
+    return axes[:position] + "C" + axes[position + 1 :]
+
+
+def _check(header: Header, n_pages: int, options: _Options) -> None:
+    """Refuse images above the limit, before anything of their size is allocated."""
+    bands, n_bands = options.bands, header.n_channels
+    if bands is not None:
+        if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
+            raise UnsuitableImageError(
+                f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
+            )
+    n_pixels = header.height * header.width * n_pages
+    limit = options.max_pixels
+    if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:
+        return
+    pages = f" x {n_pages} pages" if n_pages > 1 else ""
+    channels = f" of {header.n_channels} channels" if header.n_channels > 4 else ""
+    memory = expected_memory(n_pixels, header.n_channels)
+    raise ImageTooLargeError(
+        f"{header.width} x {header.height}{pages} = {_digits(n_pixels / 1e6)} Mpx{channels}, "
+        f"about {_digits(memory / 1e9)} GB needed; limit {_digits(limit / 1e6)} Mpx, "
+        "raise with --max-pixels / max_pixels="
+    )
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def upright(pixels: NDArray, orientation: int) -> NDArray:
+    """Turn an image (H, W, ...) from its stored orientation to the one for viewing."""
+    if orientation > _LAST_UPRIGHT:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def _upright_size(header: Header) -> PixelSize | None:
+    size = header.pixel_size
+    is_on_its_side = header.orientation > _LAST_UPRIGHT
+    return size._replace(height=size.width, width=size.height) if size and is_on_its_side else size
+
+
+def _stored_window(window: Window, shape: tuple[int, int], orientation: int) -> Window:
+    """Return the window of the stored pixels that shows, once turned, a window of the upright image."""
+    rows, columns = window
+    if orientation in (2, 3, 6, 7):
+        columns = slice(shape[1] - columns.stop, shape[1] - columns.start)
+    if orientation in (3, 4, 7, 8):
+        rows = slice(shape[0] - rows.stop, shape[0] - rows.start)
+    return (columns, rows) if orientation > _LAST_UPRIGHT else (rows, columns)
+
+
+def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
+    """Refuse what a decoder returns if it is not of the size that the header announces."""
+    bands = (header.n_channels,) if "C" in header.axes else ()
+    if decoded.pixels.shape != (*(part.stop - part.start for part in window), *bands):
+        raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
+    return decoded
+
+
+def shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]) -> NDArray[np.bool_]:
+    """Pixels that a mask shows: every value but zero, in any channel or in all."""
+    values, valid = mask.read(window)
+    shown: NDArray[np.bool_] = values != 0
+    if shown.ndim == 3:
+        shown = over_channels(shown, axis=-1)
+    return shown if valid is None else shown & valid
+
 
 MAX_PIXELS = 178_956_970
 """Largest number of pixels that is read unless more is requested: a quarter of a gibibyte of RGB."""

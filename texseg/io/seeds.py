@@ -16,11 +16,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.files import open_regular, read_json
+from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, read_json
 from texseg.io.geo import Georeference
-from texseg.io.read import LabelPicture, read_label_picture
-from texseg.io.source import failures_named
+from texseg.io.read import LabelPicture, failures_named, read_label_picture
 
 __all__ = ["Seeds", "count_up", "read_seed_file"]
 

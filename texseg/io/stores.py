@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.errors import MalformedFileError, UnsuitableImageError
-from texseg.io.files import open_regular, read_json
+from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, read_json
 from texseg.io.geo import OME_UNITS, size_of, size_of_sides
 from texseg.io.header import Decoded, Header, Stored, Window
 

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.display import display_range, displayable
-from texseg.io.errors import UnsuitableImageError
-from texseg.io.files import path_of
+from texseg.io.files import UnsuitableImageError, path_of
 from texseg.io.geo import (
     GDAL_NODATA,
     OME_UNITS,

@@ -11,8 +11,8 @@ from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
 from texseg.blocks import is_lazy
-from texseg.io.errors import UnsuitableImageError
-from texseg.io.source import Source, open_source
+from texseg.io.files import UnsuitableImageError
+from texseg.io.read import Source, open_source
 from texseg.progress import expected_memory, free_memory
 
 LARGEST_PICTURE = 8192
