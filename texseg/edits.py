@@ -77,13 +77,7 @@ class Edits(NamedTuple):
 
 
 def checked_edits(values: Any) -> Edits:
-    """Edits from what a file of edits holds: ``{"merge": [[2, 5]], "names": {"2": "gland"}}``.
-
-    Examples
-    --------
-    >>> checked_edits({"merge": [[2, 5]], "names": {"2": "gland"}})
-    Edits(merge=((2, 5),), names=((2, 'gland'),))
-    """
+    """Edits from what a file of edits holds: ``{"merge": [[2, 5]], "names": {"2": "gland"}}``."""
     if isinstance(values, Edits):
         return values
     if not isinstance(values, Mapping) or not set(values) <= {"merge", "names"}:
@@ -132,13 +126,7 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 
 
 def parse_merges(texts: Iterable[str]) -> Edits:
-    """Edits from words such as "2+5=gland", "2+5" and, for a name alone, "3=stroma".
-
-    Examples
-    --------
-    >>> parse_merges(["2+5=gland", "3=stroma"])
-    Edits(merge=((2, 5),), names=((2, 'gland'), (3, 'stroma')))
-    """
+    """Edits from words such as "2+5=gland", "2+5" and, for a name alone, "3=stroma"."""
     merge, names = [], []
     for text in texts:
         numbers, _, name = text.partition("=")

@@ -58,16 +58,7 @@ class ModelFileError(OSError):
 
 
 def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write arrays of numbers, and what JSON can hold, by name; an interrupted call leaves no partial file.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rock.texseg"
-    >>> save_model(path, {"names": ["quartz", "mica"], "profiles": np.eye(2)})
-    >>> load_model(path)["names"]
-    ['quartz', 'mica']
-    """
+    """Write arrays of numbers, and what JSON can hold, by name; the file appears whole or not at all."""
     from safetensors.numpy import save  # only files need it
 
     tensors, small = dict[str, NDArray[Any]](), dict[str, Any]()
@@ -333,10 +324,7 @@ def save_textures(
 
 
 def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
-    """Textures, parameters, names of the segments, and profile (C, n_bins) of flat background or None.
-
-    After these, colours of segments by their names, and the size of a pixel or None.
-    """
+    """Textures, parameters, names, flat background (C, n_bins) or None, colours by name, size of a pixel."""
     values = load_model(path)
     try:
         textures, ground, parameters = _from_plain_data(values), None, values["parameters"]

@@ -343,18 +343,7 @@ def connected_regions(labels: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 class Tally:
-    """Both tables, of an image that comes in bands of rows from top to bottom; a whole image is one band.
-
-    Examples
-    --------
-    >>> tally = Tally()
-    >>> tally.add(np.array([[2, 0, 2]])).tolist(), tally.add(np.array([[1, 1, 2]])).tolist()
-    ([[1, 0, 2]], [[3, 3, 4]])
-    >>> tally.region_of_parts().tolist()
-    [0, 1, 2, 3, 2]
-    >>> [(row.region, row.label, row.pixels) for row in tally.regions()]
-    [(1, 2, 1), (2, 2, 2), (3, 1, 2)]
-    """
+    """Both tables, of an image that comes in bands of rows from top to bottom; a whole image is one band."""
 
     def __init__(
         self, names: Sequence[str] = (), size: PixelSize = PIXELS, *, with_regions: bool = True
@@ -372,10 +361,7 @@ class Tally:
         confidence: NDArray[np.floating] | None = None,
         numbers: NDArray[np.integer] | None = None,
     ) -> NDArray[np.integer]:
-        """Add the next rows (h, W); return the part of each pixel, from 1 (0 without a label).
-
-        Parts of one region in different bands have different numbers. Those of a single band may be given.
-        """
+        """Add the next rows (h, W); return the part of each pixel, from 1; other bands have other parts."""
         if numbers is None:
             numbers = connected_regions(labels) if self._with_regions else labels
         first = self._n_parts if self._with_regions else 0
@@ -545,11 +531,7 @@ _N_WAYS = 4  # along rows, along columns, down to the right, up to the right
 
 
 def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Count border crossings between a row, those below it, and nothing on either side.
-
-    The result (4, n) holds one part, the other, the direction, and how often; the first row's own crossings
-    are not counted.
-    """
+    """Count crossings (4, n) below a row: one part, the other, the direction, how often; none of its own."""
     rows = np.pad(numbers, ((0, 0), (1, 1)))
     steps = (
         (rows[1:, :-1], rows[1:, 1:]),
@@ -568,10 +550,7 @@ def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _geometry(size: PixelSize) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distance of neighbours, and length of border that a crossing stands for, in each direction.
-
-    By Crofton's formula: half the distance of parallel lines, times the range of angles they stand for.
-    """
+    """Distance of neighbours, and length of border that a crossing stands for (Crofton), by direction."""
     diagonal, angle = np.hypot(size.height, size.width), np.arctan2(size.height, size.width)
     steps = np.array([size.width, size.height, diagonal, diagonal])
     angles = np.array([angle, np.pi / 2 - angle, np.pi / 4, np.pi / 4])
@@ -594,13 +573,7 @@ def _tidy(value: float) -> float:
 
 
 def harmless_cell(value: Any) -> Any:
-    r"""Escape what a terminal would interpret, and put an apostrophe before what spreadsheets calculate.
-
-    Examples
-    --------
-    >>> harmless_cell("=1+1"), harmless_cell("sand"), harmless_cell(-1), harmless_cell("a\x1b[2J")
-    ("'=1+1", 'sand', -1, 'a\\x1b[2J')
-    """
+    """Escape what a terminal would interpret, and put an apostrophe before what spreadsheets calculate."""
     if not isinstance(value, str):
         return value
     quote = "'" if value.startswith(_FORMULA_SIGNS) else ""
@@ -636,26 +609,7 @@ _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def palette(n_labels: int, own: Sequence[str] = ()) -> NDArray[np.uint8]:
-    """Colours of the labels 0 to `n_labels`, the same in every output.
-
-    Parameters
-    ----------
-    n_labels : int
-        Largest label.
-    own : sequence of str, optional
-        Other colours, such as ``#0072b2``, of the first labels.
-
-    Returns
-    -------
-    ndarray of uint8, shape (n_labels + 1, 3)
-        Red, green, blue; row 0, for "no data", is black. Above label 20 the colours are spread over all hues
-        and no longer chosen for colour-blind readers.
-
-    Examples
-    --------
-    >>> palette(2).tolist()
-    [[0, 0, 0], [0, 114, 178], [230, 159, 0]]
-    """
+    """Colours (n_labels + 1, 3) uint8 of the labels 0 (black) to `n_labels`; the first may have their own."""
     colours = (tuple(bytes.fromhex(colour[1:])) for colour in hex_colours(n_labels, own))
     return np.array([(0, 0, 0), *colours], dtype=np.uint8)
 

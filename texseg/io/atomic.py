@@ -37,8 +37,7 @@ def atomic_write(path: Path, content: bytes) -> None:
 def unfinished(path: Path) -> Iterator[Path]:
     """Yield a free name for a file, or a folder, that replaces ``path`` at the end unless there is an error.
 
-    Leftovers of runs that were killed while writing the same file are removed; what another run is writing at
-    this moment is not.
+    Leftovers of killed runs that wrote the same file are removed; what another run is writing is not.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")

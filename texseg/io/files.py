@@ -164,13 +164,7 @@ def _match(signatures: tuple[tuple[str, str], ...], start: bytes) -> str | None:
 
 
 def image_format(start: bytes) -> str | None:
-    """Name of the image format that the first bytes of a file announce, None for anything else.
-
-    Examples
-    --------
-    >>> image_format(b"GIF89a..."), image_format(b"hello")
-    ('GIF', None)
-    """
+    """Name of the image format that the first bytes of a file announce, None for anything else."""
     return _match(_IMAGE_SIGNATURES, start)
 
 

@@ -212,10 +212,7 @@ _MICRO = ("µm", "μm", "um", "micron", "microns", "micrometer", "micrometers", 
 
 
 def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
-    """Size of a pixel from the tags of a page and the description of the file; None if they do not say.
-
-    A resolution in inches or centimetres is used only if it is finer than any print.
-    """
+    """Size of a pixel by a TIFF; a resolution in inches or centimetres counts if finer than any print."""
     if "<Pixels" in description:
         start = description.index("<Pixels")
         element = description[start : description.find(">", start)]
@@ -269,10 +266,7 @@ def size_of(height: Any, width: Any, unit: str) -> PixelSize | None:
 def relative_size(
     size: Sequence[Any] | None, reference: Sequence[Any] | None, rounded: bool = True
 ) -> tuple[float, float] | None:
-    """How many times longer and wider a pixel is than another; None where that is not known.
-
-    Nearly equal sizes are ``rounded`` to equal ones.
-    """
+    """How many times longer and wider a pixel is than another, nearly equal ones once; None if not known."""
     if size is None or reference is None:
         return None
     by = _times(size, reference[2])
@@ -284,10 +278,7 @@ def relative_size(
 
 
 def to_longitude_latitude(points: NDArray[np.float64], geo: Georeference) -> NDArray[np.float64] | None:
-    """Reproject map coordinates (n, 2) from the system that a file describes by its GeoTIFF keys or in words.
-
-    None if that is impossible: rasterio is not installed, or does not understand the description.
-    """
+    """Reproject map coordinates (n, 2) from the system that a file describes; None if that is impossible."""
     try:
         from rasterio.crs import CRS
         from rasterio.errors import CRSError

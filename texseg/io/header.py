@@ -133,10 +133,7 @@ _MOST_MARKS = 2**16  # so many elements take 20 MB
 
 
 def with_sidecars(header: Header, image: Path) -> Header:
-    """Add what GDAL's ``.aux.xml`` and ``.msk``, the world file and the system (``.prj``) say to a header.
-
-    What these say about pixels without data takes precedence over what the image says itself.
-    """
+    """Add what ``.aux.xml``, ``.msk``, world file and ``.prj`` say; their no data replaces the image's."""
     root, notes = _gdal_metadata(image)
     geo, affine, values = None, None, dict[int, float]()
     if root is not None:
@@ -214,9 +211,8 @@ def data_pixels(
 ) -> NDArray[np.bool_] | None:
     """Pixels (H, W) that hold data in every band, or, if the value for "no data" is 0, in any; None for all.
 
-    `values` are those of each band, or one for all; `numbers` are those of the bands in their file. Values
-    that are not finite count only in images of several bands, else the caller decides. With `notes`, the
-    image is whole: these get one about data missing from some bands, and a band without any data is refused.
+    Values that are not finite count only in images of several bands. With `notes` the image is whole: a note
+    tells of data missing from some bands, and a band without any, by its number in `numbers`, is refused.
     """
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
     each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]

@@ -128,10 +128,7 @@ def collection(
     geo: Georeference | None = None,
     step: tuple[float, float] = (1.0, 1.0),
 ) -> dict[str, Any]:
-    """Return regions as GeoJSON, each with its row of the table and its rings.
-
-    ``step`` is how many pixels down and across one pixel stands for, where there is no map.
-    """
+    """Return regions as GeoJSON; without a map, a pixel stands for ``step`` pixels down and across."""
     affine = None if geo is None else geo.transform
     if affine is None and step != (1.0, 1.0):
         affine = Affine(1.0, 0.0, 0.0, 0.0, 1.0, 0.0).enlarged(*step)
@@ -248,11 +245,7 @@ class Outlines:
         return (side * height + rows).astype(np.int64) * width + columns
 
     def rings(self, region_of: NDArray[np.integer]) -> Iterator[tuple[int, list[Ring]]]:
-        """Yield the number of each region, ascending, and its rings; ``region_of`` maps parts to regions.
-
-        Rings are corners (column, row), int64 (n, 2). The outer ring comes first, clockwise as seen on the
-        screen; holes follow, counter-clockwise.
-        """
+        """Yield each region and its rings of corners (column, row), the outer one first and clockwise."""
         width = self._corners[1] - 1
         self.add(np.zeros((1, width), np.int64), np.zeros((1, width), np.int64))
         keys, owners = np.concatenate(self._keys), region_of[np.concatenate(self._owners)]

@@ -182,10 +182,7 @@ def _opened(path: Path, drivers: Sequence[str]) -> Any:
 
 
 def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored:
-    """Open the only array of a NetCDF file of the classic kind, or name the arrays of the file.
-
-    Files of HDF5 may keep their values in other files, so that these are only listed.
-    """
+    """Open the only array of a classic NetCDF file, or name the arrays; HDF5 may keep values elsewhere."""
     is_classic = "HDF5" not in format
     if is_classic:
         with suppress(UnsuitableImageError):

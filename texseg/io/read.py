@@ -213,11 +213,7 @@ class Source:
         return tuple(dict.fromkeys(self._notes))
 
     def read(self, window: Window | None = None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Read pixels (h, w) or (h, w, channels), and where they hold data (None: everywhere).
-
-        Without a window, all of them; then a band without any data is refused, and `notes` tell how many
-        pixels hold none.
-        """
+        """Read pixels (h, w) or (h, w, channels), of all by default, and where they hold data (None: all)."""
         whole = window is None
         window = window or (slice(0, self.shape[0]), slice(0, self.shape[1]))
         stored = _stored_window(window, self.shape, self.header.orientation)
@@ -291,11 +287,7 @@ def open_source(
 
 @contextmanager
 def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
-    """Open all pages of a file, or the images of a folder in natural order, each a source.
-
-    The limit `max_pixels` applies to all of them together; ``raw`` is the shape (planes, rows, columns) and
-    the type of a file without a header.
-    """
+    """Open all pages of a file, or the images of a folder in natural order; options as `read_volume`."""
     path, raw = path_of(path), options.pop("raw", None)
     wanted = _options(**options)
     with ExitStack() as files:

@@ -158,10 +158,7 @@ def _pure(
     broad: NDArray[np.integer],
     unpainted: NDArray[np.float64] | None,
 ) -> list[int]:
-    """Colours of strokes, ascending: those that fill squares, and common ones that are no mixture of others.
-
-    ``looks`` (n, bands) are the colours, of which ``counts`` pixels are painted.
-    """
+    """Colours (n, bands) of strokes, ascending: those that fill squares, and common ones that are pure."""
     pure, present = broad.tolist(), np.flatnonzero(counts)
     if not pure and len(present) <= _MOST_UNPAINTED:
         return present.tolist()

@@ -45,10 +45,7 @@ def _area(series: Any) -> int:
 
 
 def _choose_series(tiff: Any, page: int | None) -> tuple[Any, list[Any], int]:
-    """Return the main image of a file, the others (thumbnails, masks), and the number of its first page.
-
-    Pages of different types are different images.
-    """
+    """Return the main image, the others (thumbnails, masks), and the number of its first page."""
     images = [series for series in tiff.series if "Y" in series.axes and "X" in series.axes and _area(series)]
     main = [s for s in images if not s.keyframe.subfiletype & (_REDUCED_IMAGE | _MASK_IMAGE)] or images
     if not main:
@@ -359,10 +356,7 @@ _TYPE_BYTES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), start=1)) 
 
 
 def check_page_chain(stream: BinaryIO, file_size: int) -> int:
-    """Follow the chain of page entries to its end, since tifffile would omit what comes after a break.
-
-    Returns the bytes that the file takes on the disk: parts never written take none.
-    """
+    """Follow the chain of page entries to its end; return the bytes that the file takes on the disk."""
     stream.seek(0)
     start = stream.read(16)
     order = "<" if start[:2] == b"II" else ">"
