@@ -17,7 +17,7 @@ from texseg.channels.gabor import GaborBank
 from texseg.channels.planes import split_planes
 from texseg.cli import main
 from texseg.method.clusters import clusters_of_values
-from texseg.method.cues import raggedness, share_of_values
+from texseg.method.cues import odds_of_values, raggedness, share_of_values
 from texseg.method.textures import Scene
 from texseg.report import write_report
 
@@ -192,7 +192,33 @@ def test_values_are_a_mixture_of_gaussians():
     found = clusters_of_values(several, np.ones(1500, bool), 2, np.random.RandomState(0))
     peer = GaussianMixture(2, n_init=5, random_state=0).fit_predict(several)
     assert adjusted_rand_score(peer, found) > 0.99
-    one = ((rng.normal(size=1500) * 0.06 + np.where(drawn, 0.3, 0.8)) ** 2)[:, None]
-    found = clusters_of_values(one, np.ones(1500, bool), 2, np.random.RandomState(0))
-    peer = GaussianMixture(2, covariance_type="tied", random_state=0).fit_predict(np.sqrt(one))
-    assert adjusted_rand_score(peer, found) > 0.98
+    rng, present = np.random.default_rng(1), np.ones(300, bool)
+    drawn = rng.random(300) < 0.25
+    for bent in (1, 2):
+        one = (np.abs(rng.normal(size=300) * 0.1 + np.where(drawn, 0.3, 0.75)) ** bent)[:, None]
+        found = clusters_of_values(one, present, 2, np.random.RandomState(0))
+        values, agreements, likelihoods = one - one.min() + 1 / 64, [], []
+        for power in (1, 0.5):
+            peer = GaussianMixture(2, covariance_type="tied", max_iter=200, random_state=0).fit(values**power)
+            slopes = np.log(power) + (power - 1) * np.log(values).mean()
+            likelihoods.append(peer.score(values**power) + slopes)
+            agreements.append(adjusted_rand_score(peer.predict(values**power), found))
+        assert np.argmax(likelihoods) == bent - 1
+        assert agreements[bent - 1] == 1 > agreements[2 - bent]
+        free = GaussianMixture(2, max_iter=200, random_state=0).fit(values ** (1 / bent))
+        assert adjusted_rand_score(free.predict(values ** (1 / bent)), found) < 1
+
+
+def test_small_grains_of_another_brightness_stay():
+    """They are smaller than what could show a texture, but not than a window of values."""
+    rng = np.random.default_rng(5)
+    elsewhere = np.ones((160, 160))
+    elsewhere[tuple(rng.integers(0, 160, (2, 60)))] = 0
+    truth = (ndimage.distance_transform_edt(elsewhere) < 5).astype(int)
+    image = (90 + 50 * truth + rng.normal(0, 10, truth.shape)).clip(0, 255).astype(np.uint8)
+    labels = TextureSegmenter(2, cue="values").fit(image).labels_
+    assert adjusted_rand_score(truth.ravel(), labels.ravel()) > 0.8
+
+
+def test_what_values_tell_of_textures_already_is_no_reason_to_change():
+    assert odds_of_values(0.03, 0.95, 0.9) < 0 < odds_of_values(0.03, 0.3, 0.9)
