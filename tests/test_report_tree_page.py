@@ -109,10 +109,27 @@ def test_one_walks_and_searches_as_in_python(browser, path, retrieval):
     assert texts(browser, "#found-key") == ["p(row | words), all rows being as probable before"]
     ask(browser, "word1 word10x")
     assert texts(browser, "#found-key")[0].startswith("not among the words: word10x; perhaps word10")
-    ask(browser, "wor")
-    get = "return [...document.querySelectorAll('#known option')].map(o => o.value)"
-    options = browser.execute_script(get)
-    assert options[:3] == ["word0", "word1", "word2"]
     press(browser, "Escape")
     assert not browser.execute_script("return document.querySelector('#tree i')")
     assert not [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("wor", ["word0", "word1", "word2"]),
+        ("word7 word11", []),  # it is known
+        ("word7 wor", ["word7 word0", "word7 word1", "word7 word2"]),
+        (
+            "word119x",
+            ["word119", "word11", "word19"],
+        ),  # of no word the beginning: those with the same letters
+        ("zz", []),
+    ],
+)
+def test_words_are_completed_while_typing(browser, path, typed, offered):
+    browser.get(path.as_uri())
+    ask(browser, typed)
+    shown = browser.execute_script("return [...document.querySelectorAll('#known option')].map(o => o.value)")
+    assert shown[:3] == offered
+    assert len(shown) <= 20

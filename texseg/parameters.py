@@ -8,23 +8,12 @@ import inspect
 import math
 import re
 import textwrap
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ForwardRef,
-    Literal,
-    NamedTuple,
-    Self,
-    TypedDict,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 from texseg.progress import Progress
 from texseg.threads import n_threads
@@ -32,21 +21,7 @@ from texseg.threads import n_threads
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "MOST_SEGMENTS",
-    "PARAMETERS",
-    "PRESETS",
-    "Parameter",
-    "Parameters",
-    "PottsSettings",
-    "Settings",
-    "checked",
-    "documents_parameters",
-    "takes_parameters",
-]
-
-MOST_SEGMENTS = 255
-"""A label, and the one of what is unknown, fit into a byte, with 0 for no data."""
+MOST_SEGMENTS = 255  # so that labels fit into a byte, with 0 for no data
 
 _REFERENCE_SIDE = 512  # pixels; lengths are meant for images whose longer side is this
 _SMALLEST_SCALE = 0.5
@@ -71,31 +46,27 @@ class Parameter(NamedTuple):
     """What is known about one parameter; `_completed` fills in what follows from its name and type."""
 
     default: Any
+    # for the documentation, in reStructuredText; the first sentence is the help of the option, too
     help: str
-    """For the documentation, in reStructuredText; the first sentence is the help of the option, too."""
+    # of a number, or of each number of a sequence; NaN is allowed only without limits
     limits: tuple[float, float] = (-math.inf, math.inf)
-    """Of a number, or of each number of a sequence; NaN is allowed only without limits."""
+    # what None stands for in the presets ``default`` and ``plain``; None if they do not matter
     presets: tuple[Any, Any] | None = None
-    """What None stands for in the presets ``default`` and ``plain``; None if they do not matter."""
-    flags: tuple[str, ...] = ("",)
-    """Names of the option of the command, as click takes them; empty if it has none, "" for its name."""
-    option: str = ""
-    """Help of the option, where it is another."""
-    group: Literal["Number", "Image", "Method"] = "Method"
-    """Section of the help of the command."""
-    kind: str = ""
-    """Words for the type, where they are not derived from it."""
-    check: Callable[[Any], Any] | None = None
-    """Raises a ValueError for what is not allowed, in place of the check by type."""
+    flags: tuple[str, ...] = ("",)  # of the option, as click has them; none if empty, "" for its name
+    option: str = ""  # help of the option, where it is another
+    group: Literal["Number", "Image", "Method"] = "Method"  # section of the help of the command
+    kind: str = ""  # words for the type, where they are not derived from it
+    check: Callable[[Any], Any] | None = None  # raises a ValueError, in place of the check by type
     name: str = ""
     annotation: Any = None
-    members: tuple[Any, ...] = ()
-    """Types that are allowed."""
+    members: tuple[Any, ...] = ()  # types that are allowed
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts that are allowed; empty for any other type."""
-        return next((get_args(each) for each in self.members if get_origin(each) is Literal), ())
+        return next(
+            (typing.get_args(each) for each in self.members if typing.get_origin(each) is Literal), ()
+        )
 
     @property
     def base(self) -> type | None:
@@ -218,14 +189,12 @@ _ROWS = {
     "model": Parameter(
         "acm",
         "Clustering model (acm recommended; others for comparison). ``acm`` is the default path with all it "
-        "has; the others cluster the histograms of windows as they are; from clusters to pixels the path is "
-        "the same.",
+        "has; the others cluster the histograms of windows as they are.",
     ),
     "preset": Parameter(
         "default",
-        "``plain`` turns off what was added to the method of the paper [1]_. These are four additions, each "
-        "of which one parameter turns off: ``patch_weight``, ``value_weight``, ``smoothness`` and "
-        "``learned_borders``.",
+        "``plain`` turns off what was added to the method of the paper [1]_: ``patch_weight``, "
+        "``value_weight``, ``smoothness`` and ``learned_borders``.",
     ),
     "channel_axis": Parameter(
         None,
@@ -279,8 +248,7 @@ _ROWS = {
     ),
     "crop_bar": Parameter(
         False,
-        "Skip the info bar of a microscope, if any is found. It gets label 0; otherwise a warning tells of "
-        "it.",
+        "Skip the info bar of a microscope, if any is found. It gets label 0.",
         group="Image",
     ),
     "flat_ground": Parameter(
@@ -408,7 +376,7 @@ _ROWS = {
 def _completed(name: str, row: Parameter) -> Parameter:
     """Add to a row what follows from its name and its type."""
     given = Parameters.__annotations__.get(name, int | None)
-    members = get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
+    members = typing.get_args(given) if typing.get_origin(given) in (typing.Union, UnionType) else (given,)
     flags, first_sentence = row.flags, row.help.partition(". ")[0].removesuffix(".")
     if flags == ("",):
         dashed = name.replace("_", "-")
@@ -417,32 +385,27 @@ def _completed(name: str, row: Parameter) -> Parameter:
     return row._replace(
         name=name,
         annotation=getattr(given, "__forward_arg__", given),
-        members=(int,) if isinstance(given, ForwardRef) else members,  # a seed
+        members=(int,) if isinstance(given, typing.ForwardRef) else members,  # a seed
         flags=flags,
         option=row.option or re.sub(r"`+| \[\d\]_", "", first_sentence) + ".",
     )
 
 
+# every parameter by its name, in the order of the signatures
 PARAMETERS = {name: _completed(name, row) for name, row in _ROWS.items()}
-"""Every parameter by its name, in the order of the signatures."""
 
 
 class PottsSettings(NamedTuple):
     """How strongly likelihood and neighbours count on cells."""
 
+    # inverse temperature of a full cell's scores: all channels of a grey image, whose weights sum to 17, then
+    # count as 8.5 independent observations, since neighbouring pixels and channels are redundant
     beta: float = 0.5
-    """Inverse temperature of a full cell's scores: all channels of a grey image, whose weights sum to 17,
-    then count as 8.5 independent observations, since neighbouring pixels and channels are redundant."""
-    strength: float = 10.0
-    """Nats that a unanimous neighbourhood adds."""
-    sigma: float = 1.5
-    """Standard deviation of the Gaussian neighbourhood, in cells."""
-    n_rounds: int = 8
-    """Updates of the profiles."""
-    n_sweeps: int = 3
-    """Mean-field sweeps between two updates."""
-    coupling: float = 0.0
-    """Of the planes of a stack: see `texseg.fitting.assignment.PottsField`."""
+    strength: float = 10.0  # nats that a unanimous neighbourhood adds
+    sigma: float = 1.5  # of the Gaussian neighbourhood, in cells
+    n_rounds: int = 8  # updates of the profiles
+    n_sweeps: int = 3  # mean-field sweeps between two updates
+    coupling: float = 0.0  # of the planes of a stack: see `texseg.fitting.assignment.PottsField`
 
 
 _Resolved: Any = make_dataclass(
@@ -459,13 +422,10 @@ _Resolved: Any = make_dataclass(
 class Settings(_Resolved):
     """Every parameter, with the preset's value where it is None, and what follows from them; in pixels."""
 
-    illumination_sigma: float = 13.0
-    """Standard deviation of the Gaussian over which local mean and contrast are computed."""
-    windows: tuple[float, float] = (48.0, 80.0)
-    """Sides of the windows used for the starts: for channels with wavelengths up to 8 pixels, and above."""
+    illumination_sigma: float = 13.0  # of the Gaussian over which local mean and contrast are computed
+    windows: tuple[float, float] = (48.0, 80.0)  # of the starts, for wavelengths up to 8 pixels, and above
     potts: PottsSettings = PottsSettings()
-    keeps_cell: bool = False
-    """Whether `cell` was given, and does not follow the size of the image."""
+    keeps_cell: bool = False  # whether `cell` was given, and does not follow the size of the image
 
     @property
     def n_axes(self) -> int:
@@ -483,11 +443,7 @@ class Settings(_Resolved):
         return replace(self, **values)
 
     def for_values(self, weight: float) -> Self:
-        """Adapt cells and prior to plain values with total weight ``weight``, at the scale of pixels.
-
-        A cell, and a window, then counts as one independent observation. Cells of 2 pixels, and weights half
-        or twice as large, gave the same on slices of rock.
-        """
+        """Adapt to plain values of this total weight: a cell counts as one independent observation."""
         return self.changed(
             cell=_VALUE_CELL,
             windows=(2.0 * _VALUE_CELL, 2.0 * _VALUE_CELL),
@@ -505,11 +461,11 @@ class Settings(_Resolved):
         return self.changed(cell=cell, windows=(small * scale, large * scale))
 
 
+# ``default`` is the method of A.I. Memo 1625 with four additions; ``plain`` is the same without them
 PRESETS: dict[str, Settings] = {
     preset: Settings(preset=preset, **{name: r.presets[at] for name, r in PARAMETERS.items() if r.presets})
-    for at, preset in enumerate(get_args(Preset))
+    for at, preset in enumerate(typing.get_args(Preset))
 }
-"""``default`` is the method of A.I. Memo 1625 with four additions; ``plain`` is the same without them."""
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
@@ -563,14 +519,13 @@ def takes_parameters(function: _F) -> _F:
     """Show every parameter in the signature of a function that takes them as ``**parameters``."""
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    keyword, named = inspect.Parameter.KEYWORD_ONLY, signature.parameters
     others = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=row.annotation
-        )
+        inspect.Parameter(name, keyword, default=row.default, annotation=row.annotation)
         for name, row in PARAMETERS.items()
-        if name not in signature.parameters
+        if name not in named
     ]
-    function.__signature__ = signature.replace(parameters=[*own, *others])  # type: ignore[attr-defined]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *others])
     return function
 
 

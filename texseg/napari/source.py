@@ -15,8 +15,7 @@ from texseg.io.files import UnsuitableImageError
 from texseg.io.read import Source, open_source
 from texseg.progress import expected_memory, free_memory
 
-LARGEST_PICTURE = 8192
-"""Side in pixels of the largest labels in one piece, which can be painted on; graphics cards draw no more."""
+LARGEST_PICTURE = 8192  # pixels, side of labels that can be painted on; graphics cards draw no more
 
 _OVERVIEW = 2048  # pixels, side of the coarsest level where a file has no pyramid; what a screen shows
 _TILE = 1024  # pixels, side of what is read at once

@@ -12,7 +12,7 @@ from napari.qt.threading import create_worker
 from napari.utils import DirectLabelColormap
 from napari.utils.notifications import show_error, show_info
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QComboBox,
@@ -61,35 +61,30 @@ class SegmentList(QWidget):
         self.rows = QListWidget()
         self.rows.setStyleSheet(_BOXES)
         self.rows.setToolTip("Tick segments here or click on them in the image; double-click to name one")
-        self.merge, self.split = QPushButton("Merge"), QPushButton("Split")
-        self.merge.setToolTip("Join the ticked segments into one")
-        self.split.setToolTip("Divide the ticked segment in two, or undo its merge")
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.merge)
-        buttons.addWidget(self.split)
+        merge, split = self.merge_requested, self.split_requested
+        self.merge = _button("Merge", lambda: merge.emit(self.ticked()), "Join the ticked segments into one")
+        split_help = "Divide the ticked segment in two, or undo its merge"
+        self.split = _button("Split", lambda: split.emit(self.ticked()[0]), split_help)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.rows)
-        layout.addLayout(buttons)
+        layout.addWidget(_side_by_side(self.merge, self.split))
         self._names: tuple[str, ...] = ()
         self.rows.itemChanged.connect(self._follow)
-        self.merge.clicked.connect(lambda: self.merge_requested.emit(self.ticked()))
-        self.split.clicked.connect(lambda: self.split_requested.emit(self.ticked()[0]))
         self.show_segments(())
 
     def show_segments(self, names: Sequence[str]) -> None:
         """List segments 1, 2 and so on by their names, none of them ticked."""
         self._names = tuple(names)
-        self.rows.blockSignals(True)
-        self.rows.clear()
-        for label, (name, colour) in enumerate(zip(names, palette(len(names))[1:], strict=True), start=1):
-            square = QPixmap(_SWATCH, _SWATCH)
-            square.fill(QColor(*colour.tolist()))
-            item = QListWidgetItem(QIcon(square), name or f"segment {label}")
-            item.setFlags(_EDITABLE)
-            item.setCheckState(Qt.CheckState.Unchecked)
-            self.rows.addItem(item)
-        self.rows.blockSignals(False)
+        with QSignalBlocker(self.rows):
+            self.rows.clear()
+            for label, (name, colour) in enumerate(zip(names, palette(len(names))[1:], strict=True), start=1):
+                square = QPixmap(_SWATCH, _SWATCH)
+                square.fill(QColor(*colour.tolist()))
+                item = QListWidgetItem(QIcon(square), name or f"segment {label}")
+                item.setFlags(_EDITABLE)
+                item.setCheckState(Qt.CheckState.Unchecked)
+                self.rows.addItem(item)
         self._enable()
 
     def ticked(self) -> list[int]:
@@ -129,11 +124,10 @@ class _Result(NamedTuple):
 class SegmentWidget(QWidget):
     """Choose an image and a number of segments; the labels become a layer of the viewer.
 
-    A fit runs in the background, reports its progress, and can be cancelled. The labels lie on the image
-    however it is scaled, moved, rotated or sheared. In a stack, either one plane or, with one model, all of
-    them are segmented. If the model has a hierarchy, a slider changes the number of segments without a new
-    fit. Segmenting an image again changes its layer of labels, unless that was painted on: then a new one is
-    added. Seeds on a separate layer say which segment is where, for *Segment* and, faster, for *Refit*.
+    A fit runs in the background and can be cancelled. In a stack, either one plane or, with one model, all of
+    them are segmented. A slider changes the number of segments without a new fit. Segmenting an image again
+    changes its layer of labels, unless that was painted on: then a new one is added. Seeds on a separate
+    layer say which segment is where, for *Segment* and, faster, for *Refit*.
     """
 
     _progressed = Signal(str, float)  # from the thread of a job to the window
@@ -163,14 +157,11 @@ class SegmentWidget(QWidget):
         self.image, self.planes, self.mask, self.seeds, self.preset = (QComboBox() for _ in range(5))
         for box in (self.image, self.planes, self.mask, self.seeds, self.preset):
             box.setMinimumContentsLength(_LEAST_NAME)
-        open_help = "Open a file that may be larger than memory: TIFF, NPY, or what GDAL reads"
-        apply_help = "Find the textures of the last or the loaded model in this image"
-        refit_help = "Correct the segments by the seeds, without a new fit"
-        self.open = _button("Open", self._ask_and_open, open_help)
+        self.open = _button("Open", self._ask_and_open, "Open a file that may be larger than memory")
         self.new_seeds = _button("New", self.add_seeds, "Add a layer to paint seeds on")
-        self.refit_button = _button("Refit", self.refit, refit_help)
+        self.refit_button = _button("Refit", self.refit, "Correct the segments by the seeds")
         self.button, self.cancel = _button("Segment", self.segment), _button("Cancel", self.stop)
-        self.apply = _button("Apply", self.apply_model, apply_help)
+        self.apply = _button("Apply", self.apply_model, "Find the textures of the model in this image")
         self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
         self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model"])
@@ -257,12 +248,10 @@ class SegmentWidget(QWidget):
         """Let the slider show the result of the image that is chosen."""
         result = self._results.get(self._image_layer())
         levels = () if result is None else result.found.levels
-        self.slider.blockSignals(True)
-        self.slider.setRange(0, max(0, len(levels) - 1))
-        if result is not None:
-            self.slider.setValue(levels.index(result.number))
+        with QSignalBlocker(self.slider):
+            self.slider.setRange(0, max(0, len(levels) - 1))
+            self.slider.setValue(0 if result is None else levels.index(result.number))
         self.slider.setEnabled(len(levels) > 1)
-        self.slider.blockSignals(False)
         if self._job is None:
             self.shown.setText("" if result is None else _count(result.number))
         self._show_segments(result)
@@ -363,11 +352,9 @@ class SegmentWidget(QWidget):
         self.destroyed.connect(job.stop)
         self._show_progress("reading", 0)
         self._show_state()
-        worker = create_worker(_steps, task(job), _start_thread=False, _ignore_errors=True)
-        worker.yielded.connect(lambda found: self._show(found, layer, indices))
-        worker.errored.connect(self._fail)
-        worker.finished.connect(self._finish)
-        worker.start()
+        show = {"yielded": lambda found: self._show(found, layer, indices)}
+        ends = {"errored": self._fail, "finished": self._finish}
+        create_worker(_steps, task(job), _connect=show | ends, _ignore_errors=True)
 
     def _indices(self, layer: Image, source: LayerSource) -> list[Index]:
         """Find the indices of the planes to be labelled."""
@@ -428,19 +415,16 @@ class SegmentWidget(QWidget):
         """Show the segmentation at a position of the slider."""
         image = self._image_layer()
         result = self._results.get(image)
-        if image is None or result is None:
-            return
-        number = result.found.levels[place]
-        self._put(result.found, number, image, result.indices)
-        self._show_segments(self._results[image])
-        self.shown.setText(_count(number))
+        if image is not None and result is not None:
+            number = result.found.levels[place]
+            self._put(result.found, number, image, result.indices)
+            self._show_segments(self._results[image])
+            self.shown.setText(_count(number))
 
     def open_scene(self, path: str | Path) -> None:
         """Add a file that may be larger than memory, by levels of detail, and choose it and its mask."""
-        worker = create_worker(files.read_scene, path, _start_thread=False, _ignore_errors=True)
-        worker.returned.connect(lambda scene: self._add_scene(scene, Path(path).stem))
-        worker.errored.connect(self._fail)
-        worker.start()
+        add = {"returned": lambda scene: self._add_scene(scene, Path(path).stem), "errored": self._fail}
+        create_worker(files.read_scene, path, _connect=add, _ignore_errors=True)
 
     def _add_scene(self, scene: files.FileLevels, name: str) -> None:
         for note in scene.notes:
@@ -496,13 +480,12 @@ def _steps(task: Iterator[Result]) -> Iterator[Result]:
 def _offer(box: QComboBox, layers: list[Any]) -> None:
     """Fill a box with layers by name, and keep the current choice."""
     chosen = box.currentData()
-    box.blockSignals(True)
-    box.clear()
-    for layer in layers:
-        box.addItem("none" if layer is None else layer.name, layer)
-    if chosen in layers:
-        box.setCurrentIndex(layers.index(chosen))
-    box.blockSignals(False)
+    with QSignalBlocker(box):
+        box.clear()
+        for layer in layers:
+            box.addItem("none" if layer is None else layer.name, layer)
+        if chosen in layers:
+            box.setCurrentIndex(layers.index(chosen))
 
 
 def _button(text: str, action: Any, help_text: str = "") -> QPushButton:

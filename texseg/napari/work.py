@@ -14,11 +14,10 @@ from sklearn.base import clone
 from texseg.blocks import is_lazy
 from texseg.edits import Edits
 from texseg.estimator import TextureSegmenter
-from texseg.napari.source import Index, LayerSource, Plane
+from texseg.napari.source import Index, LayerSource
 from texseg.progress import Progress
 
-MOST_FITTED = 8
-"""Planes of a stack that one model is fitted to, evenly spread; the others are labelled by it."""
+MOST_FITTED = 8  # planes of a stack that one model is fitted to; the others are labelled by it
 
 _FIT = 0.85  # share of the time spent on the fit itself; the rest goes to the hierarchy
 
@@ -86,10 +85,8 @@ class Job:
         if len(sample) == 1:
             model.fit(sample[0].pixels, mask=sample[0].mask, seeds=seeds[0])
         else:
-            masks = [_whole(plane) for plane in sample]
-            model.fit(
-                [plane.pixels for plane in sample], mask=masks, seeds=None if seeds[0] is None else seeds
-            )
+            every = [np.ones(p.pixels.shape[:2], bool) if p.mask is None else p.mask for p in sample]
+            model.fit([p.pixels for p in sample], mask=every, seeds=None if seeds[0] is None else seeds)
         model.set_params(callback=None)
         if is_lazy(model.labels_):
             model.labels_ = self._computed(model.labels_)
@@ -186,7 +183,3 @@ def _spread(indices: list[Index], most: int) -> list[Index]:
         return []
     places = np.unique(np.linspace(0, len(indices) - 1, min(most, len(indices))).round().astype(int))
     return [indices[place] for place in places]
-
-
-def _whole(plane: Plane) -> NDArray[np.bool_]:
-    return np.ones(plane.pixels.shape[:2], bool) if plane.mask is None else plane.mask
