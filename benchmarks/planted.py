@@ -61,7 +61,7 @@ def planted_tree(
     ((12, 56), [3, 4, 5, 6], [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
     """
     rng = random_state_of(random_state)
-    tree = Tree.balanced(2**depth)
+    tree = Tree([(node - 1) // 2 for node in range(2 ** (depth + 1) - 1)])
     owners = np.repeat(np.arange(len(tree.parents)), words_per_node)
     nodes = np.full((len(tree.parents), len(owners)), background / len(owners))
     for node in range(len(nodes)):

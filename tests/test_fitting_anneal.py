@@ -62,7 +62,7 @@ def start_of(name, n, rng):
     if name == "acm-hard":
         return HistogramClustering(ArgMax()), acm.initial(n, 3, rng, spread=0.5)
     if name == "hacm":
-        model = HierarchicalClustering(tree=Tree.balanced(3))
+        model = HierarchicalClustering(tree=Tree([-1, 0, 0, 1, 1]))
         flat = acm.initial(n, 3, rng, spread=0.5)
         groups = getattr(n, "groups", np.zeros(n.shape[1], int))
         return model, model.start_from(flat.profiles, flat.weights, groups)

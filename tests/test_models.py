@@ -412,7 +412,7 @@ def nested(seed=0):
     return np.array(rows, dtype=float), np.repeat(np.arange(4), 20)
 
 
-@pytest.mark.parametrize("tree", ["merging", "annealing", Tree.balanced(4)])
+@pytest.mark.parametrize("tree", ["merging", "annealing", Tree([-1, 0, 0, 1, 1, 2, 2])])
 def test_abstraction_levels_are_recovered_by_the_hacm(tree):
     n, truth = nested()
     model = HACM(4, tree=tree, n_init=3, beta=1.0, random_state=0).fit(n)
@@ -531,7 +531,7 @@ def test_other_rows_need_fold_in():
         (HACM(predictive=True, beta=1.0), 'leaves rows out only with beta="auto", got beta=1.0'),
         (HACM(mixing="row"), "needs mixing as one of"),
         (HACM(tree="oak"), "needs tree as"),
-        (HACM(3, tree=Tree.balanced(4)), "tree with 4 leaves for n_clusters=3"),
+        (HACM(3, tree=Tree([-1, 0, 0, 1, 1, 2, 2])), "tree with 4 leaves for n_clusters=3"),
     ],
 )
 def test_bad_settings_are_refused(estimator, message):

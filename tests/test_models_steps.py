@@ -418,5 +418,3 @@ def test_trees_say_what_they_need():
         Tree([-1, 2, 0])
     with pytest.raises(ValueError, match="leaves must be the nodes without children"):
         Tree([-1, 0, 0], [1])
-    with pytest.raises(ValueError, match="at least one cluster"):
-        Tree.balanced(0)

@@ -123,7 +123,7 @@ def test_one_walks_and_searches_as_in_python(browser, path, retrieval):
         (
             "word119x",
             ["word119", "word11", "word19"],
-        ),  # of no word the beginning: those with the same letters
+        ),  # begins no word: those alike
         ("zz", []),
     ],
 )

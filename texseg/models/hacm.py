@@ -67,10 +67,9 @@ _ENTRIES_AT_ONCE = 2**24  # numbers (entries x K x D) in a block, where every ro
 class Tree:
     """A rooted tree whose leaves are clusters 0 ... K - 1; a parent has a smaller number than its children.
 
-    ``parents`` are V ints, the parent of every node, -1 for node 0, the root; ``leaves``, K ints, are the
-    nodes of the clusters, by default the nodes without children, in order; anything else is a ValueError.
-    ``paths`` (K, D) are the nodes from the root to each leaf, padded with -1; ``levels`` (V,) distances from
-    the root.
+    ``parents`` are V ints, the parent of every node, -1 for node 0, the root; ``leaves``, K ints, the nodes
+    of the clusters, by default those without children, in order. ``paths`` (K, D) are the nodes from the root
+    to each leaf, padded with -1; ``levels`` (V,) distances from the root.
 
     Examples
     --------
@@ -132,17 +131,6 @@ class Tree:
             leaf_of[event.parent], leaf_of[event.child] = len(parents), len(parents) + 1
             parents += [node, node]
         return cls(parents, [leaf_of[k] for k in range(n_clusters)])
-
-    @classmethod
-    def balanced(cls, n_clusters: int) -> Tree:
-        """Return the binary tree with ``n_clusters`` leaves whose levels fill up one after the other.
-
-        >>> Tree.balanced(3).parents.tolist()
-        [-1, 0, 0, 1, 1]
-        """
-        if n_clusters < 1:
-            raise ValueError(f"a tree needs at least one cluster, got n_clusters={n_clusters}")
-        return cls([(node - 1) // 2 for node in range(2 * n_clusters - 1)])
 
 
 class TreeProfiles(NamedTuple):

@@ -122,7 +122,7 @@ class Retrieval:
 
         ``query`` is a string, which is split at white space, a sequence of strings, of which unknown ones are
         ignored, or an array (M,) of how often each column is requested; a ValueError tells if no word is
-        known. Scores are ``p(i | query)``, all rows equally probable a priori; over all rows they sum to one.
+        known. Scores are ``p(i | query)``, all rows being as probable before.
         """
         return self._matches(self.row_probabilities(query), n)
 
@@ -165,9 +165,8 @@ class Retrieval:
     @cached_property
     def averages(self) -> Floats:
         """Mean profile of the rows below each node, shape (V, M); rows sum to one."""
-        below = self.node_shares
-        if self.tree is not None:
-            below = self._model.row_posteriors_ @ self.tree.membership
+        tree = self.tree
+        below = self.node_shares if tree is None else self._model.row_posteriors_ @ tree.membership
         return normalise(np.asarray((self._counts.T @ below).T))
 
     def responsibility(self, query: str | Sequence[str] | ArrayLike) -> Floats:
@@ -175,9 +174,9 @@ class Retrieval:
         asked = self._asked(query)
         columns = np.flatnonzero(asked)
         joint = self.node_weights[:, None] * self.nodes[:, columns]
-        totals = joint.sum(axis=0)  # zero for a word that no node uses
-        by_word = np.where(totals > 0, joint / np.where(totals > 0, totals, 1), self.node_weights[:, None])
-        return np.asarray(by_word @ asked[columns] / asked.sum())
+        used = joint.any(axis=0)  # a word that no node uses says nothing
+        by_word = normalise(np.where(used, joint, self.node_weights[:, None]).T)
+        return np.asarray(asked[columns] @ by_word / asked.sum())
 
     def level(self, word: str) -> int:
         """Level of the node that is most responsible for a word; 0, the root, for the most general ones."""
@@ -187,7 +186,6 @@ class Retrieval:
         """Words missing from a row that it would most probably use, by level, the root first (ghost writer).
 
         At most ``n`` pairs of word and probability a level, a word at the level that makes it most probable.
-        A ValueError tells if there is no row of this number, counted from 0.
         """
         if not 0 <= row < len(self.titles):
             raise ValueError(f"row must lie in 0 ... {len(self.titles) - 1}, got {row!r}")
@@ -203,16 +201,10 @@ class Retrieval:
     def look(self, node: int = 0, n_words: int = 5) -> View:
         """Look at a node; `View.children` are the nodes to go to next."""
         tree, node = self._tree(), self._checked(node)
-        below = tree.membership[self._model.labels_, node]
+        level, parent = int(tree.levels[node]), int(tree.parents[node])
+        n_rows = int(tree.membership[self._model.labels_, node].sum())
         children = np.flatnonzero(tree.parents == node).tolist()
-        return View(
-            node,
-            int(tree.levels[node]),
-            int(tree.parents[node]),
-            children,
-            int(below.sum()),
-            self.words_of(node, n_words),
-        )
+        return View(node, level, parent, children, n_rows, self.words_of(node, n_words))
 
     def walk(self, query: str | Sequence[str] | ArrayLike, n_words: int = 5) -> list[View]:
         """Go from the root to a leaf, at each node to the child with the most probable rows below it."""
@@ -231,9 +223,8 @@ class Retrieval:
             query = query.split()
         asked = np.asarray(query)
         if asked.dtype.kind in "US" or not asked.size:
-            counts = np.zeros(len(self.words))
             known = [self._column[word] for word in asked.ravel().tolist() if word in self._column]
-            np.add.at(counts, known, 1.0)
+            counts = np.bincount(np.array(known, np.intp), minlength=len(self.words)).astype(float)
         else:
             counts = np.asarray(asked, dtype=float)
             if counts.shape != (len(self.words),):
