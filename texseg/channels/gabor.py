@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import cv2
@@ -100,13 +100,13 @@ class GaborBank:
             for k in range(n_orientations)
         ]
 
-    @property
+    @cached_property
     def halo(self) -> int:
         """Reach of the filters in pixels; also the width of the mirrored border."""
         widths = [min(f.along, f.across) for f in self.filters]
         return int(np.ceil(_HALO_SIGMAS / (2 * np.pi * min(widths))))
 
-    @property
+    @cached_property
     def halos(self) -> tuple[int, ...]:
         """The same along each axis."""
         return tuple(int(np.ceil(self.halo / step)) for step in self.spacing)

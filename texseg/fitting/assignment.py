@@ -306,7 +306,7 @@ def along_first(stacks: Floats, weights: Floats) -> Floats:
 
 def _planes(values: Floats) -> Floats:
     """Values per site (N, ..., K) as (..., K, N), with sites contiguous."""
-    return np.ascontiguousarray(np.moveaxis(values, 0, -1))
+    return np.ascontiguousarray(values.transpose(*range(1, values.ndim), 0))
 
 
 def _weighted_sum(values: Floats, row_weights: Floats | None) -> Any:

@@ -67,9 +67,11 @@ def group_sums(rows: Floats, groups: Labels) -> Floats:
 
 def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
     """Profiles that sum to one within each group; a cluster without counts gets the pooled profile."""
-    totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
+    in_groups = counts.reshape(*counts.shape[:-1], int(groups[-1]) + 1, -1)
+    totals = in_groups.sum(axis=-1, keepdims=True)
     if totals.min(initial=1.0) > 0:
-        return counts / totals
+        return (in_groups / totals).reshape(counts.shape)
+    totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
     pooled = counts.sum(axis=-2, keepdims=True)
     pooled_totals = group_sums(pooled, groups)
     uniform = 1.0 / np.bincount(groups)[groups]

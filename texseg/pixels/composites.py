@@ -63,7 +63,8 @@ def compose(
     height, width = np.minimum(np.max([one.shape for one in usable], axis=0), _LARGEST).tolist()
     pieces, n_pieces = _layout(height, width, side, 2 * n_labels, rng)
     sizes = np.array([label_sizes(one, n_labels) for one in usable], float)
-    shares = sizes / sizes.sum(axis=0)
+    shares = np.cumsum(sizes / sizes.sum(axis=0), axis=0)
+    shares /= shares[-1]
     given = rng.permutation(np.resize(rng.permutation(n_labels), n_pieces)).astype(np.int32)
     # pixels of all images in one row, and the pixels of the composite, sorted by their piece
     first = np.cumsum([0, *(one.size for one in usable)])
@@ -75,10 +76,11 @@ def compose(
     sources, anchors = np.empty(n_pieces, np.intp), np.empty((n_pieces, _TRIES), np.intp)
     inside: dict[tuple[int, int], NDArray[np.intp]] = {}
     for piece, label in enumerate(given.tolist()):
-        sources[piece] = source = int(rng.choice(len(images), p=shares[:, label]))
+        sources[piece] = source = int(np.searchsorted(shares[:, label], rng.random(), "right"))
         if (source, label) not in inside:
             inside[source, label] = np.flatnonzero(usable[source] == label)
-        anchors[piece] = rng.choice(inside[source, label], _TRIES)
+        anchors[piece] = rng.integers(0, len(inside[source, label]), _TRIES)
+        anchors[piece] = inside[source, label][anchors[piece]]
     H, W = np.array([one.shape for one in usable])[sources].T
     down, across = np.divmod(anchors.T, W)  # (tries, pieces), to where the centre of each piece moves
     down -= np.add.reduceat(ys, ends - numbers) // numbers
