@@ -104,7 +104,8 @@ def non_finite(image: Any, channel_axis: int | None = None, mask: Any = None) ->
 
 def _hidden(image: Any, channel_axis: int | None) -> Any:
     """Pixels that a masked array hides in any band."""
-    hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else np.zeros((), bool)
+    is_masked = hasattr(image, "mask") and isinstance(image, np.ma.MaskedArray)  # a late import
+    hidden = np.ma.getmaskarray(image) if is_masked else np.zeros((), bool)
     return hidden.any(axis=channel_axis) if hidden.ndim and channel_axis is not None else hidden
 
 
