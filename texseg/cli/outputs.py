@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from texseg import regions
 from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
-from texseg.cli.record import Earlier, PartsFolder, recorded_result, replace_earlier, write_record
+from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, write_record
 from texseg.cli.terminal import fail, shown
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
@@ -291,7 +291,7 @@ def write_outputs(
         stem = files["overlay"][0].name.removesuffix("_overlay.png")
         files["overlay"] = [*files["overlay"], files["overlay"][0].with_name(f"{stem}_numbers_overlay.png")]
     written = [*(path for paths in files.values() for path in paths), *reports]
-    earlier: list[Earlier] = []
+    earlier: list[tuple[dict[str, Any], list[str]]] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
     noted = [_Noted(page, found, writing.kinds) for page in pages]
 
@@ -322,9 +322,10 @@ def write_outputs(
         result["sample"] = found.sample
     if entry is not None:  # the picture in the index is in the report as well
         result["report"] = {"title": entry.title, "n_segments": entry.n_segments}
-    for path, before in zip(records, earlier, strict=True):
-        write_record(path, item.path, before, written, result)
-    messages = [*source.notes, *found.messages, *(said for before in earlier for said in before.messages)]
+    messages = [*source.notes, *found.messages]
+    for path, (record, said) in zip(records, earlier, strict=True):
+        write_record(path, record, written, result)
+        messages += said
     if likely:
         seen = shown(files["overlay"][-1])
         messages.append(f"no number of segments is clearly right: compare the likely ones in {seen}")

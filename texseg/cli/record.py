@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,19 +94,13 @@ def _beside(image: Path) -> list[Path]:
 # ---- the record --------------------------------------------------------------------------------------------
 
 
-class Earlier(NamedTuple):
-    """What an earlier run left next to the results that are written now: digests of files that stay."""
-
-    made: Mapping[str, Any]
-    outputs: Mapping[str, str]
-    result: Mapping[str, Any]
-    messages: tuple[str, ...]
-
-
 def replace_earlier(
     path: Path, input_path: Path, made: Mapping[str, Any], planned: Collection[Path]
-) -> Earlier:
-    """Remove a record, and the unchanged results it names that are neither planned nor made from the same."""
+) -> tuple[dict[str, Any], list[str]]:
+    """Remove a record, and the unchanged results it names that are neither planned nor made from the same.
+
+    Returns the record to be written, with what stays of the earlier run, and what there is to say.
+    """
     withdrawn = _withdrawn(path)
     record = _read(path) or _read(withdrawn)
     if record:
@@ -120,8 +114,9 @@ def replace_earlier(
     only_report = all(output.suffix in (".html", ".htm") for output in planned if output != path)
     if only_report and isinstance(before, dict) and made.get("pixel_size") is None:
         made = {**made, "pixel_size": before.get("pixel_size")}
+    new = {"input": shown(input_path), "made_from": made, "outputs": {}, "result": {}}
     if before == made:
-        return Earlier(made, others, record["result"], ())
+        return new | {"outputs": others, "result": record["result"]}, []
     unchanged = [name for name, digest in others.items() if digest_of(path.with_name(name)) == digest]
     for each in map(path.with_name, unchanged):
         shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
@@ -137,20 +132,13 @@ def replace_earlier(
         for name in others
         if path.with_name(name).exists()
     ]
-    return Earlier(made, {}, {}, tuple(messages))
+    return new, messages
 
 
-def write_record(
-    path: Path, input_path: Path, earlier: Earlier, outputs: list[Path], result: Mapping[str, Any]
-) -> None:
+def write_record(path: Path, new: dict[str, Any], outputs: list[Path], result: Mapping[str, Any]) -> None:
     """Write the record of an input, whose `outputs` are in the same folder."""
     digests = {shown(output.name): digest_of(output) for output in outputs}
-    record = {
-        "input": shown(input_path),
-        "made_from": earlier.made,
-        "outputs": {**digests, **earlier.outputs},
-        "result": {**earlier.result, **result},
-    }
+    record = new | {"outputs": {**digests, **new["outputs"]}, "result": {**new["result"], **result}}
     atomic_write(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     _withdrawn(path).unlink(missing_ok=True)
 
