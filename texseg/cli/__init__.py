@@ -18,7 +18,6 @@ import texseg
 from texseg.cli.options import (
     Verb,
     applying_options,
-    check_labels_of_edits,
     edits_of,
     fitting_options,
     memory_option,
@@ -32,7 +31,7 @@ from texseg.cli.options import (
     segmenting_options,
     volume_options,
 )
-from texseg.cli.terminal import Verbs, fail, say
+from texseg.cli.terminal import Verbs, say
 
 _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 _USUAL = ("labels", "overlay", "segments", "run")
@@ -118,12 +117,10 @@ def _segment(options: dict[str, Any], always: Sequence[str], model: Any = None) 
     """Do the work of `segment`, `report` and `apply`."""
     from texseg.cli.batch import fit_shared, run_and_show
     from texseg.cli.inputs import collect
-    from texseg.cli.outputs import kinds_of
     from texseg.cli.process import Work
 
     items = collect(options)
-    parameters = {} if model is not None else parameters_of(options)
-    work = Work.of(options, items, kinds_of(options, always), parameters)
+    work = Work.of(options, items, always)
     if options.get("shared"):
         model = fit_shared(items, work.reading, work.parameters, options["quiet"], options["jobs"])
     run_and_show(items, work if model is None else work.by(model), options)
@@ -155,7 +152,7 @@ def demo(ctx: click.Context, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     image, path = example().image, output / "example.png"
     if path.exists() and not np.array_equal(read_image(path).pixels, image):
-        fail(f"{path} exists and is not the example; choose another --output")
+        raise OSError(f"{path} exists and is not the example; choose another --output")
     write_labels(path, image)  # any grey picture of bytes
     words = ["segment", str(path), "-k", "5", "-o", str(output), "--report-html"]
     say(f"texseg {shlex.join(words)}")
@@ -215,8 +212,7 @@ def apply(**options: Any) -> None:
     from texseg.segmenter import Segmenter
 
     model = Segmenter.load(options["model"])
-    check_labels_of_edits(options, len(model.names_))
-    model.edit(edits_of(options))
+    model.edit(edits_of(options, len(model.names_)))
     model.crop_bar |= options["crop_bar"]
     options["volume"] |= model.spatial_dims == 3 or model.planes is not None
     _segment(options, _USUAL, model)

@@ -256,7 +256,6 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(
             f"--k-min {options['k_min']} is above --k-max {options['k_max']}: no number is left to choose"
         )
-    check_labels_of_edits(options, options["n_segments"])
     given = {
         name: options.get(name)
         for name in FITTED
@@ -266,25 +265,23 @@ def parameters_of(options: dict[str, Any]) -> dict[str, Any]:
         if options["planes"] is not None:
             raise click.UsageError("--volume measures textures in space, --series in planes; leave one out")
         given["spatial_dims"] = 3
-    return given | {"edits": edits_of(options)}
+    return given | {"edits": edits_of(options, options["n_segments"])}
 
 
-def check_labels_of_edits(options: dict[str, Any], K: int | None) -> None:
-    """Refuse edits of segments beyond their number, before any work."""
-    for name in ("merge", "edits"):
-        edits = options.get(name) or ((), ())
-        labels = {*itertools.chain(*edits[0]), *(label for label, _ in edits[1])}
+def edits_of(options: dict[str, Any], K: int | None) -> Edits:
+    """Pick the edits of the segments; those of segments beyond their number are refused before any work."""
+    from texseg.edits import Edits
+
+    every = Edits()
+    for name in ("edits", "merge"):
+        given: Edits = options.get(name) or Edits()
+        labels = {*itertools.chain(*given.merge), *(label for label, _ in given.names)}
         beyond = sorted(label for label in labels if not 1 <= label <= (K or label))
         if beyond:
             allowed = f"which are 1 to {K}" if K else "which count from 1"
             raise click.UsageError(f"--{name} names segment {beyond[0]}, not one of the segments, {allowed}")
-
-
-def edits_of(options: dict[str, Any]) -> Edits:
-    """Pick the edits of the segments."""
-    from texseg.edits import Edits
-
-    return (options.get("edits") or Edits()) + (options.get("merge") or Edits())
+        every += given
+    return every
 
 
 # ---- options in files --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from texseg import regions
 from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
 from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, write_record
-from texseg.cli.terminal import fail, shown
+from texseg.cli.terminal import shown
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson, geopackage
@@ -198,9 +198,12 @@ def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
 # ---- what is requested -------------------------------------------------------------------------------------
 
 
-def writing_of(options: dict[str, Any], items: Sequence[Input], kinds: frozenset[str]) -> Writing:
+def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable[str]) -> Writing:
     """Settle what is written, and make sure that no input would be overwritten."""
     folder: Path = options["output"]
+    kinds = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
+    kinds |= {"polygons"} if "gpkg" in options["formats"] else set()
+    kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
     page, flat = None, sorted(kinds - _OF_VOLUMES)
     if is_volume(options) and flat and not options["everything"]:
         raise click.UsageError(
@@ -241,13 +244,6 @@ def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], fo
             )
 
 
-def kinds_of(options: dict[str, Any], always: Iterable[str]) -> frozenset[str]:
-    """Pick the kinds of outputs."""
-    usual = frozenset(OUTPUT_KINDS) - {"probabilities"} if options["everything"] else frozenset(always)
-    usual |= {"polygons"} if "gpkg" in options["formats"] else set()
-    return usual | {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
-
-
 def refuse_input(target: Path, items: Sequence[Input]) -> None:
     """Refuse to overwrite one of the inputs, or anything that is not a file."""
     if target.exists() and not target.is_file():
@@ -259,7 +255,7 @@ def refuse_input(target: Path, items: Sequence[Input]) -> None:
 def check_folder(folder: Path) -> None:
     """Try to create a folder and to write in it; one that was not there is left for the first result."""
     if folder.is_file():
-        fail(f"cannot write to the folder {folder}: it is a file")
+        raise OSError(f"cannot write to the folder {folder}: it is a file")
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,7 +264,7 @@ def check_folder(folder: Path) -> None:
         for place in missing:
             place.rmdir()
     except OSError as error:
-        fail(f"cannot write to the folder {folder}: {error.strerror or error}")
+        raise OSError(f"cannot write to the folder {folder}: {error.strerror or error}") from None
 
 
 # ---- contents ----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from texseg.cli.inputs import (
     reading_of,
     refuse_photograph,
 )
-from texseg.cli.options import Measured
+from texseg.cli.options import Measured, parameters_of
 from texseg.cli.outputs import (
     Bands,
     Labelled,
@@ -83,17 +83,12 @@ class Work:
     resume: bool = False  # go on with what an ended run has left
 
     @classmethod
-    def of(
-        cls,
-        options: dict[str, Any],
-        items: Sequence[Input],
-        kinds: frozenset[str],
-        parameters: dict[str, Any],
-    ) -> Work:
+    def of(cls, options: dict[str, Any], items: Sequence[Input], always: Sequence[str]) -> Work:
         """Pick what the options of a command say; what they say about writing is checked."""
         names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample")
         given = {name: options[name] for name in names if name in options}
-        return cls(reading_of(options), writing_of(options, items, kinds), parameters, **given)
+        parameters = parameters_of(options) if "n_segments" in options else {}
+        return cls(reading_of(options), writing_of(options, items, always), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -87,12 +87,6 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
-def fail(reason: str) -> NoReturn:
-    """End with exit code 1 and one line on standard error."""
-    say(f"texseg: {reason}", err=True)
-    sys.exit(1)
-
-
 def reason_of(error: BaseException, path: Path | None = None) -> str:
     """Say in one line why something failed, without the name of the file at its beginning."""
     text = " ".join(str(error).split())
@@ -166,4 +160,5 @@ class Verbs(click.Group):
             error.__dict__["message"] = printable(error.message)
             raise
         except (MemoryError, RecursionError, OSError, ValueError, TypeError) as error:
-            fail(reason_of(error))
+            say(f"texseg: {reason_of(error)}", err=True)
+            ctx.exit(1)
