@@ -53,7 +53,7 @@ _CROPS, _CROP = 8, 512  # number, and side in pixels, of the crops that stand fo
 _PIXELS_KEPT = 2**23  # of results that are kept for undoing
 _DOTS, _DOT = 12, 3  # number, and radius in pixels, of the dots that stand for a segment without strokes
 _MOST_DOUBTS = 9
-_LARGEST_BETWEEN = 2**20  # pixels of an image of which other numbers are found between strokes
+_LARGEST_BETWEEN = 2**20  # pixels of an image that is fitted anew, and to other numbers, between strokes
 _PAUSE = 0.2  # seconds between two reports of progress
 
 
@@ -564,7 +564,9 @@ class Session:
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
         yield from (partial(self._label, image) for image in looked if image not in self.labels)
         yield from (partial(self._describe, image, False) for image in looked if image not in self.content)
-        if self.state.is_quick and not self.pictures[self.state.members[0][0]].is_large:
+        picture = self.pictures[self.state.members[0][0]]
+        is_time = bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN
+        if self.state.is_quick and is_time and not picture.is_large:
             yield self._settle
         if self._to_save:
             yield partial(self._write, *self._to_save[0])
@@ -643,15 +645,6 @@ class Session:
             self.labels[image] = labels
             self._bump()
 
-    def sure(self, image: int) -> list[tuple[Window, NDArray[np.float32]]]:
-        """Confidence in the labels of windows of an image."""
-        assert self.state is not None
-        if image in self.confidence:
-            return [(self.pictures[image].everything, self.confidence[image])]
-        maps: Any = self.state.model.confidence_
-        pairs = zip(self.state.members, maps if isinstance(maps, list) else [maps], strict=True)
-        return [(window, own) for (member, window), own in pairs if member == image]
-
     def plan(self, image: int) -> Any:
         """Cut a large image into blocks."""
         assert self.state is not None
@@ -674,8 +667,12 @@ class Session:
             self._bump()
 
     def _describe(self, image: int, with_others: bool) -> None:
-        state, picture, sure, small = self.state, self.pictures[image], self.sure(image), None
+        state, picture, small = self.state, self.pictures[image], None
         assert state is not None
+        maps: Any = state.model.confidence_ if image not in self.confidence else self.confidence[image]
+        members = state.members if image not in self.confidence else ((image, picture.everything),)
+        pairs = zip(members, maps if isinstance(maps, list) else [maps], strict=True)
+        sure = [(window, own) for (member, window), own in pairs if member == image]
         labels, model = reduced_labels(self.labels[image], picture.shown), state.model
         if not picture.is_large:
             small = reduced(sure[0][1], picture.shown)
