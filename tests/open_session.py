@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from texseg.cli import session as module
 from texseg.cli.inputs import Pixels
 from texseg.cli.server import Server
 from texseg.cli.session import Canvas, Session
@@ -40,6 +41,7 @@ def served(folder, images=None, *, large=False, save=None, **parameters):
     pages = [ArrayPage(image) if isinstance(image, np.ndarray) else image for image in images]
     canvases = [Canvas(f"image {n}", page, large) for n, page in enumerate(pages)]
     given = {"flat_ground": False, "cue": "texture", "learned_borders": False, **parameters}
+    module._REST = 0  # strokes do not come in a row
     session = Session(canvases, given, save or (lambda *_: {}), folder / "strokes" / "image.json")
     with Server(session, [("labels", True), ("confidence", False)]) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

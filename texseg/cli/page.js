@@ -103,7 +103,7 @@ async function take(next) {
   showInk();
   if (isNewMap) showTiles();
   document.documentElement.dataset.number = next.number;
-  document.documentElement.dataset.idle = !next.busy && !next.progress && !unsent.length && !sent.length && !!next.number;
+  document.documentElement.dataset.idle = !next.busy && !next.settling && !next.progress && !unsent.length && !sent.length && !!next.number;
 }
 
 function showPlane(labels) {      // new labels, about which nothing else is known yet

@@ -40,6 +40,7 @@ _TILE, _MOST_LEVELS = 512, 8  # pixels of a picture of a part of an image; halvi
 _LARGEST_BODY = 2**20  # bytes
 _PATIENCE = 20.0  # seconds until an unchanged state is sent all the same
 _SILENCE = 60.0  # seconds until a connection that says nothing is closed
+_OF_THE_SESSION = ("version", "painted", "contents", "progress", "said", "saved")  # told to the page
 _ONCE = ("Host", "Origin", "X-Token", "Content-Length", "Transfer-Encoding")
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; img-src data: blob:; "
@@ -124,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(403, "the token is missing or wrong: open the address that the command printed")
         return address.path, query
 
-    def _send(self, status: int, content: bytes, kind: str, nonce: str = "") -> None:
+    def _send(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)
         policy = _POLICY.format(self._nonce) if "html" in kind else "default-src 'none'; sandbox"
         named = {"Content-Type": kind, "Content-Length": str(len(content)), "Content-Security-Policy": policy}
@@ -221,16 +222,12 @@ class _Handler(BaseHTTPRequestHandler):
             session.changed.wait_for(lambda: session.version != since, _PATIENCE)
             live, content = session.live, session.content.get(image)
             told: dict[str, Any] = {
-                "version": session.version,
-                "painted": session.painted,
-                "contents": session.contents,
+                **{name: getattr(session, name) for name in _OF_THE_SESSION},
                 "number": session.number if image in session.labels else 0,
                 "classes": session.classes(),
                 "merged": {} if session.state is None else session.state.label_of,
-                "progress": session.progress,
                 "busy": session.is_behind,
-                "said": session.said,
-                "saved": session.saved,
+                "settling": session.will_settle,
                 "shape": picture.shape,
                 "shown": picture.shown,
                 "large": picture.is_large,

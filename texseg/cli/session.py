@@ -55,6 +55,7 @@ _DOTS, _DOT = 12, 3  # number, and radius in pixels, of the dots that stand for 
 _MOST_DOUBTS = 9
 _LARGEST_BETWEEN = 2**20  # pixels of an image that is fitted anew, and to other numbers, between strokes
 _PAUSE = 0.2  # seconds between two reports of progress
+_REST = 1.0  # seconds after which no other stroke is expected soon
 
 
 class JobStopped(Exception):
@@ -125,9 +126,8 @@ class Canvas:
 
     @cached_property
     def _reduced(self) -> tuple[NDArray[np.float32], tuple[float, float]]:
-        edges = (
-            np.linspace(0, self.shown[0], max(2, self.shown[0] // 32 * self.is_large)).astype(int).tolist()
-        )
+        n_edges = max(2, self.shown[0] // 32 * self.is_large)
+        edges = np.linspace(0, self.shown[0], n_edges).astype(int).tolist()
         strips = []
         for top, bottom in itertools.pairwise(edges):
             rows = slice(*(round(edge * self.shape[0] / self.shown[0]) for edge in (top, bottom)))
@@ -186,11 +186,8 @@ class Session:
         self._broken: set[int] = set()  # operations that cannot be done
         self._to_save: list[tuple[int, tuple[str, ...]]] = []
         self._stop, self._is_filling, self._is_closed, self._told = threading.Event(), True, False, 0.0
-        self._is_settling = False
-        self._written, self._other_paths = (
-            b"",
-            (path.with_stem(f"{path.stem}_{n}") for n in itertools.count(2)),
-        )
+        self._is_settling, self._written, self._painted_at = False, b"", 0.0
+        self._other_paths = (path.with_stem(f"{path.stem}_{n}") for n in itertools.count(2))
         self._restore()
         self._thread = threading.Thread(target=self._run, daemon=True, name="texseg-session")
         self._thread.start()
@@ -328,7 +325,7 @@ class Session:
             self._go_elsewhere("was changed by another page")
         self._written = json.dumps({"images": self._about(), "operations": kept}).encode()
         atomic_write(self.path, self._written)
-        self.painted += 1
+        self.painted, self._painted_at = self.painted + 1, time.monotonic()
         self._bump()
 
     def _go_elsewhere(self, why: str) -> None:
@@ -355,6 +352,15 @@ class Session:
     def is_behind(self) -> bool:
         """Whether there are operations that the model does not follow yet."""
         return self._ids != self._built
+
+    @property
+    def will_settle(self) -> bool:
+        """Whether a new fit to the strokes will replace a quick refit; of large images, for saving alone."""
+        if self.state is None or not self.state.is_quick:
+            return False
+        picture = self.pictures[self.state.members[0][0]]
+        is_wanted = bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN
+        return is_wanted and not picture.is_large
 
     def classes(self) -> list[dict[str, Any]]:
         """Classes that one can paint, in the order of the labels: those of segments, then those added."""
@@ -454,7 +460,7 @@ class Session:
             settled = self._fitted_to_strokes(state)
         except (JobStopped, ValueError, TypeError) as error:
             self.state = state._replace(seeds=[])  # it stays as it is
-            return self.tell(str(error) or "stopped")
+            return None if isinstance(error, JobStopped) else self.tell(str(error))
         finally:
             self._is_settling = False
         self._kept[ids] = settled
@@ -535,7 +541,7 @@ class Session:
         while True:
             with self.changed:
                 while self._stuck == self.painted or (job := next(self._jobs(), None)) is None:
-                    self.changed.wait()
+                    self.changed.wait(_REST or None)
                     if self._is_closed:
                         return
                 self._stop.clear()
@@ -564,9 +570,8 @@ class Session:
         looked = sorted(self._seen, key=lambda image: -self._seen[image])[:4]
         yield from (partial(self._label, image) for image in looked if image not in self.labels)
         yield from (partial(self._describe, image, False) for image in looked if image not in self.content)
-        picture = self.pictures[self.state.members[0][0]]
-        is_time = bool(self._to_save) or math.prod(picture.shape) <= _LARGEST_BETWEEN
-        if self.state.is_quick and is_time and not picture.is_large:
+        is_at_rest = time.monotonic() - self._painted_at >= _REST
+        if self.will_settle and (is_at_rest or self._to_save):
             yield self._settle
         if self._to_save:
             yield partial(self._write, *self._to_save[0])
