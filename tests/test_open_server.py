@@ -1,5 +1,6 @@
 """What the server of `texseg open` refuses, and what a session makes of operations, without a browser."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -382,14 +383,18 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
     np.save(tmp_path / "rock.npy", (100 + 50 * stripes()).astype(np.uint8))
     command = [sys.executable, "-m", "texseg"]
     words = ["open", "rock.npy", "-k", "3", "-o", "out", "--no-browser"]
-    with subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process,
+        contextlib.ExitStack() as whatever_happens,
+    ):
+        whatever_happens.callback(process.kill)
         found = re.search(r"http://(127\.0\.0\.1:(\d+))/\?token=(\S+)", process.stdout.readline())
 
         class Address:
             hosts, server_port, token = (found[1],), int(found[2]), found[3]
 
         def settled():
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while (told := state_of(Address))["busy"] or not told["number"]:
                 assert time.monotonic() < end, told["said"]
                 time.sleep(0.05)
@@ -407,7 +412,7 @@ def test_the_command_saves_what_makes_it_again_and_ends_with_its_terminal(tmp_pa
             ask(Address, "/save", "POST", b'{"image": 0, "kinds": ["labels", "model", "../run"]}')[0] == 400
         )
         assert ask(Address, "/save", "POST", b'{"image": 0, "kinds": ["labels", "model"]}')[0] == 200
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not (saved := state_of(Address)["saved"]):
             assert time.monotonic() < end, state_of(Address)["said"]
             time.sleep(0.05)
