@@ -26,8 +26,7 @@ __all__ = ["Editable", "Edits", "Labels", "Values", "checked_edits", "parse_merg
 Labels = NDArray[np.int32] | Any
 """Of one image; a list of them of several. `Any` spares users of type checkers to rule out what they know."""
 
-Values = NDArray[np.float32] | Any
-"""The same, of probabilities."""
+Values = NDArray[np.float32] | Any  # the same, of probabilities
 
 _SMALLEST_PART = 0.05  # of the segment being split; smaller parts are specks, not textures of their own
 _LARGEST_FILE = 2**20  # bytes
@@ -37,8 +36,7 @@ _UNNAMEABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode: control characters, lone surr
 class Edits(NamedTuple):
     """Segments to merge, and names."""
 
-    merge: tuple[tuple[int, ...], ...] = ()
-    """Groups of labels."""
+    merge: tuple[tuple[int, ...], ...] = ()  # groups of labels
     names: tuple[tuple[int, str], ...] = ()
     """Pairs of a label and a name; a group is named by any label in it."""
 

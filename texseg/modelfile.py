@@ -44,8 +44,7 @@ _SMALLEST_SHARE = 1e-9  # of a texture in its segment
 _CHANGED = "model file was damaged or changed after it was written (checksum differs)"
 
 FORMAT = "texseg model"
-VERSION = 3
-"""1 had no checksum; 2 was a ZIP archive, of texseg 0.2."""
+VERSION = 3  # 1 had no checksum; 2 was a ZIP archive, of texseg 0.2
 _LARGEST_MODEL = 2**26  # bytes; 255 textures with 256 bins a channel are a third of it
 _LARGEST_HEADER = 2**20  # bytes; 255 names and their colours are a fiftieth of it
 _NO_DIGEST = "0" * 64
@@ -168,8 +167,7 @@ class _Numbers(NamedTuple):
     """A letter for the length of each: C channels, B bins, M = C B, K textures, N bands, ...; * is any."""
     low: float = 0.0
     high: float = _LARGEST
-    dtype: type = float
-    """Type it is converted to; int allows only whole numbers."""
+    dtype: type = float  # type it is converted to; int allows only whole numbers
 
 
 def _limits_of(parameter: str, axes: str = "") -> _Numbers:

@@ -72,8 +72,7 @@ class Georeference(NamedTuple):
 
     tags: tuple[TiffTag, ...] = ()
     world: str | None = None
-    system: str | None = None
-    """Text (WKT) of a coordinate system that gives no EPSG code."""
+    system: str | None = None  # text (WKT) of a coordinate system that gives no EPSG code
 
     @property
     def _keys(self) -> dict[int, int]:

@@ -26,29 +26,21 @@ from texseg.regions import PixelSize
 class Header:
     """Size, type and metadata of an image file, read without decoding it."""
 
-    format: str
-    """According to the content, whatever the file is called."""
-    shape: tuple[int, ...]
-    """Extent of each axis of the stored image, palette expanded and without alpha."""
+    format: str  # according to the content, whatever the file is called
+    shape: tuple[int, ...]  # extent of each axis of the stored image, palette expanded and without alpha
     axes: str
     """One letter per axis: ``Y`` rows, ``X`` columns, ``C`` channels, ``P`` pages (frames, planes), ``1`` an
     axis of length one that is left aside, ``?`` if the file does not say."""
     dtype: np.dtype
-    has_alpha: bool = False
-    """Whether there is an alpha channel in addition to those counted in `shape`."""
-    orientation: int = 1
-    """EXIF orientation, 1 to 8; 1 is upright."""
-    nodata: float | None = None
-    """Value that the file declares to mean "no data"."""
+    has_alpha: bool = False  # whether there is an alpha channel in addition to those counted in `shape`
+    orientation: int = 1  # EXIF orientation, 1 to 8; 1 is upright
+    nodata: float | None = None  # value that the file declares to mean "no data"
     geo: Georeference | None = None
-    notes: tuple[str, ...] = ()
-    """What a user should know about how the file is read."""
+    notes: tuple[str, ...] = ()  # what a user should know about how the file is read
     band_nodata: tuple[float | None, ...] = ()
     """Values that mean "no data" if they differ from band to band; otherwise empty."""
-    mask_file: Path | None = None
-    """Mask next to the image, as GDAL writes it."""
-    is_ome: bool = False
-    """Whether a TIFF file has metadata of OME."""
+    mask_file: Path | None = None  # mask next to the image, as GDAL writes it
+    is_ome: bool = False  # whether a TIFF file has metadata of OME
     measured: PixelSize | None = None
     """Size of a pixel that the file states independently of the georeference."""
 
@@ -91,18 +83,15 @@ class Decoded(NamedTuple):
     stored: NDArray[np.bool_] | None = None
 
 
-Window = tuple[slice, ...]
-"""Rows and columns (of volumes, planes first), from start to stop."""
+Window = tuple[slice, ...]  # rows and columns (of volumes, planes first), from start to stop
 
 
 class Stored:
     """An opened file of one format."""
 
     header: Header
-    first_page = 0
-    """Number of the first page of this image, in a file of several images."""
-    levels: tuple[tuple[int, int], ...] = ()
-    """Rows and columns of each level of a pyramid, the largest first."""
+    first_page = 0  # number of the first page of this image, in a file of several images
+    levels: tuple[tuple[int, int], ...] = ()  # rows and columns of each level of a pyramid, the largest first
 
     def check(self) -> None:
         """Refuse what the file cannot hold, before it is decoded."""

@@ -175,8 +175,7 @@ class Source:
         self.nodata = self._values[0] if len(set(self._values)) == 1 else None
         self.pixel_size = _upright_size(header)
         down, across = np.divide(self.levels[0], self.levels[level]).tolist() if level else (1.0, 1.0)
-        self.step = down, across
-        """Rows and columns of level 0 that a pixel of this level stands for."""
+        self.step = down, across  # rows and columns of level 0 that a pixel of this level stands for
         if self.pixel_size is not None:
             size = self.pixel_size
             self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
@@ -681,8 +680,7 @@ def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PI
 class LabelPicture(NamedTuple):
     """A label image as it was painted."""
 
-    labels: NDArray[np.int32]
-    """(H, W), as :func:`read_labels` returns them."""
+    labels: NDArray[np.int32]  # (H, W), as :func:`read_labels` returns them
     format: str
     colours: NDArray[Any] | None = None
     """(n, bands), of the labels from 1; None if labels are palette indices or grey values."""

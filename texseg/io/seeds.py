@@ -43,12 +43,9 @@ _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 class Seeds(NamedTuple):
     """Strokes on an image, and what their classes are called."""
 
-    labels: NDArray[np.int32]
-    """(H, W): 0, or c where a pixel is of class c."""
-    names: tuple[str, ...] = ()
-    """Of class 1, class 2 and so on; empty where classes are numbers."""
-    colours: Mapping[str, str] = {}
-    """By the name of the class, such as ``#0072b2``."""
+    labels: NDArray[np.int32]  # (H, W): 0, or c where a pixel is of class c
+    names: tuple[str, ...] = ()  # of class 1, class 2 and so on; empty where classes are numbers
+    colours: Mapping[str, str] = {}  # by the name of the class, such as ``#0072b2``
 
 
 def read_seed_file(

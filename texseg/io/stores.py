@@ -41,17 +41,12 @@ class _Array(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     chunk: tuple[int, ...]
-    file: tuple[int, ...]
-    """Shape of what one file holds: a chunk, or a shard of chunks."""
+    file: tuple[int, ...]  # shape of what one file holds: a chunk, or a shard of chunks
     prefix: str
-    separator: str
-    """The names of files: prefix, and places in the grid with the separator between them."""
-    codecs: list[str]
-    """In the order of decoding, of bytes alone."""
-    order: tuple[int, ...]
-    """In which the axes of a chunk are stored."""
-    shard_index: tuple[bool, int] | None
-    """Whether it stands at the end, and the bytes of its checksum."""
+    separator: str  # the names of files: prefix, and places in the grid with the separator between them
+    codecs: list[str]  # in the order of decoding, of bytes alone
+    order: tuple[int, ...]  # in which the axes of a chunk are stored
+    shard_index: tuple[bool, int] | None  # whether it stands at the end, and the bytes of its checksum
 
 
 def is_store(folder: Path) -> bool:

@@ -36,8 +36,7 @@ from texseg.io.geo import (
 from texseg.overlay import draw_overlay, side_by_side
 from texseg.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
-TILE = 512
-"""Side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels."""
+TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels
 
 _TILE_UNIT = 16  # their sides are multiples of it
 _REDUCED = 1  # NewSubfileType of overviews
@@ -54,8 +53,7 @@ class Layout(NamedTuple):
     """What a file of rows holds."""
 
     shape: tuple[int, ...]  # (H, W), or (P, H, W) for pages one after the other
-    largest: int | None = None
-    """Largest label that may occur; None for numbers from 0 to 1 instead of labels."""
+    largest: int | None = None  # largest label that may occur; None for numbers from 0 to 1 instead of labels
     dtype: Any = np.int32  # of the values as they are, for ``.npy`` files
     geo: Georeference | None = None
     pyramid: bool = False  # TIFF with overviews; with a georeference and rasterio it is cloud-optimised
