@@ -221,10 +221,7 @@ _OF_BORDERS = {
     "border_weights": _Numbers("SK", *_BORDER),
     "border_offsets": _Numbers("K", *_BORDER),
 }
-_OF_SEEDS = {
-    "stroke_weights": _Numbers("WMK", *_BORDER),
-    "stroke_offsets": _Numbers("K", *_BORDER),
-}
+_OF_SEEDS = {"stroke_weights": _Numbers("WMK", *_BORDER), "stroke_offsets": _Numbers("K", *_BORDER)}
 _OF_CLASSES = {
     "classes": _Numbers("K", 0, MOST_SEGMENTS, int),
     "class_shares": _Numbers("K", _SMALLEST_SHARE, _LARGEST_IMAGE),
