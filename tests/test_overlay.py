@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from texseg.cli import main, outputs
-from texseg.overlay import side_by_side
+from texseg.io.display import side_by_side
 
 HALVES = np.repeat([[1] * 60 + [2] * 60], 100, axis=0)
 LEVELS = {1: np.ones_like(HALVES), 2: HALVES, 3: np.where(np.arange(100)[:, None] < 50, HALVES, 3)}

@@ -11,7 +11,7 @@ import tifffile
 
 import texseg
 from texseg import TextureSegmenter, read_image
-from texseg.overlay import draw_overlay
+from texseg.io.display import draw_overlay
 
 PIXELS, TRUTH = io_scenes.scene()
 

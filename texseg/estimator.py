@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import estimator_html_repr
 
-from texseg.io.display import to_rgb
-from texseg.overlay import html_picture
+from texseg.io.display import html_picture, to_rgb
 from texseg.parameters import documents_parameters
 from texseg.regions import segment_table
 from texseg.segmenter import Segmenter

@@ -34,9 +34,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.gabor import GaborBank
-from texseg.io.display import to_rgb
+from texseg.io.display import number_places, orthogonal_cuts, to_rgb
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
-from texseg.overlay import number_places, orthogonal_cuts
 from texseg.regions import PIXELS, PixelSize, palette, segment_table
 
 _ROOM = 0.015  # of the longer side: least distance of a number from the border of its segment

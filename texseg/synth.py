@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-from texseg.io.display import LUMA
-
 __all__ = ["Mosaic", "equalize_ranks", "example", "mosaic", "solid", "volume"]
 
 SMALLEST_SHARE = 0.35
@@ -255,7 +253,9 @@ def _fill(crop: NDArray, region: NDArray[np.bool_], rng: np.random.Generator) ->
     if crop.ndim == 2:
         return _to_uint8(equalize_ranks(crop, region, rng))
     colour = crop / (1.0 if crop.dtype.kind in "bf" else np.iinfo(crop.dtype).max)
-    grey = colour @ LUMA
+    from skimage.color import rgb2gray  # slow to import
+
+    grey = rgb2gray(colour)
     target = equalize_ranks(grey, region, rng)
     difference = (colour - grey[..., None])[region]
     room = np.where(difference > 0, 1 - target[:, None], target[:, None])

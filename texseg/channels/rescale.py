@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, robust_range
 from texseg.channels.responses import Intensity, measured
-from texseg.io.display import LUMA
 
 _FACTORS = tuple(f for n in (2.0, 10.0, 16.0, 100.0, 255.0, 256.0, 257.0, 1e3, 65535.0) for f in (n, 1 / n))
 _NEAR_FACTOR = 0.3  # tolerance of its natural logarithm: similar scenes fill their range only roughly alike
@@ -62,7 +61,9 @@ def to_grey(planes: Planes) -> Planes:
     """Luminance of an image with three bands, in their unit; other images unchanged."""
     if len(planes.bands) != 3:
         return planes
-    return planes._replace(bands=[np.tensordot(LUMA, np.stack(planes.bands), axes=1)])
+    from skimage.color import rgb2gray  # slow to import
+
+    return planes._replace(bands=[rgb2gray(np.stack(planes.bands, axis=-1))])
 
 
 def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[np.bool_] | None]]:

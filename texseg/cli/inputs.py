@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
-from texseg.io.display import LUMA
 from texseg.io.files import ImageTooLargeError, is_image
 from texseg.io.read import MAX_PIXELS, Source, natural_key, open_pages, open_source, read_header, stacked
 from texseg.io.stores import is_store
@@ -253,13 +252,14 @@ class OpenPage:
     def read(self, window: tuple[slice, ...] | None = None) -> Pixels:
         """Read a window, or all of it."""
         pixels, mask = self.source.read(window)
-        if self._grey and pixels.shape[-1] != 3:
-            raise ValueError(
-                f"only three channels can be turned grey, not {pixels.shape[-1]}; use --channels"
-            )
-        grey = LUMA.astype(np.float32)
-        pixels = np.tensordot(pixels.astype(np.float32), grey, 1) if self._grey else pixels
-        return Pixels(pixels, mask, self.pixel_size)
+        if not self._grey:
+            return Pixels(pixels, mask, self.pixel_size)
+        from skimage.color import rgb2gray  # slow to import
+
+        n_channels = pixels.shape[-1]
+        if n_channels != 3:
+            raise ValueError(f"only three channels can be turned grey, not {n_channels}; use --channels")
+        return Pixels(rgb2gray(pixels.astype(np.float32)), mask, self.pixel_size)
 
 
 @contextmanager

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
 from texseg.edits import checked_edits
 from texseg.io.atomic import atomic_write
-from texseg.io.display import display_range, displayable
-from texseg.overlay import deepest_places
+from texseg.io.display import deepest_places, display_range, displayable
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
 from texseg.regions import connected_regions

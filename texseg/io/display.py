@@ -1,14 +1,16 @@
-"""Images of any type as viewable pictures."""
+"""Images of any type as viewable pictures, and the one overlay: tint, outlines and numbers of segments."""
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LUMA", "display_range", "displayable", "to_rgb"]
-
-LUMA = np.array([0.2125, 0.7154, 0.0721])
-"""Weights of red, green and blue in a grey value, those of `skimage.color.rgb2gray` (ITU-R BT.709)."""
+from texseg.regions import palette
 
 _STRETCH_PERCENTILES = (0.5, 99.5)
 _STRETCH_SAMPLE = 1_000_000
@@ -46,3 +48,147 @@ def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None) -> NDArray[n
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(f"an image to show must have shape (H, W) or (H, W, C), got {pixels.shape}")
     return np.rint(displayable(pixels, *display_range(pixels, mask))).astype(np.uint8)
+
+
+TINT = 0.45  # opacity of the colours of the segments
+_BLOCK_ROWS = 256
+_NOTEBOOK_SIDE = 400  # pixels of a picture in a notebook
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_FONT_HEIGHT = 22.0  # pixels, of its digits at scale one
+_DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the picture; more in proportion,
+# where there is room, so that digits have 20 pixels when a large picture is shrunk to 800
+
+
+class NumberPlace(NamedTuple):
+    """Where the number of a segment stands: in the middle of its widest part."""
+
+    label: int
+    row: int
+    column: int
+    depth: float  # Distance in pixels to the nearest pixel of another segment
+
+
+def draw_overlay(
+    picture: NDArray[np.uint8], labels: NDArray[np.integer], own_colours: Sequence[str] = ()
+) -> None:
+    """Tint a picture (H, W, 3) by labels (H, W), and draw outlines and numbers, in place.
+
+    A picture of one segment is not tinted. ``own_colours`` of the first labels replace the usual ones.
+    """
+    colours = palette(int(labels.max(initial=0)), own_colours).astype(np.float32)
+    inside, outside = _edges(labels)
+    if len(colours) > 2 and inside.any():
+        for top in range(0, len(labels), _BLOCK_ROWS):
+            rows = slice(top, top + _BLOCK_ROWS)
+            light = picture[rows].astype(np.float32)
+            tinted = light + TINT * (colours[labels[rows]] - light)
+            picture[rows] = np.where(labels[rows, :, None] > 0, tinted, light)
+    picture[inside], picture[outside] = 255, 0  # one of the two is visible on any image
+    usual = max(1.0, max(labels.shape) / _LARGE_PICTURE)
+    for place in number_places(labels):
+        _, least = cv2.getTextSize(str(place.label), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
+        enlarged = min(usual, 2 * place.depth / least)
+        if enlarged >= 1:
+            _draw_number(picture, place, enlarged)
+
+
+def html_picture(picture: NDArray[np.uint8], labels: NDArray[np.integer] | None = None) -> str:
+    """Show a picture (H, W, 3) in a notebook, reduced, with the overlay of labels (H, W) if given."""
+    step = -(-max(picture.shape) // _NOTEBOOK_SIDE)
+    small = np.ascontiguousarray(picture[::step, ::step])
+    if labels is not None:
+        draw_overlay(small, labels[::step, ::step])
+    content = cv2.imencode(".png", small[..., ::-1])[1].tobytes()
+    return f'<img src="data:image/png;base64,{b64encode(content).decode()}">'
+
+
+def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """Put pictures (H, W, 3) of one size next to each other on white, each under its name."""
+    height, width = next(iter(pictures.values())).shape[:2]
+    enlarged = max(1.0, max(height, width) / _LARGE_PICTURE)
+    gap, scale = round(1.5 * _DIGIT_HEIGHT * enlarged), enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT
+    panels = []
+    for name, picture in pictures.items():
+        panel = np.full((height + 2 * gap, width + gap, 3), 255, np.uint8)
+        panel[2 * gap :, gap:] = picture
+        broad = cv2.getTextSize(name, _FONT, scale, 1)[0][0]
+        fitting = scale * min(1.0, width / broad)
+        cv2.putText(
+            panel, name, (gap, round(1.4 * gap)), _FONT, fitting, (0, 0, 0), round(enlarged), cv2.LINE_AA
+        )
+        panels.append(panel)
+    return np.hstack(panels)
+
+
+def number_places(labels: NDArray[np.integer]) -> list[NumberPlace]:
+    """Find where to write the number of every label that occurs in a label image (H, W)."""
+    from scipy.ndimage import find_objects  # slow to import
+
+    places = []
+    for label, box in enumerate(find_objects(labels), start=1):
+        if box is not None:
+            places += [NumberPlace(label, *place) for place in deepest_places(labels, label, box)]
+    return places
+
+
+def deepest_places(
+    labels: NDArray[np.integer], label: int, box: tuple[slice, ...], most: int = 1, apart: int = 0
+) -> list[tuple[int, int, float]]:
+    """Find places (row, column, depth) deep inside a segment whose box is known, ``apart`` pixels or more.
+
+    Examples
+    --------
+    >>> deepest_places(np.repeat([[1] * 20 + [2] * 40], 20, axis=0), 1, (slice(0, 20), slice(0, 20)))
+    [(9, 9, 10.0)]
+    """
+    inside = np.pad((labels[box] == label).astype(np.uint8), 1)
+    depth = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1]
+    depth = np.round(np.ascontiguousarray(depth), 3)  # the last bits depend on the number of threads
+    places: list[tuple[int, int, float]] = []
+    while len(places) < most and depth.max(initial=0) > 0:
+        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+        places.append((int(row) + box[0].start, int(column) + box[1].start, float(depth[row, column])))
+        cv2.circle(depth, (int(column), int(row)), apart, 0.0, cv2.FILLED)
+    return places
+
+
+def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
+    inside, outside = np.zeros((2, *labels.shape), bool)
+    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
+    inside[:-1] |= below
+    inside[:, :-1] |= right
+    outside[1:] |= below
+    outside[:, 1:] |= right
+    return inside, outside & ~inside
+
+
+def _draw_number(picture: NDArray[np.uint8], place: NumberPlace, enlarged: float) -> None:
+    text, (H, W) = str(place.label), picture.shape[:2]
+    scale, thickness = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged)
+    rim = 2 * thickness + 1
+    (width, height), _ = cv2.getTextSize(text, _FONT, scale, thickness)
+    left = int(np.clip(place.column - width // 2, 1, max(1, W - width - 1)))
+    bottom = int(np.clip(place.row + height // 2, height + 1, max(height + 1, H - 2)))
+    top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
+    patch = picture[top : bottom + height, first : left + width + height]
+    ink = np.zeros(patch.shape[:2], np.uint8)
+    cv2.putText(ink, text, (left - first, bottom - top), _FONT, scale, 255, thickness)
+    patch[cv2.dilate(ink, np.ones((rim, rim), np.uint8)) > 0] = 0
+    patch[ink > 127] = 255
+
+
+def orthogonal_cuts(volume: NDArray[Any]) -> NDArray[Any]:
+    """Put the middle plane (H, W), and to its right and below it both cuts across planes, into one picture.
+
+    Examples
+    --------
+    >>> orthogonal_cuts(np.ones((2, 3, 4), int)).shape
+    (6, 7)
+    """
+    D, H, W = volume.shape[:3]
+    picture = np.zeros((H + D + 1, W + D + 1, *volume.shape[3:]), volume.dtype)
+    picture[:H, :W] = volume[D // 2]
+    picture[:H, W + 1 :] = volume[:, :, W // 2].swapaxes(0, 1)
+    picture[H + 1 :, :W] = volume[:, H // 2]
+    return picture

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.display import to_rgb
+from texseg.io.display import html_picture, to_rgb
 from texseg.io.files import (
     SNIFF_BYTES,
     ImageReadError,
@@ -52,7 +52,6 @@ from texseg.io.raster import (
     open_raw,
 )
 from texseg.io.stores import is_store, open_zarr
-from texseg.overlay import html_picture
 from texseg.progress import expected_memory
 from texseg.regions import PixelSize
 

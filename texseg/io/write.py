@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.atomic import atomic_write, unfinished
-from texseg.io.display import display_range, displayable
+from texseg.io.display import display_range, displayable, draw_overlay, side_by_side
 from texseg.io.files import UnsuitableImageError, path_of
 from texseg.io.geo import (
     GDAL_NODATA,
@@ -33,7 +33,6 @@ from texseg.io.geo import (
     world_file_suffix,
     world_file_text,
 )
-from texseg.overlay import draw_overlay, side_by_side
 from texseg.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
 TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels
