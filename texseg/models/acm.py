@@ -23,17 +23,8 @@ from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
-from texseg.models.base import (
-    FLOOR,
-    Labels,
-    Rng,
-    Weights,
-    group_sums,
-    normalise_profiles,
-    soften,
-    with_short_rows,
-    working_dtype,
-)
+from texseg.models import base
+from texseg.models.base import FLOOR, Labels, Rng, Weights
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
@@ -53,7 +44,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
         self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Weights
     ) -> tuple[Floats, Floats]:
         groups = groups_of(n)
-        in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(working_dtype(n))
+        in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(base.working_dtype(n))
         totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
         if self.caution is not None:
             totals += self.caution.mass
@@ -202,11 +193,11 @@ class ACM(OneSided):
     def _taken_in(self, model: Any, run: Run, data: Data, rng: Rng) -> Run:
         """Add the held-out occurrences to what the clusters hold; a further step would begin to overfit."""
         Q, groups = with_new(model, run.state, data), groups_of(data.counts)
-        held = group_sums(model.stats(data.counts, run.state.posteriors).counts, groups)
+        held = base.group_sums(model.stats(data.counts, run.state.posteriors).counts, groups)
         held = held + getattr(getattr(model, "caution", None), "mass", 0.0)
         new = model.stats(data.validation, Q).counts
         params = Profiles(
-            normalise_profiles(run.state.params.profiles * held + new, groups), run.state.params.weights
+            base.normalise_profiles(run.state.params.profiles * held + new, groups), run.state.params.weights
         )
         return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
@@ -273,7 +264,7 @@ class TwoSided(CooccurrenceEstimator):
 
         There their likelihood is that of the two-sided clustering (Eq. 44).
         """
-        n, (K, L) = with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
+        n, (K, L) = base.with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
         for _ in range(self.n_init):
             rows, before = grown_rows(n, K, rng, data.weights), None
             for _ in range(TURNS):
@@ -282,7 +273,7 @@ class TwoSided(CooccurrenceEstimator):
                 columns = grown_rows(np.asarray(n.T @ rows), L, rng)
                 before, rows = rows, grown_rows(np.asarray(n @ columns), K, rng, data.weights)
             if getattr(self, "assignment", "soft") == "soft":
-                rows, columns = soften(rows), soften(columns)
+                rows, columns = base.soften(rows), base.soften(columns)
             yield model.start_from(data.counts, rows, columns, data.weights)
 
 

@@ -30,27 +30,9 @@ from texseg.counts.matrix import CountMatrix, groups_of, row_blocks
 from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
 from texseg.fitting.moves import resolution
+from texseg.models import base
 from texseg.models.acm import HistogramClustering, OneSided, Profiles, with_new
-from texseg.models.base import (
-    FLOOR,
-    ClusteringModel,
-    Labels,
-    Rng,
-    Stats,
-    Step,
-    Weights,
-    count_distinct,
-    entry_rows,
-    group_sums,
-    heaviest_first,
-    log_floored,
-    normalise,
-    normalise_profiles,
-    per_site,
-    sum_at,
-    sum_runs,
-    working_dtype,
-)
+from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, settings
 from texseg.models.left_out import LeavesRowsOut, left_out_scores
 from texseg.models.smm import FOLD_IN_STEPS
@@ -156,11 +138,11 @@ class HierarchicalClustering(ClusteringModel):
     ) -> TreeProfiles:
         """Start with mean profiles and even weights along each path, of which leaves may get a share."""
         membership = self.tree.membership
-        nodes = normalise_profiles((membership * weights[:, None]).T @ profiles, groups)
-        vertical = normalise(self.tree.on_path.astype(float))
+        nodes = base.normalise_profiles((membership * weights[:, None]).T @ profiles, groups)
+        vertical = base.normalise(self.tree.on_path.astype(float))
         if leaf_share is not None:
             leaf = np.arange(self.tree.paths.shape[1]) == self.tree.levels[self.tree.leaves][:, None]
-            above = normalise((self.tree.on_path & ~leaf) + FLOOR * leaf)
+            above = base.normalise((self.tree.on_path & ~leaf) + FLOOR * leaf)
             vertical = leaf_share * leaf + (1 - leaf_share) * above
         return TreeProfiles(weights, vertical, nodes)
 
@@ -170,8 +152,8 @@ class HierarchicalClustering(ClusteringModel):
 
     def scores(self, n: CountMatrix, params: TreeProfiles) -> Floats:
         """``sum_j n_ij log p_kj``, shape (N, K)."""
-        dtype = working_dtype(n)
-        return np.asarray(n @ log_floored(self.profiles(params), dtype).T, dtype=dtype)
+        dtype = base.working_dtype(n)
+        return np.asarray(n @ base.log_floored(self.profiles(params), dtype).T, dtype=dtype)
 
     def updated(self, params: TreeProfiles, stats: Stats, groups: Labels) -> TreeProfiles:
         """M-step; the vertical posteriors need only the expected counts (K, M)."""
@@ -180,7 +162,7 @@ class HierarchicalClustering(ClusteringModel):
         nodes = self.normalised(params.nodes * (tau.T @ ratio), groups)
         if self.learn_vertical:
             vertical = self._along_paths(params, ratio @ params.nodes.T)
-        return TreeProfiles(normalise(stats.sizes), vertical, nodes)
+        return TreeProfiles(base.normalise(stats.sizes), vertical, nodes)
 
     def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
         """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
@@ -192,18 +174,18 @@ class HierarchicalClustering(ClusteringModel):
         k, d = np.nonzero(self.tree.on_path)
         vertical = np.zeros_like(params.vertical)
         vertical[k, d] = (self.tree.spread(params.vertical) * explained)[k, self.tree.paths[k, d]]
-        return normalise(vertical + FLOOR * self.tree.on_path)
+        return base.normalise(vertical + FLOOR * self.tree.on_path)
 
     def by_weight(self, params: TreeProfiles, posteriors: Floats) -> Any:
         """Return model, parameters and posteriors (N, K) with the heaviest leaf first; the nodes stay."""
-        order = heaviest_first(params.weights)
+        order = base.heaviest_first(params.weights)
         model = replace(self, tree=Tree(self.tree.parents, self.tree.leaves[order]))
         moved = params._replace(weights=params.weights[order], vertical=params.vertical[..., order, :])
         return model, moved, posteriors[:, order]
 
     def n_distinct(self, params: TreeProfiles) -> int:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
-        return count_distinct(self.profiles(params)[params.weights > FLOOR])
+        return base.count_distinct(self.profiles(params)[params.weights > FLOOR])
 
     def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M)."""
@@ -219,7 +201,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         if self.caution is not None:
             counts = counts.copy()
             counts[0] += self.caution.mass * self.caution.background
-        return normalise_profiles(counts, groups)
+        return base.normalise_profiles(counts, groups)
 
     def _left_out_mixing(self, step: Step, params: TreeProfiles, explained: Floats) -> Step:
         """Estimate the vertical mixing, too, with the row left out."""
@@ -234,7 +216,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
         tau, groups = self.tree.spread(params.vertical), groups_of(n)
         bare = np.maximum(tau @ params.nodes, FLOOR)
         by_node = self.node_counts(n, params, Q)
-        totals = np.broadcast_to(group_sums(by_node, groups), by_node.shape).copy()
+        totals = np.broadcast_to(base.group_sums(by_node, groups), by_node.shape).copy()
         if self.caution is not None:
             totals[0] += self.caution.mass
         inverse, per_count = (
@@ -279,22 +261,24 @@ class ObjectMixing(HierarchicalClustering):
         per_row = max(1, int(np.ceil(getattr(n, "nnz", n.shape[0] * M) / n.shape[0])))
         for rows, block in row_blocks(n, max(1, entries // per_row)):
             mine = None if row_weights is None else row_weights[rows]
-            index = entry_rows(block)  # joint: tau q of every entry along every path, zero beyond the leaf
+            index = base.entry_rows(
+                block
+            )  # joint: tau q of every entry along every path, zero beyond the leaf
             joint = params.nodes.T[block.indices][:, np.maximum(self.tree.paths, 0)]
             joint *= params.vertical[rows][index]
             p = np.maximum(joint.sum(axis=2), FLOOR)
-            scores = sum_runs(block.data[:, None] * np.log(p), block.indptr)
-            Q[rows], f = self.posterior(per_site(scores, mine), beta, params.weights, None, mine)
+            scores = base.sum_runs(block.data[:, None] * np.log(p), block.indptr)
+            Q[rows], f = self.posterior(base.per_site(scores, mine), beta, params.weights, None, mine)
             energy += f
             joint *= (block.data[:, None] / p)[:, :, None]
-            vertical[rows] = sum_runs(joint.reshape(len(p), K * D), block.indptr).reshape(-1, K, D)
+            vertical[rows] = base.sum_runs(joint.reshape(len(p), K * D), block.indptr).reshape(-1, K, D)
             joint *= Q[rows][index][:, :, None]
-            counts += sum_at(self._to_nodes(joint), block.indices, M)
+            counts += base.sum_at(self._to_nodes(joint), block.indices, M)
         seen = vertical.sum(axis=2, keepdims=True) > 0
-        vertical = np.where(seen, normalise(vertical), params.vertical)
+        vertical = np.where(seen, base.normalise(vertical), params.vertical)
         c = np.ones(len(Q)) if row_weights is None else row_weights
-        nodes = normalise_profiles(counts.T, groups_of(n))
-        return Step(TreeProfiles(normalise(c @ Q), vertical, nodes), energy, Q)
+        nodes = base.normalise_profiles(counts.T, groups_of(n))
+        return Step(TreeProfiles(base.normalise(c @ Q), vertical, nodes), energy, Q)
 
     def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
         """Posteriors (N, K) of new rows, estimated together with their vertical mixing."""
@@ -352,7 +336,7 @@ def _union_loss(one: Floats, other: Floats) -> float:
 
 def _information(counts: Floats) -> float:
     total = max(float(counts.sum()), FLOOR)
-    return float((counts * log_floored(counts / total)).sum())
+    return float((counts * base.log_floored(counts / total)).sum())
 
 
 @settings
@@ -467,11 +451,11 @@ class HACM(OneSided):
         (params, posteriors), groups = (run.state.params, run.state.posteriors), groups_of(data.counts)
         Q = with_new(model, run.state, data)
         held = np.broadcast_to(
-            group_sums(model.node_counts(data.counts, params, posteriors), groups), params.nodes.shape
+            base.group_sums(model.node_counts(data.counts, params, posteriors), groups), params.nodes.shape
         ).copy()
         held[0] += getattr(getattr(model, "caution", None), "mass", 0.0)
         new = model.node_counts(data.validation, params, Q)
-        params = params._replace(nodes=normalise_profiles(params.nodes * held + new, groups))
+        params = params._replace(nodes=base.normalise_profiles(params.nodes * held + new, groups))
         return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
     def _annealed(self, flat: HistogramClustering, data: Data, rng: Rng) -> tuple[State, Tree]:

@@ -13,22 +13,8 @@ import numpy as np
 from texseg.counts.matrix import CountMatrix, groups_of
 from texseg.counts.sites import BACKGROUND, Sites, mix_background
 from texseg.fitting.assignment import Floats, SoftMax
-from texseg.models.base import (
-    FLOOR,
-    ClusteringModel,
-    Labels,
-    Rng,
-    Stats,
-    Step,
-    Weights,
-    count_distinct,
-    group_sums,
-    log_floored,
-    normalise,
-    normalise_profiles,
-    per_site,
-    working_dtype,
-)
+from texseg.models import base
+from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
 
 __all__ = ["HistogramClustering", "Instability", "Profiles"]
 
@@ -63,11 +49,11 @@ class HistogramClustering(ClusteringModel):
         return profiles if self.background is None else mix_background(profiles, self.background, self.share)
 
     def _logs(self, profiles: Floats, dtype: Any = np.float64) -> Floats:
-        return log_floored(self._mixed(profiles), dtype)
+        return base.log_floored(self._mixed(profiles), dtype)
 
     def scores(self, n: CountMatrix, params: Profiles) -> Floats:
         """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
-        dtype = working_dtype(n)
+        dtype = base.working_dtype(n)
         logs = self._logs(params.profiles, dtype).reshape(-1, n.shape[1])
         return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *params.profiles.shape[:-1])
 
@@ -103,13 +89,13 @@ class HistogramClustering(ClusteringModel):
         one, other = (self._logs(self.normalised(part, groups)) for part in (kept.counts, left))
         share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
         weights = np.stack([share, 1 - share], axis=-1)
-        dtype = working_dtype(n)
+        dtype = base.working_dtype(n)
         if self._in_one_pass(n, row_weights):
             odds = -np.diff(np.log(np.maximum(weights, _TINY)))[:, 0]
             ratio = (one - other).T.astype(np.float32)
             halves, counts, _ = n.passed(ratio, "halves", given=Q, prior=odds, beta=beta)
             return halves, Stats(counts, np.einsum("nk,nk->k", Q, halves).astype(np.float64))
-        contrast = per_site(np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype), row_weights)
+        contrast = base.per_site(np.asarray(n @ (one - other).T.astype(dtype), dtype=dtype), row_weights)
         # every cluster is a run of its own; pairs last, each with all of its sites side by side
         pairs = np.stack([contrast.T, np.zeros_like(contrast.T)]).transpose(2, 1, 0)
         halves = self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
@@ -121,28 +107,32 @@ class HistogramClustering(ClusteringModel):
 
     def m_step(self, stats: Stats, groups: Labels) -> Profiles:
         """Eq. 24 and 31 of the memo."""
-        return Profiles(self.normalised(stats.counts, groups), normalise(stats.sizes))
+        return Profiles(self.normalised(stats.counts, groups), base.normalise(stats.sizes))
 
     def initial(
         self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
     ) -> Profiles:
         """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
         groups = groups_of(n)
-        marginal = normalise_profiles(np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups)
+        marginal = base.normalise_profiles(
+            np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups
+        )
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
-        return Profiles(normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters))
+        return Profiles(
+            base.normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters)
+        )
 
     def cluster_energies(self, stats: Stats, groups: Labels) -> Floats:
         """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""
         S = stats.counts
         totals = S.reshape(len(S), int(groups[-1]) + 1, -1).sum(axis=2)
-        return (totals * log_floored(totals)).sum(axis=1) - (S * log_floored(S)).sum(axis=1)
+        return (totals * base.log_floored(totals)).sum(axis=1) - (S * base.log_floored(S)).sum(axis=1)
 
     def n_distinct(self, params: Profiles) -> Any:
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
         if params.profiles.ndim > 2:
             return np.array([self.n_distinct(Profiles(*one)) for one in zip(*params, strict=True)])
-        return count_distinct(params.profiles[params.weights > FLOOR])
+        return base.count_distinct(params.profiles[params.weights > FLOOR])
 
     def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
         """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
@@ -153,7 +143,7 @@ class HistogramClustering(ClusteringModel):
     ) -> tuple[Profiles, Floats]:
         """Add clusters without members, of the mean profile, until there are ``n_clusters``."""
         missing = n_clusters - len(params.weights)
-        mean = normalise_profiles(params.weights[None] @ params.profiles, groups)
+        mean = base.normalise_profiles(params.weights[None] @ params.profiles, groups)
         return Profiles(
             np.concatenate([params.profiles, np.repeat(mean, missing, axis=0)]),
             np.concatenate([params.weights, np.zeros(missing)]),
@@ -175,10 +165,10 @@ class HistogramClustering(ClusteringModel):
         eigenvalue of the Fisher-weighted covariance of its rows, ``D^-1 X^T diag(Q_k / c) X diag(1 / q_k)``
         (``X`` the residuals, ``D`` the cluster's occurrences in each group).
         """
-        q, groups, dtype = params.profiles.T, groups_of(n), working_dtype(n)
+        q, groups, dtype = params.profiles.T, groups_of(n), base.working_dtype(n)
         c = np.ones(n.shape[0]) if row_weights is None else np.maximum(row_weights, FLOOR)
         within = (Q / c[:, None]).astype(dtype)
-        occurrences = group_sums(np.asarray(n.T @ Q, dtype=np.float64).T, groups).T
+        occurrences = base.group_sums(np.asarray(n.T @ Q, dtype=np.float64).T, groups).T
         scale = np.where(occurrences > 0, 1.0 / np.maximum(occurrences, FLOOR), 0.0)
         # the inner product of the space of directions, in which the operator is self-adjoint
         metric = q * occurrences
@@ -202,4 +192,4 @@ class HistogramClustering(ClusteringModel):
 
 def _centred(u: Floats, q: Floats, groups: Labels) -> Floats:
     """Subtract each group's mean of ``u`` (M, K) under ``q``: directions in which profiles keep their sum."""
-    return u - np.broadcast_to(group_sums((q * u).T, groups), u.T.shape).T
+    return u - np.broadcast_to(base.group_sums((q * u).T, groups), u.T.shape).T

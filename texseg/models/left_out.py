@@ -25,17 +25,8 @@ import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, groups_of, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
-from texseg.models.base import (
-    FLOOR,
-    ClusteringModel,
-    Labels,
-    Step,
-    Weights,
-    entry_rows,
-    normalise_profiles,
-    per_site,
-    sum_at,
-)
+from texseg.models import base
+from texseg.models.base import FLOOR, ClusteringModel, Labels, Step, Weights
 
 # numbers (entries x V) of a block of rows of which each is held out; a step takes twice as long with 2**14,
 # as long with 2**16 and 2**20
@@ -61,7 +52,7 @@ class Caution:
 
     def tempering(self, n: CountMatrix, row_weights: Weights = None) -> Floats:
         """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
-        beyond = np.maximum(per_site(row_totals(n), row_weights) - 1, 0)
+        beyond = np.maximum(base.per_site(row_totals(n), row_weights) - 1, 0)
         usual = 1 + (self.usual - 1) * self.correlation
         return (usual / (1 + beyond * self.correlation))[:, None]
 
@@ -108,7 +99,7 @@ class LeavesRowsOut(ClusteringModel):
         """Profiles with their share of the background."""
         if self.caution is None:
             return super().normalised(counts, groups)
-        return normalise_profiles(counts + self.caution.mass * self.caution.background, groups)
+        return base.normalise_profiles(counts + self.caution.mass * self.caution.background, groups)
 
     def others(self) -> Iterator[tuple[Self, ...]]:
         """Models with neighbouring settings."""
@@ -118,7 +109,7 @@ class LeavesRowsOut(ClusteringModel):
     def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Weights) -> Floats:
         """Scores per site, scaled down where a row is long."""
         factors = 1.0 if self.caution is None else self.caution.tempering(n, row_weights)
-        return per_site(scores * factors, row_weights)
+        return base.per_site(scores * factors, row_weights)
 
     def _left_out(
         self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
@@ -152,13 +143,13 @@ def left_out_scores(
     out, explained = np.empty((n.shape[0], K)), np.zeros((K, V))
     per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
     for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
-        index, data = entry_rows(block), block.data.astype(np.float32)
+        index, data = base.entry_rows(block), block.data.astype(np.float32)
         weigh = sp.csr_array((data, np.arange(block.nnz), block.indptr), (block.shape[0], block.nnz))
         left = added(rows, index, block.indices)
         places = index * n_groups + groups[block.indices]  # of every entry: its row and group
         once = data if row_weights is None else data / np.maximum(row_weights[rows], FLOOR)[index]
         left *= -once.astype(np.float32)[:, None]
-        rest = 1 + sum_at(left, places, block.shape[0] * n_groups)
+        rest = 1 + base.sum_at(left, places, block.shape[0] * n_groups)
         left += columns.take(block.indices, axis=0)
         np.maximum(left, 0, out=left)
         left *= (1 / np.maximum(rest, FLOOR)).astype(np.float32).take(places, axis=0)
@@ -176,4 +167,4 @@ def rows_of_columns(n: CountMatrix) -> Floats:
     seen = np.zeros(n.shape[1])
     for _, block in row_blocks(n):
         seen += np.bincount(block.indices[block.data > 0], minlength=n.shape[1])
-    return normalise_profiles(seen[None], groups_of(n))[0]
+    return base.normalise_profiles(seen[None], groups_of(n))[0]

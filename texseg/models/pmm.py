@@ -20,19 +20,9 @@ import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import Floats
+from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import (
-    FLOOR,
-    Model,
-    Step,
-    Weights,
-    count_distinct,
-    entry_rows,
-    heaviest_first,
-    normalise,
-    products_at,
-    tempered,
-)
+from texseg.models.base import FLOOR, Model, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, settings
 from texseg.models.smm import folded_in, shares_of_rows
 
@@ -57,20 +47,22 @@ class ProductAspectModel(Model):
         """Parameters for given shares of the rows (N, K) and of the columns (M, L) in their groups."""
         joint = np.asarray(rows.T @ (n @ columns), dtype=np.float64)
         return ProductAspects(
-            joint / joint.sum(), normalise(rows.T * row_totals(n)), normalise(columns.T * column_totals(n))
+            joint / joint.sum(),
+            base.normalise(rows.T * row_totals(n)),
+            base.normalise(columns.T * column_totals(n)),
         )
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration over blocks of rows; the K L aspects are never formed."""
-        pi, A, B = params.mixing, tempered(params.rows, beta), tempered(params.columns, beta)
+        pi, A, B = params.mixing, base.tempered(params.rows, beta), base.tempered(params.columns, beta)
         B_pi = B @ pi.T
         by_row, joint, by_column = np.empty_like(A), np.zeros_like(pi), np.zeros_like(B)
         energy = 0.0
         for rows, block in row_blocks(n):
             a = A[rows]
-            z = products_at(a, B_pi, entry_rows(block), block.indices)
+            z = base.products_at(a, B_pi, base.entry_rows(block), block.indices)
             energy -= float(block.data @ np.log(z))
             ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
             by_row[rows] = a * (ratio @ B_pi)
@@ -80,17 +72,19 @@ class ProductAspectModel(Model):
         joint *= pi
         by_column *= B
         return Step(
-            ProductAspects(joint / joint.sum(), normalise(by_row.T), normalise(by_column.T)), energy, None
+            ProductAspects(joint / joint.sum(), base.normalise(by_row.T), base.normalise(by_column.T)),
+            energy,
+            None,
         )
 
     def n_distinct(self, params: ProductAspects) -> int:
         """Count the column groups of non-zero weight that differ (by more than 1 % total variation)."""
-        return count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
+        return base.count_distinct(params.columns[params.mixing.sum(axis=0) > FLOOR])
 
     def by_weight(self, params: ProductAspects, posteriors: Any) -> tuple[ProductAspects, Any]:
         """Return the parameters with the heaviest groups of rows and of columns first."""
-        rows = heaviest_first(params.mixing.sum(axis=1))
-        columns = heaviest_first(params.mixing.sum(axis=0))
+        rows = base.heaviest_first(params.mixing.sum(axis=1))
+        columns = base.heaviest_first(params.mixing.sum(axis=0))
         return ProductAspects(
             params.mixing[rows][:, columns], params.rows[rows], params.columns[columns]
         ), None
@@ -105,11 +99,11 @@ class ProductAspectModel(Model):
 
     def spread(self, params: ProductAspects, row_posteriors: Floats) -> Floats:
         """Turn shares (N, K) of the row groups into shares (N, L) of the column groups."""
-        return row_posteriors @ normalise(params.mixing)
+        return row_posteriors @ base.normalise(params.mixing)
 
     def fold_in(self, n: CountMatrix, params: ProductAspects, beta: float) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
-        B_pi = tempered(params.columns, beta) @ params.mixing.T
+        B_pi = base.tempered(params.columns, beta) @ params.mixing.T
         return folded_in(n, params.mixing.sum(axis=1), B_pi, beta)
 
 

@@ -25,20 +25,9 @@ import numpy as np
 
 from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
+from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import (
-    FLOOR,
-    Labels,
-    Model,
-    Step,
-    Weights,
-    count_distinct,
-    heaviest_first,
-    log_floored,
-    normalise,
-    per_site,
-    working_dtype,
-)
+from texseg.models.base import FLOOR, Labels, Model, Step, Weights
 from texseg.models.estimator import ClusterMixin, Data, settings
 
 
@@ -84,22 +73,22 @@ class TwoSidedClustering(Model):
         self, n: CountMatrix, rows: Floats, columns: Floats, row_weights: Weights = None
     ) -> Blocks:
         """Parameters for given assignments of the rows (N, K) and of the columns (M, L)."""
-        margins = normalise(column_totals(n))
+        margins = base.normalise(column_totals(n))
         return _m_step(np.asarray(n @ columns), Sides(rows, columns), margins, row_weights)
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One round of I, c, J, c; F is that of the new assignments, with the association between them."""
-        dtype, margins = working_dtype(n), params.margins
+        dtype, margins = base.working_dtype(n), params.margins
         n_J = np.asarray(n @ params.columns.astype(dtype), dtype=dtype)
-        scores = n_J @ log_floored(association(params), dtype).T
+        scores = n_J @ base.log_floored(association(params), dtype).T
         rows, f_rows = self.posterior(
-            per_site(scores, row_weights), beta, params.row_weights, None, row_weights
+            base.per_site(scores, row_weights), beta, params.row_weights, None, row_weights
         )
         row_prior = f_rows + beta * float((rows * scores).sum(dtype=np.float64))
         middle = _m_step(n_J, Sides(rows, params.columns), margins, row_weights)
-        scores = np.asarray(n.T @ rows, dtype=dtype) @ log_floored(association(middle), dtype)
+        scores = np.asarray(n.T @ rows, dtype=dtype) @ base.log_floored(association(middle), dtype)
         columns, f_columns = self.posterior(scores, beta, params.column_weights)
         sides = Sides(rows, columns)
         end = _m_step(np.asarray(n @ columns, dtype=dtype), sides, margins, row_weights)
@@ -111,7 +100,7 @@ class TwoSidedClustering(Model):
 
     def n_distinct(self, params: Blocks) -> int:
         """Count the row clusters of non-zero weight whose joint frequencies differ (by more than 1 %)."""
-        return count_distinct(normalise(params.joint[params.row_weights > FLOOR]))
+        return base.count_distinct(base.normalise(params.joint[params.row_weights > FLOOR]))
 
     def prolong(self, posteriors: Sides, parent: Labels) -> Sides:
         """Posteriors for the next finer level: rows start like their parents, columns stay (section 5.4)."""
@@ -119,7 +108,7 @@ class TwoSidedClustering(Model):
 
     def by_weight(self, params: Blocks, posteriors: Sides) -> tuple[Blocks, Sides]:
         """Return parameters and posteriors with the heaviest clusters of rows and of columns first."""
-        rows, columns = heaviest_first(params.row_weights), heaviest_first(params.column_weights)
+        rows, columns = base.heaviest_first(params.row_weights), base.heaviest_first(params.column_weights)
         return Blocks(
             params.joint[rows][:, columns],
             params.row_weights[rows],
@@ -130,7 +119,7 @@ class TwoSidedClustering(Model):
 
     def fold_in(self, n: CountMatrix, params: Blocks, beta: float) -> Floats:
         """Assign new rows, ``I`` (N, K), with the columns and the association fixed."""
-        scores = (n @ params.columns) @ log_floored(association(params)).T
+        scores = (n @ params.columns) @ base.log_floored(association(params)).T
         return self.posterior(scores, beta, params.row_weights).posteriors
 
     def prediction(self, params: Blocks, posteriors: Sides) -> tuple[Floats, Floats]:
@@ -142,7 +131,11 @@ def _m_step(n_J: Floats, sides: Sides, margins: Floats, row_weights: Weights) ->
     joint = np.asarray(sides.rows.T @ n_J, dtype=np.float64)
     c = np.ones(len(n_J)) if row_weights is None else row_weights
     return Blocks(
-        joint / joint.sum(), normalise(c @ sides.rows), sides.columns.mean(axis=0), sides.columns, margins
+        joint / joint.sum(),
+        base.normalise(c @ sides.rows),
+        sides.columns.mean(axis=0),
+        sides.columns,
+        margins,
     )
 
 

@@ -34,23 +34,9 @@ import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals, row_blocks, row_totals
 from texseg.fitting.assignment import ArgMax, Floats
+from texseg.models import base
 from texseg.models.acm import grown
-from texseg.models.base import (
-    FLOOR,
-    Model,
-    Rng,
-    Step,
-    Weights,
-    count_distinct,
-    entry_rows,
-    noisy_marginals,
-    normalise,
-    products_at,
-    soften,
-    tempered,
-    with_short_rows,
-    working_dtype,
-)
+from texseg.models.base import FLOOR, Model, Rng, Step, Weights
 from texseg.models.estimator import CooccurrenceEstimator, Data, DensityMixin, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering
 
@@ -103,17 +89,19 @@ class AspectModel(Model):
         """Return the marginals with noise."""
         return Aspects(
             np.full(n_components, 1.0 / n_components),
-            noisy_marginals(row_totals(n), n_components, rng),
-            noisy_marginals(column_totals(n), n_components, rng),
+            base.noisy_marginals(row_totals(n), n_components, rng),
+            base.noisy_marginals(column_totals(n), n_components, rng),
         )
 
     def start_from(self, n: CountMatrix, rows: Floats, weights: Floats) -> Aspects:
         """Begin with clusters of rows: assignments (N, K) and the weights (K,) of the clusters."""
         totals = row_totals(n)
-        rows = soften(np.where(totals[:, None] > 0, rows, weights))
+        rows = base.soften(np.where(totals[:, None] > 0, rows, weights))
         joint = rows * totals[:, None]
         return Aspects(
-            normalise(joint.sum(axis=0)), normalise(joint.T), normalise(np.asarray(n.T @ rows, dtype=float).T)
+            base.normalise(joint.sum(axis=0)),
+            base.normalise(joint.T),
+            base.normalise(np.asarray(n.T @ rows, dtype=float).T),
         )
 
     def step(
@@ -121,14 +109,14 @@ class AspectModel(Model):
     ) -> Step:
         """One EM iteration over blocks of rows; memory does not grow with non-zeros x K."""
         of_rows, of_columns = self.betas(beta)
-        dtype = working_dtype(n) if beta <= 1 else np.float64  # products of floors^beta must not vanish
-        A = (tempered(params.rows, of_rows) * params.weights).astype(dtype, copy=False)
-        B = tempered(params.columns, of_columns).astype(dtype, copy=False)
+        dtype = base.working_dtype(n) if beta <= 1 else np.float64  # products of floors^beta must not vanish
+        A = (base.tempered(params.rows, of_rows) * params.weights).astype(dtype, copy=False)
+        B = base.tempered(params.columns, of_columns).astype(dtype, copy=False)
         by_row, by_column = np.empty(A.shape), np.zeros(B.shape)
         energy = 0.0
         for rows, block in row_blocks(n):
             a = A[rows]
-            z = products_at(a, B, entry_rows(block), block.indices)
+            z = base.products_at(a, B, base.entry_rows(block), block.indices)
             energy -= float(block.data @ np.log(z, dtype=np.float64))
             ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
             by_row[rows] = a * (ratio @ B)
@@ -138,13 +126,13 @@ class AspectModel(Model):
 
     def m_step(self, by_row: Floats, by_column: Floats) -> Aspects:
         """Eq. 7 to 9 and the priors, from expected counts (N, K) of the rows and (M, K) of the columns."""
-        weights = normalise(by_row.sum(axis=0))
-        rows = normalise((by_row + self.row_prior * weights).T)
-        return Aspects(weights, rows, normalise((by_column + self.column_prior / len(by_column)).T))
+        weights = base.normalise(by_row.sum(axis=0))
+        rows = base.normalise((by_row + self.row_prior * weights).T)
+        return Aspects(weights, rows, base.normalise((by_column + self.column_prior / len(by_column)).T))
 
     def n_distinct(self, params: Aspects) -> int:
         """Count the aspects of non-zero weight whose profiles differ (by more than 1 % total variation)."""
-        return count_distinct(params.columns[params.weights > FLOOR])
+        return base.count_distinct(params.columns[params.weights > FLOOR])
 
     def prediction(self, params: Aspects, posteriors: Any = None) -> tuple[Floats, Floats]:
         """``p(k | i)`` (N, K) (Eq. 10; for rows without occurrences, the weights) and ``q`` (K, M)."""
@@ -153,7 +141,7 @@ class AspectModel(Model):
     def fold_in(self, n: CountMatrix, params: Aspects, beta: float) -> Floats:
         """``p(k | i)`` (N, K) of new rows, by EM steps with ``pi`` and ``q`` fixed."""
         of_rows, of_columns = self.betas(beta)
-        B = tempered(params.columns, of_columns) * params.weights
+        B = base.tempered(params.columns, of_columns) * params.weights
         return folded_in(n, params.weights, B, of_rows, self.row_prior)
 
 
@@ -161,7 +149,7 @@ def shares_of_rows(rows: Floats, weights: Floats) -> Floats:
     """``p(k | i)`` (N, K) from ``p(i | k)`` (K, N); for rows without occurrences, the weights (K,)."""
     joint = (rows * weights[:, None]).T
     joint[joint.sum(axis=1) == 0] = weights
-    return normalise(joint)
+    return base.normalise(joint)
 
 
 def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, prior: float = 0.0) -> Floats:
@@ -169,14 +157,14 @@ def folded_in(n: CountMatrix, weights: Floats, B: Floats, beta: float, prior: fl
     weights = np.maximum(weights, FLOOR)
     mixing = np.empty((n.shape[0], len(weights)))
     for rows, block in row_blocks(n):
-        index, share = entry_rows(block), np.tile(normalise(weights), (block.shape[0], 1))
+        index, share = base.entry_rows(block), np.tile(base.normalise(weights), (block.shape[0], 1))
         for _ in range(FOLD_IN_STEPS):
             # p_ki^beta, up to a factor that depends on the row only, with p_ki ~ p(k | i) / pi_k
             a = np.maximum(share / weights, FLOOR) ** beta
-            z = products_at(a, B, index, block.indices)
+            z = base.products_at(a, B, index, block.indices)
             ratio = sp.csr_array((block.data / z, block.indices, block.indptr), block.shape)
-            share = normalise(a * (ratio @ B) + prior * weights)
-        share[np.diff(block.indptr) == 0] = normalise(weights)
+            share = base.normalise(a * (ratio @ B) + prior * weights)
+        share[np.diff(block.indptr) == 0] = base.normalise(weights)
         mixing[rows] = share
     return mixing
 
@@ -196,7 +184,7 @@ class PredictiveAspectModel(AspectModel):
     ) -> Step:
         """One iteration, in a single pass over blocks of rows; F is that of plain EM at ``params``."""
         K = len(params.weights)
-        A, B = tempered(params.rows, beta) * params.weights, tempered(params.columns, beta)
+        A, B = base.tempered(params.rows, beta) * params.weights, base.tempered(params.columns, beta)
         if posteriors is None:
             posteriors = _with_sums(n, K, lambda at, rows, block: _plain(A[rows], B, block))
         by_row, by_column = (part.astype(np.float32) for part in posteriors[1:])
@@ -205,7 +193,7 @@ class PredictiveAspectModel(AspectModel):
 
         def left_out(at: int, rows: slice, block: sp.csr_array) -> Floats:
             nonlocal energy
-            z = products_at(A[rows], B, entry_rows(block), block.indices)
+            z = base.products_at(A[rows], B, base.entry_rows(block), block.indices)
             energy -= float(block.data @ np.log(z))
             return _left_out(posteriors.entries[at], by_row[rows], by_column, total, block, beta)
 
@@ -237,8 +225,8 @@ def _with_sums(
 
 
 def _plain(a: Floats, B: Floats, block: sp.csr_array) -> Floats:
-    joint = a.astype(np.float32)[entry_rows(block)] * B.astype(np.float32)[block.indices]
-    return normalise(joint)
+    joint = a.astype(np.float32)[base.entry_rows(block)] * B.astype(np.float32)[block.indices]
+    return base.normalise(joint)
 
 
 def _left_out(
@@ -246,7 +234,7 @@ def _left_out(
 ) -> Floats:
     """Posteriors (entries, K) from all occurrences except the one at hand (Eq. 61 without its diagonal)."""
     others = total - R
-    joint = by_row[entry_rows(block)]
+    joint = by_row[base.entry_rows(block)]
     joint -= R
     column = by_column[block.indices]
     column -= R
@@ -275,7 +263,7 @@ def merged(found: Sequence[Aspects], n_components: int) -> Aspects:
     The loss is the squared Hellinger distance of the rows plus that of the columns, times half the harmonic
     mean of the weights; to second order that is the information lost.
     """
-    weights = normalise(np.concatenate([params.weights for params in found]))
+    weights = base.normalise(np.concatenate([params.weights for params in found]))
     profiles = np.vstack([np.hstack([params.rows, params.columns]) for params in found])
     roots = np.sqrt(profiles)
     alike, left = roots @ roots.T, np.arange(len(weights))
@@ -361,7 +349,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
 
     def _starts(self, model: AspectModel, data: Data, rng: Rng) -> Iterator[Aspects]:
         """Grown clusters of rows, which have no doubles, and then random ones."""
-        n = with_short_rows(data.counts)
+        n = base.with_short_rows(data.counts)
         clusters = grown(n, self.n_components, rng, data.weights)
         hard = HistogramClustering(ArgMax()).step(n, clusters, 1.0, None, data.weights)
         yield model.start_from(n, hard.posteriors, clusters.weights)
@@ -392,7 +380,7 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         weights = None if data.weights is None else data.weights[rows]
         few = Data(data.counts[rows], weights, data.validation[rows], None, None)
         model, run = self._fit_run(few, rng)
-        of_rows = normalise(row_totals(data.counts))
+        of_rows = base.normalise(row_totals(data.counts))
         begun = run.state.params._replace(rows=np.tile(of_rows, (self.n_components, 1)))
         return self._refine(model, self._descend(model, data, begun, run.state.beta, rng), data, rng)
 

@@ -12,24 +12,10 @@ from napari.qt.threading import create_worker
 from napari.utils import DirectLabelColormap
 from napari.utils.notifications import show_error, show_info
 from numpy.typing import NDArray
+from qtpy import QtWidgets
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtGui import QColor, QIcon, QPixmap
-from qtpy.QtWidgets import (
-    QComboBox,
-    QDoubleSpinBox,
-    QFileDialog,
-    QFormLayout,
-    QHBoxLayout,
-    QLabel,
-    QListWidget,
-    QListWidgetItem,
-    QProgressBar,
-    QPushButton,
-    QSlider,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QComboBox, QWidget
 
 from texseg.estimator import TextureSegmenter
 from texseg.napari import source as files
@@ -58,14 +44,14 @@ class SegmentList(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = QListWidget()
+        self.rows = QtWidgets.QListWidget()
         self.rows.setStyleSheet(_BOXES)
         self.rows.setToolTip("Tick segments here or click on them in the image; double-click to name one")
         merge, split = self.merge_requested, self.split_requested
         self.merge = _button("Merge", lambda: merge.emit(self.ticked()), "Join the ticked segments into one")
         split_help = "Divide the ticked segment in two, or undo its merge"
         self.split = _button("Split", lambda: split.emit(self.ticked()[0]), split_help)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.rows)
         layout.addWidget(_side_by_side(self.merge, self.split))
@@ -81,7 +67,7 @@ class SegmentList(QWidget):
             for label, (name, colour) in enumerate(zip(names, palette(len(names))[1:], strict=True), start=1):
                 square = QPixmap(_SWATCH, _SWATCH)
                 square.fill(QColor(*colour.tolist()))
-                item = QListWidgetItem(QIcon(square), name or f"segment {label}")
+                item = QtWidgets.QListWidgetItem(QIcon(square), name or f"segment {label}")
                 item.setFlags(_EDITABLE)
                 item.setCheckState(Qt.CheckState.Unchecked)
                 self.rows.addItem(item)
@@ -98,7 +84,7 @@ class SegmentList(QWidget):
             item, on = self.rows.item(label - 1), label in self.ticked()
             item.setCheckState(Qt.CheckState.Unchecked if on else Qt.CheckState.Checked)
 
-    def _follow(self, item: QListWidgetItem) -> None:
+    def _follow(self, item: QtWidgets.QListWidgetItem) -> None:
         label = self.rows.row(item) + 1
         name = item.text().strip()
         name = "" if name == f"segment {label}" else name
@@ -165,19 +151,19 @@ class SegmentWidget(QWidget):
         self.load = _button("Load", self._ask_and_load, "Read a model file, saved here or by the command")
         self.save = _button("Save", self._ask_and_save, "Save these textures to a model file")
         self.planes.addItems(["this plane", "all planes, one model"])
-        self.number = QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
+        self.number = QtWidgets.QSpinBox(minimum=0, maximum=MOST_SEGMENTS, value=0)
         self.number.setSpecialValueText("choose")
-        self.at_least = QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=2)
-        self.at_most = QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=14)
+        self.at_least = QtWidgets.QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=2)
+        self.at_most = QtWidgets.QSpinBox(minimum=1, maximum=MOST_SEGMENTS, value=14)
         self.preset.addItems(list(PRESETS))
-        self.smoothness = QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
-        self.min_size = QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
-        self.progress = QProgressBar()
+        self.smoothness = QtWidgets.QDoubleSpinBox(minimum=0, maximum=10, singleStep=0.25, value=1)
+        self.min_size = QtWidgets.QSpinBox(minimum=0, maximum=10**6, singleStep=50, value=0, suffix=" pixels")
+        self.progress = QtWidgets.QProgressBar()
         self.progress.setRange(0, 100)
-        self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.shown = QLabel("")
+        self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal)
+        self.shown = QtWidgets.QLabel("")
         self.segments = SegmentList()
-        self._form = form = QFormLayout(self)
+        self._form = form = QtWidgets.QFormLayout(self)
         seeds = _side_by_side(self.seeds, self.new_seeds, self.refit_button)
         rows: list[tuple[str, QWidget, str]] = [
             ("image", _side_by_side(self.image, self.open), "The image layer to segment"),
@@ -438,7 +424,7 @@ class SegmentWidget(QWidget):
         self.image.setCurrentIndex(self.image.findData(image))
 
     def _ask_and_open(self) -> None:
-        if path := QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")[0]:
+        if path := QtWidgets.QFileDialog.getOpenFileName(self, "Open a large image", "", "images (*)")[0]:
             self.open_scene(path)
 
     def load_model(self, path: str | Path) -> None:
@@ -463,12 +449,12 @@ class SegmentWidget(QWidget):
         self.shown.setText(f"saved {Path(path).name}")
 
     def _ask_and_load(self) -> None:
-        if path := QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)[0]:
+        if path := QtWidgets.QFileDialog.getOpenFileName(self, "Load a model", "", _MODEL_FILES)[0]:
             self.load_model(path)
 
     def _ask_and_save(self) -> None:
         name = "textures.texseg"
-        if path := QFileDialog.getSaveFileName(self, "Save the model", name, _MODEL_FILES)[0]:
+        if path := QtWidgets.QFileDialog.getSaveFileName(self, "Save the model", name, _MODEL_FILES)[0]:
             self.save_model(path)
 
 
@@ -488,8 +474,8 @@ def _offer(box: QComboBox, layers: list[Any]) -> None:
             box.setCurrentIndex(layers.index(chosen))
 
 
-def _button(text: str, action: Any, help_text: str = "") -> QPushButton:
-    button = QPushButton(text)
+def _button(text: str, action: Any, help_text: str = "") -> QtWidgets.QPushButton:
+    button = QtWidgets.QPushButton(text)
     button.setToolTip(help_text)
     button.clicked.connect(lambda: action())
     return button
@@ -497,7 +483,7 @@ def _button(text: str, action: Any, help_text: str = "") -> QPushButton:
 
 def _side_by_side(*widgets: QWidget) -> QWidget:
     row = QWidget()
-    layout = QHBoxLayout(row)
+    layout = QtWidgets.QHBoxLayout(row)
     layout.setContentsMargins(0, 0, 0, 0)
     for widget in widgets:
         layout.addWidget(widget)
