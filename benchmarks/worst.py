@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from texseg.io.display import to_rgb
+from texseg.io.regions import palette
 from texseg.metrics import match_labels, pixel_accuracy
-from texseg.regions import palette
 
 _WRONG = (0.85, 0.1, 0.1)
 

@@ -25,7 +25,7 @@ ORDER = """
     parameters pixels
     m3 models fitting counts
     channels
-    metrics synth io regions progress threads
+    metrics synth io progress threads
 """.split()
 """From top to bottom: a room may import what stands after it, never what stands before it."""
 

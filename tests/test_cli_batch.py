@@ -29,7 +29,7 @@ from texseg.cli.inputs import Input, ReadOptions, collect_inputs, natural_key
 from texseg.cli.outputs import Outcome, Writing
 from texseg.cli.process import Work
 from texseg.io.read import read_labels
-from texseg.regions import SegmentRow, csv_text, segment_table
+from texseg.io.regions import SegmentRow, csv_text, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SMALL = np.ascontiguousarray(PIXELS[40:104, 60:156])

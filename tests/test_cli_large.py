@@ -18,7 +18,7 @@ from texseg.cli.record import PartsFolder
 from texseg.cli.terminal import InterruptedBySignalError
 from texseg.io.polygons import polygons
 from texseg.io.read import read_image, read_labels
-from texseg.regions import region_table
+from texseg.io.regions import region_table
 
 zarr = pytest.importorskip("zarr")
 

@@ -26,7 +26,7 @@ from texseg import progress
 from texseg.cli import batch, main
 from texseg.cli.record import PartsFolder
 from texseg.io.read import read_labels
-from texseg.regions import csv_text, segment_table
+from texseg.io.regions import csv_text, segment_table
 
 PIXELS, _ = io_scenes.scene()
 SMALL = np.ascontiguousarray(PIXELS[:64, :96])

@@ -16,7 +16,7 @@ from texseg.channels.planes import split_planes
 from texseg.io.files import ImageReadError
 from texseg.io.polygons import polygons
 from texseg.io.read import open_source, read_header, read_image
-from texseg.regions import PixelSize
+from texseg.io.regions import PixelSize
 from texseg.segmenter import segment
 
 PIXELS = scene()[0]

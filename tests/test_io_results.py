@@ -15,8 +15,8 @@ import texseg
 from texseg.cli import main
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.read import read_image
+from texseg.io.regions import PixelSize, hex_colours
 from texseg.metrics import pixel_accuracy
-from texseg.regions import PixelSize, hex_colours
 
 LABELS = np.repeat(np.repeat([[0, 1, 2], [3, 3, 2]], 40, axis=0), 40, axis=1)
 NAMES = ["water", "", "forest"]

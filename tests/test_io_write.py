@@ -27,8 +27,16 @@ from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, write_polygons
 from texseg.io.read import read_image, read_labels
+from texseg.io.regions import (
+    PixelSize,
+    Tally,
+    connected_regions,
+    csv_text,
+    palette,
+    region_table,
+    segment_table,
+)
 from texseg.io.write import Layout, Overlay, Rows, write_files, write_labels, write_rows
-from texseg.regions import PixelSize, Tally, connected_regions, csv_text, palette, region_table, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))

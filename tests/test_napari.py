@@ -76,7 +76,7 @@ def test_it_offers_the_images_there_are(viewer, widget):
 
 
 def test_labels_become_a_layer_in_place_and_in_the_colours_of_the_palette(application, viewer, widget):
-    from texseg.regions import palette
+    from texseg.io.regions import palette
 
     viewer.add_image(IMAGE, name="scene", scale=(2, 2), translate=(5, 7))
     widget.number.setValue(2)

@@ -16,9 +16,9 @@ from matplotlib.offsetbox import AnnotationBbox
 
 from texseg import plot
 from texseg.channels.gabor import GaborBank
+from texseg.io.regions import palette
 from texseg.metrics import reliability
 from texseg.models.hacm import Tree
-from texseg.regions import palette
 
 LABELS = np.array([[0, 1, 1, 1], [1, 1, 2, 2], [2, 2, 2, 2]])
 IMAGE = np.linspace(0, 1, 12).reshape(3, 4)

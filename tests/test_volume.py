@@ -16,9 +16,9 @@ from texseg.channels.gabor import GaborBank, directions_in_space
 from texseg.cli import main
 from texseg.fitting.assignment import PottsField
 from texseg.io.files import ImageTooLargeError
+from texseg.io.regions import PixelSize
 from texseg.metrics import pixel_accuracy
 from texseg.parameters import PARAMETERS, checked
-from texseg.regions import PixelSize
 from texseg.synth import solid, volume
 
 SIZE = 40

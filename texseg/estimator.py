@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import estimator_html_repr
 
 from texseg.io.display import html_picture, to_rgb
+from texseg.io.regions import segment_table
 from texseg.parameters import documents_parameters
-from texseg.regions import segment_table
 from texseg.segmenter import Segmenter
 
 __all__ = ["TextureSegmenter"]

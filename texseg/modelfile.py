@@ -26,11 +26,11 @@ from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
 from texseg.io.atomic import atomic_write
 from texseg.io.files import MalformedFileError, open_regular, path_of
+from texseg.io.regions import checked_size
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, PottsSettings, checked
 from texseg.pixels.borders import PATCH_SIZE, BorderClassifier, Density, n_scores
-from texseg.regions import checked_size
 
 __all__ = ["ModelFileError", "load_model", "read_textures", "save_model", "save_textures"]
 

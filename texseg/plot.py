@@ -35,8 +35,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from texseg.channels.gabor import GaborBank
 from texseg.io.display import number_places, orthogonal_cuts, to_rgb
+from texseg.io.regions import PIXELS, PixelSize, palette, segment_table
 from texseg.metrics import Reliability, match_labels, pixel_accuracy
-from texseg.regions import PIXELS, PixelSize, palette, segment_table
 
 _ROOM = 0.015  # of the longer side: least distance of a number from the border of its segment
 _THUMBNAIL_SIDE = 96  # pixels of the array; shown at half that size

@@ -16,6 +16,7 @@ from texseg.blocks import Request, crops_of, goes_by_blocks, is_lazy, label_arra
 from texseg.channels.ground import profile_of_ground
 from texseg.counts.random import random_state_of
 from texseg.edits import Editable, Labels, Values
+from texseg.io.regions import PixelSize
 from texseg.method.clusters import Record, Search
 from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
@@ -27,7 +28,6 @@ from texseg.method.textures import Scene
 from texseg.modelfile import read_textures, save_textures
 from texseg.parameters import PARAMETERS, Parameters, Settings, check_flags, checked, takes_parameters
 from texseg.progress import Phases, ProgressBar, costs_of
-from texseg.regions import PixelSize
 from texseg.threads import computing, crew_of, one_blas_thread
 
 __all__ = ["Record", "Segmenter", "segment"]

@@ -309,7 +309,7 @@ def name(model: Path, names: Sequence[str]) -> None:
         if not number.isdecimal() or not class_name:
             raise click.UsageError(f"{text!r} is not of the form NUMBER=NAME, such as 1=quartz")
         given[int(number)] = class_name
-    from texseg.regions import hex_colours
+    from texseg.io.regions import hex_colours
     from texseg.segmenter import Segmenter
 
     try:

@@ -32,9 +32,9 @@ from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, proces
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.atomic import atomic_write, remove_leftovers
+from texseg.io.regions import csv_text
 from texseg.method.sampling import read_crops
 from texseg.progress import ProgressBar
-from texseg.regions import csv_text
 from texseg.threads import crew_of, one_blas_thread
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from texseg.cli.terminal import say
 from texseg.io.files import ImageTooLargeError, is_image
 from texseg.io.read import MAX_PIXELS, Source, natural_key, open_pages, open_source, read_header, stacked
+from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store
 from texseg.method.sampling import valid_pixels
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
-from texseg.regions import PixelSize
 from texseg.threads import n_threads
 
 _OF_PHOTOGRAPHS = 0.5  # share of neighbours that differ; label images have less than a tenth

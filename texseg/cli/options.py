@@ -22,7 +22,7 @@ from texseg.parameters import PARAMETERS, Parameter
 
 if TYPE_CHECKING:
     from texseg.edits import Edits
-    from texseg.regions import PixelSize
+    from texseg.io.regions import PixelSize
 
 _FORMATS = ("png", "tif", "npy", "zarr", "gpkg")
 _SECTIONS = ("Number", "Image", "Method", "Results", "Run")
@@ -60,7 +60,7 @@ class Measured(NamedTuple):
     def in_pixels(self, name: str, size: PixelSize | None) -> Any:
         """Convert to pixels of some size; a whole number of an area."""
         from texseg.io.geo import relative_size
-        from texseg.regions import PixelSize
+        from texseg.io.regions import PixelSize
 
         by = relative_size(PixelSize(1.0, 1.0, self.unit), size, rounded=False)
         if by is None:
@@ -133,7 +133,7 @@ def _count(text: str, wrong: str, *others: str) -> int | None:
 
 
 def _pixel_size(text: str) -> PixelSize:
-    from texseg.regions import PixelSize
+    from texseg.io.regions import PixelSize
 
     if text.count(",") == 2:
         width, height, depth = (_pixel_size(part) for part in text.split(","))

@@ -17,18 +17,18 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg import regions
 from texseg.cli.inputs import OUTPUT_KINDS, Input, is_volume
 from texseg.cli.options import words_given
 from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, write_record
 from texseg.cli.terminal import shown
+from texseg.io import regions
 from texseg.io.display import orthogonal_cuts
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, geojson, geopackage
 from texseg.io.read import Source
+from texseg.io.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
-from texseg.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text
 
 if TYPE_CHECKING:
     from texseg.method.number import Selection

@@ -49,11 +49,11 @@ from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.files import ImageTooLargeError
 from texseg.io.geo import relative_size
+from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
 from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, read_crops
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
-from texseg.regions import own_colours
 from texseg.threads import crew_size
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 import texseg
 from texseg.cli.session import FITTED, Session, Window
+from texseg.io.regions import palette
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS, Parameter
-from texseg.regions import palette
 from texseg.report.pages import filled, part_of, script_json, terms
 from texseg.report.pictures import reduced_labels, shown_shape
 

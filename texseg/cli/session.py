@@ -29,9 +29,9 @@ from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
 from texseg.edits import checked_edits
 from texseg.io.atomic import atomic_write
 from texseg.io.display import deepest_places, display_range, displayable
+from texseg.io.regions import connected_regions
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
-from texseg.regions import connected_regions
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pages import page_content
 from texseg.report.pictures import labels_uri, reduced, reduced_labels, shown_shape

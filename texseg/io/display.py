@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from texseg.regions import palette
+from texseg.io.regions import palette
 
 _STRETCH_PERCENTILES = (0.5, 99.5)
 _STRETCH_SAMPLE = 1_000_000

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.regions import PixelSize
+from texseg.io.regions import PixelSize
 
 GDAL_NODATA = 42113
 _PIXEL_SCALE, _TIEPOINT, _TRANSFORMATION, _KEY_DIRECTORY = 33550, 33922, 34264, 34735

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from texseg.io.files import UnsuitableImageError, side_text
 from texseg.io.geo import Affine, Georeference, combined, georeference_of, parse_world_file, world_file_suffix
-from texseg.regions import PixelSize
+from texseg.io.regions import PixelSize
 
 
 @dataclass(frozen=True)

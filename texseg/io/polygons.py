@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from texseg.io.atomic import atomic_write
 from texseg.io.files import UnsuitableImageError, path_of
 from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
-from texseg.regions import RegionRow, Tally, checked_description
+from texseg.io.regions import RegionRow, Tally, checked_description
 
 Ring = NDArray[np.int64]
 

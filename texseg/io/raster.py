@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, side_text
 from texseg.io.geo import Affine, georeference_of
 from texseg.io.header import Decoded, Header, Stored, Window
-from texseg.regions import PixelSize
+from texseg.io.regions import PixelSize
 
 
 class ArrayStored(Stored):

@@ -51,9 +51,9 @@ from texseg.io.raster import (
     open_npy,
     open_raw,
 )
+from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store, open_zarr
 from texseg.progress import expected_memory
-from texseg.regions import PixelSize
 
 __all__ = ["Image", "Source", "open_pages", "open_source", "read_header"]
 

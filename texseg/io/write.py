@@ -33,7 +33,7 @@ from texseg.io.geo import (
     world_file_suffix,
     world_file_text,
 )
-from texseg.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
+from texseg.io.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
 TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels
 

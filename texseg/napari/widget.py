@@ -18,11 +18,11 @@ from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import QComboBox, QWidget
 
 from texseg.estimator import TextureSegmenter
+from texseg.io.regions import palette
 from texseg.napari import source as files
 from texseg.napari.source import Index, LayerSource, finest, placement
 from texseg.napari.work import Job, Result, Stopped
 from texseg.parameters import MOST_SEGMENTS, PRESETS
-from texseg.regions import palette
 
 _SWATCH = 12  # pixels
 _BOXES = (  # those of napari's themes are hardly darker than the list

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features
 from texseg.io.display import deepest_places
+from texseg.io.regions import connected_regions, region_table, segment_table
 from texseg.metrics import match_labels
-from texseg.regions import connected_regions, region_table, segment_table
 from texseg.report.pictures import CROP_SIDE, labels_uri, reduced_labels
 from texseg.report.words import Look, describe
 

@@ -23,9 +23,9 @@ from texseg.channels.planes import split_planes
 from texseg.io.atomic import atomic_write
 from texseg.io.display import draw_overlay, to_rgb
 from texseg.io.files import path_of
+from texseg.io.regions import own_colours, palette
 from texseg.method.textures import MergedTextures
 from texseg.parameters import MOST_SEGMENTS
-from texseg.regions import own_colours, palette
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pictures import (
     CROP_SIDE,
