@@ -64,9 +64,8 @@ def overlay(
 ) -> Axes:
     """Image (H, W) or (H, W, C) tinted by its labels (H, W), with the borders and numbers of the segments.
 
-    ``opacity``, 0 to 1, is that of the tint; pixels of label 0 are shown as they are. Borders run along the
-    edges of pixels, numbers stand in the widest parts that have room for them. The legend gives label, name
-    (``names`` are those of label 1, label 2 and so on), and share of the labelled area.
+    ``opacity``, 0 to 1, is that of the tint; label 0 is not tinted. The legend gives label, name (``names``
+    are those of label 1, label 2 and so on), and share of the labelled area.
     """
     label_image, picture = _checked(labels), to_rgb(image)
     if picture.shape[:2] != label_image.shape:
@@ -162,10 +161,10 @@ def comparison(
     n_columns: int = 4,
     axes: Any = None,
 ) -> NDArray[Any]:
-    """Several segmentations of one image side by side, in matching colours.
+    """Several segmentations of one image side by side, in the colours of the truth, or of the first.
 
-    ``labellings`` maps names to label images (H, W). With a ``truth`` (H, W), which is shown next to the
-    image, titles give the share of pixels that are right; else colours follow the first labelling.
+    ``labellings`` maps names to label images (H, W). With a ``truth`` (H, W), titles give the share of pixels
+    that are right.
     """
     if not labellings:
         raise ValueError("comparison needs at least one labelling, got an empty mapping")
@@ -243,12 +242,10 @@ def _draw_boundaries(ax: Axes, labels: NDArray[np.integer]) -> None:
 
 
 def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
-    """Free energy and number of distinct clusters against the temperature, with the phase transitions.
+    """Free energy ``T F`` in nats and number of distinct clusters against the temperature, as it falls.
 
-    Top: ``T F`` in nats (the free energy of physics, which falls while the system cools); bottom: the number
-    of clusters; both at the end of each temperature, which falls to the right. Vertical lines mark where the
-    number rises. ``history`` is ``model.history_`` of the plain path, or the states of
-    :func:`texseg.fitting.anneal.anneal`.
+    Vertical lines mark where the number rises. ``history`` is ``model.history_`` of the plain path, or the
+    states of :func:`texseg.fitting.anneal.anneal`.
     """
     ends = {(record.level, record.beta): record for record in history}
     cooling = [record for (level, _), record in ends.items() if level == 0]
@@ -315,10 +312,8 @@ def hierarchy(
 ) -> Axes:
     """Tree of the segments from one to many, with a thumbnail of each at the number at which it appears.
 
-    A segment of a finer level belongs to the segment of the coarser one with which it shares most pixels.
     ``hierarchy`` is ``model.hierarchy_``, or has ``n_segments`` (ascending) and ``labels(k)``, (H, W).
-    Thumbnails show the ``image``, if given, else the segment in the colour of its leaf. The tree stops at
-    ``n_segments``, by default at the largest number.
+    Thumbnails show the ``image``, if given. The tree stops at ``n_segments``, by default the largest number.
     """
     numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]
     if not numbers:
@@ -441,11 +436,10 @@ def channel_histograms(
     n_columns: int = 4,
     axes: Any = None,
 ) -> NDArray[Any]:
-    """Histograms of one segment in every channel, against those of the rest of the image.
+    """Histograms of one segment in every channel against the rest of the image, with the total variation.
 
-    The titles give how much the two differ: total variation, 0 (equal) to 1 (disjoint). ``profiles``
-    (K, C, n_bins) are ``model.profiles_``, ``segment`` is a label from 1, ``shares`` (K,) are the areas of
-    the segments (equal by default), which weigh the others, and ``names`` are ``model.channel_names_``.
+    ``profiles`` (K, C, n_bins) are ``model.profiles_``, ``segment`` is a label from 1, ``shares`` (K,) are
+    the areas of the segments (equal by default), and ``names`` are ``model.channel_names_``.
     """
     table = np.asarray(profiles, dtype=float)
     if table.ndim != 3:
@@ -483,10 +477,9 @@ def association(
     column_names: Sequence[str] = (),
     ax: Axes | None = None,
 ) -> Axes:
-    """Association (K, L) of row clusters with column clusters, on a logarithmic scale.
+    """Association (K, L) of row and column clusters, ``association_`` of an SCM, on a logarithmic scale.
 
-    It is ``c_kl = pi_kl / (pi_k. pi_.l)``, how many times more often the clusters meet than by chance (Eq.
-    42 of the memo): ``association_`` of a fitted SCM. Red: more often than by chance; blue: less often.
+    Red clusters meet more often than by chance, blue ones less often (Eq. 42 of the memo).
     """
     c = np.asarray(association, dtype=float)
     if c.ndim != 2 or (c < 0).any():
@@ -544,16 +537,14 @@ def tree_words(
     if len(table) != len(tree.parents):
         raise ValueError(f"nodes must hold one row for each of {len(tree.parents)} nodes, got {len(table)}")
     top = _top_words(table, vocabulary, n_words)
-    places = _across(tree.parents)
     n_levels = int(tree.levels.max()) + 1
     ax = _one_axes(ax, max(4.0, 1.15 * len(tree.leaves)), max(2.0, (0.45 + 0.16 * n_words) * n_levels))
-    _draw_branches(ax, tree, places)
+    places = _draw_branches(ax, tree)
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
     style["bbox"] = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
     for node, words in enumerate(top):
         ax.text(places[node], -tree.levels[node], "\n".join(vocabulary[j] for j in words), **style)
     ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
-    ax.axis("off")
     return ax
 
 
@@ -568,19 +559,21 @@ def tree_shares(tree: Any, shares: ArrayLike, *, ax: Axes | None = None) -> Axes
             f"shares must hold a non-negative number for each of {len(tree.parents)} nodes, "
             f"got shape {values.shape}"
         )
-    places = _across(tree.parents)
     ax = _one_axes(ax, 3.0, 2.0)
-    _draw_branches(ax, tree, places)
+    places = _draw_branches(ax, tree)
     ax.scatter(places, -tree.levels, s=_LARGEST_DISC * values, color="tab:red", zorder=2)
     ax.scatter(places, -tree.levels, s=3, color="0.5", zorder=3)
     ax.margins(0.1)
-    ax.axis("off")
     return ax
 
 
-def _draw_branches(ax: Axes, tree: Any, places: NDArray[np.floating]) -> None:
+def _draw_branches(ax: Axes, tree: Any) -> NDArray[np.floating]:
+    """Draw the branches of a tree; return how far to the right each node stands."""
+    places = _across(tree.parents)
     for ends in zip(tree.parents[1:], range(1, len(tree.parents)), strict=True):
         ax.plot(places[list(ends)], -tree.levels[list(ends)], color="0.75", linewidth=1, zorder=1)
+    ax.axis("off")
+    return places
 
 
 def _top_words(table: NDArray[np.floating], vocabulary: Sequence[str], n_words: int) -> NDArray[np.intp]:
@@ -633,15 +626,7 @@ def _named(names: Sequence[str], index: int, kind: str = "") -> str:
 
 
 def _across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:
-    """Horizontal position of each node of a tree: leaves side by side at 0, 1, 2, ..., parents centred above.
-
-    ``parents`` (V,) holds the parent of every node, an earlier one; -1 for roots.
-
-    Examples
-    --------
-    >>> _across([-1, 0, 0, 1, 1]).tolist()
-    [1.25, 0.5, 2.0, 0.0, 1.0]
-    """
+    """Horizontal position (V,) of each node of a tree: leaves at 0, 1, 2, ..., parents centred above."""
     places, leaves = np.zeros(len(parents)), itertools.count()
 
     def place(node: int) -> float:
