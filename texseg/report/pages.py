@@ -24,7 +24,6 @@ from texseg.io.atomic import atomic_write
 from texseg.io.display import draw_overlay, to_rgb
 from texseg.io.files import path_of
 from texseg.io.regions import own_colours, palette
-from texseg.method.textures import MergedTextures
 from texseg.parameters import MOST_SEGMENTS
 from texseg.report.content import level_content, steady_levels
 from texseg.report.pictures import (
@@ -263,10 +262,9 @@ def _segmentation(
 
 
 def _members(model: Any, segments: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    numbers, textures = [segment["label"] for segment in segments], model.textures_
-    if not isinstance(textures, MergedTextures):
-        return {str(k): [k] for k in numbers}
-    return {str(k): (np.flatnonzero(textures.classes == k - 1) + 1).tolist() for k in numbers}
+    numbers = np.array([segment["label"] for segment in segments])
+    classes = getattr(model.textures_, "classes", np.arange(numbers.max()))  # of merged textures
+    return {str(k): (np.flatnonzero(classes == k - 1) + 1).tolist() for k in numbers}
 
 
 def _selection(model: Any, hierarchy: Any | None) -> dict[str, Any] | None:
