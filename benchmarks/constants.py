@@ -177,7 +177,7 @@ OTHERS: dict[str, dict[str, str]] = {
         "channels.textons": "_STRIP",
         "counts.grid": "_ROWS",
         "counts.matrix": "_BLOCK_ENTRIES",
-        "counts.sites": "_ROWS _STRIP",
+        "counts.sites": "_STRIP",
         "fitting.assignment": "_NUMBERS_AT_ONCE _STRIP",
         "method.pairs": "_NUMBERS_AT_ONCE",
         "pixels.borders": "_BLOCK _ROWS",

@@ -16,18 +16,6 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from texseg.threads import kernels
 
-__all__ = [
-    "TYPICAL_SEGMENTS",
-    "Phases",
-    "Progress",
-    "ProgressBar",
-    "costs_of",
-    "expected_by_blocks",
-    "expected_memory",
-    "expected_seconds",
-    "free_memory",
-]
-
 TYPICAL_SEGMENTS = 5
 """Number of segments assumed in a forecast when it is not known."""
 
@@ -47,8 +35,6 @@ _COSTS = {  # of the phases of a fit, in their order, as measured on images of 5
 }
 _COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
-
-
 _PRESETS = ("default", "plain")
 _LEARNED_FROM = 16 * 512**2  # pixels of crops
 _BLOCK_WITH_MARGIN = 1312  # pixels, side
@@ -75,11 +61,7 @@ def expected_memory(
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
-    """Seconds of all threads together that segmenting an image takes on this machine.
-
-    The cost was measured in units of a small trial, which is timed at each call, so that the forecast fits
-    the machine.
-    """
+    """Seconds of all threads together that segmenting an image takes, as multiples of a timed trial."""
     _check_preset(preset)
     megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
     # each segment above five costs more than those before
@@ -96,17 +78,7 @@ def expected_by_blocks(
     preset: str = "default",
     n_threads: int = 1,
 ) -> tuple[float, float]:
-    """Bytes, and seconds of all threads together, for an image that is read block by block.
-
-    Textures are learned from 16 crops of 512 pixels, and each thread labels one block of 1024 pixels (with
-    its margin) at a time, so memory does not grow with the image.
-
-    Examples
-    --------
-    >>> memory, _ = expected_by_blocks((20000, 20000))
-    >>> f"{memory / 1e6:.0f} MB"
-    '426 MB'
-    """
+    """Bytes, and seconds of all threads together, for an image read by blocks, whatever its size."""
     learning = expected_memory(_LEARNED_FROM, n_channels, n_segments, preset)
     labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN**2, n_channels, n_segments, preset)
     side = round(_LEARNED_FROM**0.5)
@@ -133,11 +105,7 @@ def costs_of(settings: Any) -> dict[str, float]:
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still use, by the tightest of all limits that are known.
-
-    These are the machine's, those of its control groups (versions 1 and 2, nested), ``ulimit`` and SLURM's;
-    4 GB if the system does not tell.
-    """
+    """Bytes of memory that this process may still use, by the tightest limit; 4 GB if none is known."""
     free: list[int] = []
     for found in (_in_machine, _in_control_groups, _in_address_space, _in_job):
         with contextlib.suppress(OSError, ValueError, IndexError, ImportError):

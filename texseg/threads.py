@@ -24,18 +24,6 @@ except ImportError:
     kernels = None
 LANES = 8  # clusters that a compiled loop sees at once
 
-__all__ = [
-    "LANES",
-    "computing",
-    "crew_of",
-    "crew_size",
-    "kernels",
-    "map_in_order",
-    "n_threads",
-    "one_blas_thread",
-    "side_by_side",
-]
-
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
@@ -137,11 +125,9 @@ def computing(method: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate
 def side_by_side(
     function: Callable[[_T], _R], items: Iterable[_T], tell: Callable[[int, int], Any] | None = None
 ) -> list[_R]:
-    """Return ``function`` of each item, in order; free threads of the crew help.
+    """Return ``function`` of each item, in order; free threads of the crew help, at any depth of such calls.
 
-    The calling thread works, too, and never waits for work that has not begun, so a function may itself call
-    `side_by_side`. Without a crew (:func:`crew_of`) the calling thread does everything. It calls ``tell``,
-    before each of its items, with the number of items done and the number of all.
+    The calling thread calls ``tell``, before each of its items, with the numbers of items done and of all.
     """
     given, crew = list(items), _crew.get()
     if tell is None and (crew is None or len(given) < 2):

@@ -26,18 +26,6 @@ class Range(NamedTuple):
 FARTHEST = Range(-_OVERSHOOT, 1 + _OVERSHOOT)  # where unit values are clipped, see `to_unit`
 
 
-def _sample(values: NDArray, mask: NDArray[np.bool_] | None, most: float) -> NDArray:
-    """Up to about ``most`` valid values on a regular sub-grid, always the same ones."""
-    n_valid = values.size if mask is None else np.count_nonzero(mask)
-    step = max(1, int((n_valid / most) ** (1 / values.ndim) + 1e-9))
-    while True:
-        grid = (slice(None, None, step),) * values.ndim
-        sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
-        if sample.size or step == 1:  # NumPy before 2.4 computes ranks in the precision of the values
-            return sample.astype(np.float32) if sample.dtype == np.float16 else sample
-        step = 1
-
-
 class Bulk(NamedTuple):
     """The values that determine a range, and what was set aside."""
 
@@ -70,8 +58,19 @@ def bulk_of(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]
 
 
 def _sampled(images: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None]) -> NDArray:
-    most = _SAMPLES / len(images)
-    return np.concatenate([_sample(v, m, most) for v, m in zip(images, masks, strict=True)])
+    """Up to about ``_SAMPLES`` valid values on regular sub-grids, always the same ones."""
+    samples = []
+    for values, mask in zip(images, masks, strict=True):
+        n_valid = values.size if mask is None else np.count_nonzero(mask)
+        step = max(1, int((n_valid * len(images) / _SAMPLES) ** (1 / values.ndim) + 1e-9))
+        for every in (step, 1):  # the mask may hide a sub-grid
+            grid = (slice(None, None, every),) * values.ndim
+            sample = values[grid].ravel() if mask is None else values[grid][mask[grid]]
+            if sample.size:
+                break
+        # NumPy before 2.4 computes ranks in the precision of the values
+        samples.append(sample.astype(np.float32) if sample.dtype == np.float16 else sample)
+    return np.concatenate(samples)
 
 
 def _rank(values: NDArray, percent: float) -> int:

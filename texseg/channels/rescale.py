@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range, robust_range
@@ -25,7 +24,8 @@ def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
         width = old.high - old.low
         if not (width > 0 and new.high > new.low):
             continue
-        values = np.concatenate([v.ravel() if m is None else v[m] for v, m in _band(images, band)])
+        pairs = [(planes.bands[band], planes.mask) for planes in images]
+        values = np.concatenate([v.ravel() if m is None else v[m] for v, m in pairs])
         outside = (values < old.low - _ROOM * width) | (values > old.high + _ROOM * width)
         factor = (new.high - new.low) / width
         if outside.mean() > _MOST_OUTSIDE or not 1 / _OTHER_UNIT <= factor <= _OTHER_UNIT:
@@ -66,16 +66,12 @@ def to_grey(planes: Planes) -> Planes:
     return planes._replace(bands=[rgb2gray(np.stack(planes.bands, axis=-1))])
 
 
-def _band(images: Sequence[Planes], index: int) -> list[tuple[NDArray, NDArray[np.bool_] | None]]:
-    return [(planes.bands[index], planes.mask) for planes in images]
-
-
 def _ranges(images: Sequence[Planes], log_offset: float) -> list[Range]:
     """Range of each band; one common range for the three bands of RGB images."""
     found = []
     for index in range(len(images[0].bands)):
-        values, masks = zip(*_band(images, index), strict=True)
-        found.append(_unlogged(robust_range([measured(v, log_offset) for v in values], masks), log_offset))
+        values = [measured(planes.bands[index], log_offset) for planes in images]
+        found.append(_unlogged(robust_range(values, [planes.mask for planes in images]), log_offset))
     if len(found) == 3:
         found = [Range(min(r.low for r in found), max(r.high for r in found))] * 3
     return found

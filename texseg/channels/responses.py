@@ -73,7 +73,15 @@ def learn_intensity(
         low[:], high[:] = low.min(), high.max()
     intensity = Intensity(low, high, np.empty((0, len(ranges))), 0.0, offset)
     if len(ranges) not in (1, 3):
-        intensity = intensity._replace(axes=_principal_axes(images, intensity))
+        tables = []
+        for planes in images:
+            unit = _unit_planes(planes.bands, intensity)
+            tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
+        table = np.concatenate(tables, axis=1)
+        _, vectors = np.linalg.eigh(np.cov(table, ddof=min(1, table.shape[1] - 1)))  # one pixel: no variance
+        leading = vectors.T[::-1][:_MAX_COMPONENTS]
+        sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
+        intensity = intensity._replace(axes=leading * sign[:, None])
     variances, sizes = [], []
     for planes in images:
         lightness, _ = _unit_values(planes.bands, intensity)
@@ -97,37 +105,21 @@ def _log_offset(bands: Sequence[Sequence[NDArray[Any]]], masks: Sequence[NDArray
     return _LOG_OFFSET * min(medians, default=1.0)
 
 
-def _principal_axes(images: Sequence[Planes], intensity: Intensity) -> NDArray[np.float64]:
-    tables = []
-    for planes in images:
-        unit = _unit_planes(planes.bands, intensity)
-        tables.append(np.stack([u.ravel() if planes.mask is None else u[planes.mask] for u in unit]))
-    table = np.concatenate(tables, axis=1)
-    _, vectors = np.linalg.eigh(np.cov(table, ddof=min(1, table.shape[1] - 1)))  # one pixel has no variance
-    leading = vectors.T[::-1][:_MAX_COMPONENTS]
-    sign = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
-    return leading * sign[:, None]
-
-
-def _unit_plane(band: NDArray[Any], range: Range) -> NDArray[np.floating]:
+def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
     """Values on the unit scale; a lone pixel far outside the range takes the median of its surroundings.
 
     Filters would spread it as far as they reach. A larger object keeps its values, being its own median.
     """
-    unit = to_unit(band, range)
-    far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
-    if not far.any():
-        return unit
-    planes = unit.reshape(-1, *unit.shape[-2:])
-    medians = np.stack([cv2.medianBlur(plane, PATCH_SIDE) for plane in planes]).reshape(unit.shape)
-    return np.where(far, medians, unit)
-
-
-def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
-    ranges = zip(intensity.low, intensity.high, strict=True)
-    return [
-        _unit_plane(measured(b, intensity.log_offset), Range(*r)) for b, r in zip(bands, ranges, strict=True)
-    ]
+    units = []
+    for band, *ends in zip(bands, intensity.low, intensity.high, strict=True):
+        unit = to_unit(measured(band, intensity.log_offset), Range(*ends))
+        far = (unit <= FARTHEST.low) | (unit >= FARTHEST.high)
+        if far.any():
+            planes = unit.reshape(-1, *unit.shape[-2:])
+            medians = np.stack([cv2.medianBlur(plane, PATCH_SIDE) for plane in planes])
+            unit = np.where(far, medians.reshape(unit.shape), unit)
+        units.append(unit)
+    return units
 
 
 def _unit_values(
@@ -141,11 +133,10 @@ def _unit_values(
     if not len(intensity.axes):
         # OpenCV stays in float32; skimage would use float64 and twice the memory
         flat = np.clip(stacked, 0, 1).reshape(-1, *stacked.shape[-2:])
-        lab = cv2.cvtColor(flat, cv2.COLOR_RGB2LAB).reshape(stacked.shape)
-        planes = [np.ascontiguousarray(lab[..., k]) / np.float32(100) for k in range(3)]
-        return planes[0], planes
-    components = stacked @ intensity.axes.T.astype(np.float32)
-    planes = [np.ascontiguousarray(components[..., k]) for k in range(components.shape[-1])]
+        values = cv2.cvtColor(flat, cv2.COLOR_RGB2LAB).reshape(stacked.shape) / np.float32(100)
+    else:
+        values = stacked @ intensity.axes.T.astype(np.float32)
+    planes = [np.ascontiguousarray(values[..., k]) for k in range(values.shape[-1])]
     return planes[0], planes
 
 

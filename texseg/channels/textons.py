@@ -38,7 +38,9 @@ def learn_codebook(
         padded = np.pad(_steps(plane), side // 2, mode="symmetric")
         samples.append(patches_at(padded, np.unravel_index(chosen, plane.shape), side))
     patches = np.concatenate(samples)
-    codebook = _distinct(patches, n_textons)
+    _, first = np.unique(patches, axis=0, return_index=True)
+    kept = np.sort(first)[:n_textons]  # distinct patches; if there are fewer, the last is repeated
+    codebook = patches[np.concatenate([kept, np.full(n_textons - len(kept), kept[-1])])]
     for _ in range(_ITERATIONS):
         nearest = _nearest(patches, codebook)
         sizes = np.bincount(nearest, minlength=n_textons)
@@ -61,13 +63,6 @@ def patches_at(
 def patch_side(n_axes: int) -> int:
     """Side of the patches in the plane, or in space."""
     return PATCH_SIDE if n_axes == 2 else _SIDE_IN_SPACE
-
-
-def _distinct(patches: NDArray[np.float32], n: int) -> NDArray[np.float32]:
-    """Take the first ``n`` distinct patches; if there are fewer, repeat the last."""
-    _, first = np.unique(patches, axis=0, return_index=True)
-    kept = np.sort(first)[:n]
-    return patches[np.concatenate([kept, np.full(n - len(kept), kept[-1])])]
 
 
 def _steps(plane: NDArray[np.float32]) -> NDArray[np.float32]:

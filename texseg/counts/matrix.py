@@ -160,28 +160,22 @@ class WindowedCounts(CountOperator):
         return out.reshape(-1, K)
 
     def _rows(self, wanted: range) -> scipy.sparse.csr_array:
-        W = self.image_shape[1]
-        top, bottom = wanted[0] // W, wanted[-1] // W + 1
-        dense = self._strip(top, bottom).reshape(-1, self.shape[1])
-        return scipy.sparse.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
-
-    def _strip(self, top: int, bottom: int) -> NDArray[np.float32]:
-        """Explicit histograms of the image rows top..bottom, shape (bottom - top, W, C * n_bins)."""
         H, W = self.image_shape
+        top, bottom = wanted[0] // W, wanted[-1] // W + 1
         out = np.empty((bottom - top, W, len(self.bins), self.n_bins), np.float32)
         for window, channels in self._scales.items():
             halo = int(window) // 2
             y0, y1 = max(0, top - halo), min(H, bottom + halo)
             for c in channels:
-                strip = self.bins[c, y0:y1]
                 for b in range(self.n_bins):
-                    plane = (strip == b).astype(np.float32)
+                    plane = (self.bins[c, y0:y1] == b).astype(np.float32)
                     if self._valid is not None:
                         plane *= self._valid[y0:y1]
                     out[:, :, c, b] = self._box(plane, int(window))[top - y0 : bottom - y0]
             out[:, :, channels] *= self._norms[window][top:bottom, :, None, None]
         out *= self.weights[:, None]
-        return out.reshape(bottom - top, W, -1)
+        dense = out.reshape(-1, self.shape[1])
+        return scipy.sparse.csr_array(dense[wanted.start - top * W : wanted.stop - top * W : wanted.step])
 
 
 def is_implicit(n: CountMatrix) -> bool:

@@ -29,7 +29,6 @@ BACKGROUND = 2e-3
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
 _MADE = ("products", "soft-max", "halves", "signs")  # of products, by compiled loops
-_ROWS = 32  # rows of sites compared at once
 _STRIP = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
 
 
@@ -213,8 +212,10 @@ def window_sites(
     """
     side = sides_of(wavelengths, sides)
     ends = np.cumsum([0] + [grid.n_cells for grid in grids]).tolist()
+    packed = isinstance(cells.counts, PackedCounts)
+    rows = cells.counts.rows if packed else lambda first, stop: cells.counts[first:stop]
     means = [
-        window_means(_rows_of(cells.counts, *part), grid, side.tolist(), step)
+        window_means(rows(*part), grid, side.tolist(), step)
         for *part, grid in zip(ends, ends[1:], grids, strict=False)
     ]
     counts = means[0][0] if len(means) == 1 else np.concatenate([mean for mean, _, _ in means])
@@ -233,10 +234,6 @@ def images_of(
     return tuple(shape[1:] for shape in shapes for _ in range(shape[0])), tuple(shapes)
 
 
-def _rows_of(counts: Floats | PackedCounts, first: int, stop: int) -> Floats | PackedCounts:
-    return counts.rows(first, stop) if isinstance(counts, PackedCounts) else counts[first:stop]
-
-
 def border_measure(sites: Sites, reach: int) -> Floats:
     """How much the windows on opposite sides of every site differ, shape (N,).
 
@@ -245,24 +242,15 @@ def border_measure(sites: Sites, reach: int) -> Floats:
     """
     measures = []
     for counts in sites.pieces(sites.counts):
-        h = len(counts)
-
-        def of_rows(top: int, counts: Floats = counts, h: int = h) -> Floats:
-            """Measure some rows of sites, so that little is in memory at once."""
-            rows = np.arange(top, min(top + _ROWS, h))
-            first, stop = max(top - reach, 0), min(rows[-1] + reach + 1, h)
-            roots = np.sqrt(counts[first:stop] * sites.weights)
-            own = roots[rows - first]
-            steps = [roots[np.maximum(rows - reach, 0) - first]]
-            steps[0] -= roots[np.minimum(rows + reach, h - 1) - first]
-            for axis in range(1, counts.ndim - 1):
-                at = np.arange(counts.shape[axis])
-                steps.append(own.take(np.maximum(at - reach, 0), axis=axis))
-                steps[-1] -= own.take(np.minimum(at + reach, at[-1]), axis=axis)
-            return np.maximum.reduce([np.einsum("...m,...m->...", step, step) for step in steps])
-
-        measure = np.concatenate(side_by_side(of_rows, range(0, h, _ROWS)))
-        measures.append(measure.ravel())
+        roots = np.sqrt(counts * sites.weights)
+        found = np.zeros(counts.shape[:-1], np.float32)
+        for axis in range(found.ndim):
+            length: int = found.shape[axis]
+            at = np.arange(length)
+            step = roots.take(np.maximum(at - reach, 0), axis=axis)
+            step -= roots.take(np.minimum(at + reach, length - 1), axis=axis)
+            np.maximum(found, np.einsum("...m,...m->...", step, step), out=found)
+        measures.append(found.ravel())
     return np.concatenate(measures)
 
 

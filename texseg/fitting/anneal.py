@@ -131,7 +131,9 @@ def anneal(
         for beta in schedule if index == 0 else schedule[-1:]:
             problem = Problem(model, level.counts, beta, level.row_weights)
             if growing is None and index == 0:
-                params = _perturbed(model, params, perturbation, rng, groups_of(level.counts))
+                noise = (1 + perturbation * rng.uniform(-1, 1, value.shape) for value in params)
+                noisy = params._make(map(np.multiply, params, noise))
+                params = model.relax(noisy, noisy, 1.0, groups_of(level.counts))
             for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
                 step += now.cost
                 if settled:
@@ -227,11 +229,3 @@ def _visited(problem: Problem, now: Partition, visits: int) -> State:
     n_distinct = problem.model.n_distinct(now.params)
     energy = float(now.energies.sum())
     return State(now.params, problem.beta, energy, now.Q, np.nan, n_distinct, 0, visits, True)
-
-
-def _perturbed(
-    model: Any, params: Any, amount: float, rng: np.random.RandomState, groups: NDArray[np.intp]
-) -> Any:
-    """Multiply every parameter by noise, so that coinciding clusters can separate."""
-    noisy = params._make(value * (1 + amount * rng.uniform(-1, 1, value.shape)) for value in params)
-    return model.relax(noisy, noisy, 1.0, groups)

@@ -65,10 +65,20 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
     return p, np.squeeze(top + np.log(total), axis=-1)
 
 
-def soft_max_over(logits: Floats) -> Floats:
-    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous."""
-    _normalise_exponentials(logits, axis=-2)
-    return logits
+def soft_max_over(planes: Floats) -> Floats:
+    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous.
+
+    It is done strip by strip, in parallel and within the processor's cache.
+    """
+    K, N = planes.shape[-2:]
+    step = max(1, _STRIP // max(1, planes.size // max(1, N)))
+    if kernels is None or planes.dtype != np.float32 or planes.ndim > 2 or not planes.flags.c_contiguous:
+        side_by_side(
+            lambda at: _normalise_exponentials(planes[..., at : at + step], axis=-2), range(0, N, step)
+        )
+    else:
+        side_by_side(lambda at: kernels.soft_max(planes, K, at, min(at + step, N)), range(0, N, step))
+    return planes
 
 
 def _normalise_exponentials(logits: Floats, axis: int) -> tuple[Floats, Floats]:
@@ -149,22 +159,11 @@ def mean_field(
     The number of sweeps does not depend on the map, so that a block has the posteriors of the whole.
     """
     if planes is None:
-        planes = _soft_max_in_strips(local.copy())
+        planes = soft_max_over(local.copy())
     for _ in range(n_sweeps):
         planes = field(planes)
         planes += local
-        _soft_max_in_strips(planes)
-    return planes
-
-
-def _soft_max_in_strips(planes: Floats) -> Floats:
-    """`soft_max_over` strip by strip, in parallel and within the processor's cache."""
-    K, N = planes.shape[-2:]
-    step = max(1, _STRIP // (planes.size // N))
-    if kernels is None or planes.dtype != np.float32 or planes.ndim > 2:
-        side_by_side(lambda at: soft_max_over(planes[..., at : at + step]), range(0, N, step))
-    else:
-        side_by_side(lambda at: kernels.soft_max(planes, K, at, min(at + step, N)), range(0, N, step))
+        soft_max_over(planes)
     return planes
 
 
@@ -207,7 +206,7 @@ class PottsField:
         """Sweep from ``previous`` (if None, from the posteriors that ignore neighbours)."""
         presence = self._presence(row_weights, scores.dtype)
         local = scores.dtype.type(beta) * _planes(scores)
-        planes = _soft_max_in_strips(local.copy()) if previous is None else _planes(previous).copy()
+        planes = soft_max_over(local.copy()) if previous is None else _planes(previous).copy()
         runs = planes.shape[:-2]
         compiled = kernels is not None and local.dtype == np.float32 and len(self.grids[0]) == 2
         if not compiled:

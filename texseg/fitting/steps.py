@@ -58,11 +58,12 @@ class Iteration(NamedTuple):
 def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits) -> Iterator[Iteration]:
     """Yield EM steps at one temperature until F hardly falls or held-out data stop improving."""
     model, groups = problem.model, groups_of(problem.n)
-    watch = _Watch(settings.validation, settings.patience)
+    validation, best, since_best = settings.validation or (lambda *_: np.nan), -np.inf, 0
     result, eta, cost, calm = problem.step(params, posteriors), 1.0, 1, 0
-    heldout = watch(params, result.posteriors)
+    heldout = validation(params, result.posteriors)
     for _ in range(settings.max_steps - 1):
-        if watch.impatient:
+        best, since_best = max(best, heldout), 0 if heldout > best else since_best + 1
+        if settings.validation and settings.patience is not None and since_best >= settings.patience:
             break
         proposal = result.params if eta == 1.0 else model.relax(params, result.params, eta, groups)
         trial, trial_cost = problem.step(proposal, result.posteriors), 1
@@ -74,31 +75,9 @@ def descend(problem: Problem, params: Any, posteriors: Any, settings: StepLimits
             break
         yield Iteration(params, result, heldout, cost, False)
         params, result, cost = proposal, trial, trial_cost
-        heldout = watch(params, result.posteriors)
+        heldout = validation(params, result.posteriors)
         eta = eta * ETA_GROWTH if settings.over_relax and model.monotone else 1.0
         calm = calm + 1 if np.all(abs(drop) < settings.tol * abs(result.free_energy)) else 0
         if calm >= settings.calm_steps:
             break
     yield Iteration(params, result, heldout, cost, True)
-
-
-class _Watch:
-    """Held-out likelihood of every step, and whether it has stopped improving."""
-
-    def __init__(self, validation: Callable[[Any, Any], float] | None, patience: int | None) -> None:
-        self.validation = validation
-        self.patience = patience
-        self.best = -np.inf
-        self.since_best = 0
-
-    def __call__(self, params: Any, posteriors: Any) -> float:
-        if self.validation is None:
-            return np.nan
-        value = self.validation(params, posteriors)
-        self.since_best = 0 if value > self.best else self.since_best + 1
-        self.best = max(self.best, value)
-        return value
-
-    @property
-    def impatient(self) -> bool:
-        return self.patience is not None and self.since_best >= self.patience

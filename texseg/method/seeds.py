@@ -37,21 +37,6 @@ from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
 from texseg.parameters import MOST_SEGMENTS, PottsSettings
 from texseg.threads import one_blas_thread
 
-__all__ = [
-    "PIN",
-    "Description",
-    "SeedClassifier",
-    "Seeded",
-    "checked_seeds",
-    "describe",
-    "learn_classes",
-    "painted_cells",
-    "pins",
-    "potts_field",
-    "refuse_grey_values",
-    "seeded_textures",
-]
-
 Floats = NDArray[np.floating]
 
 SEED_STRENGTH = 0.3

@@ -98,69 +98,52 @@ class BorderClassifier(NamedTuple):
 
         The ``bins`` (C, H, W) of the image are computed if not given.
         """
-        bins, form = _read(planes, self.features, bins)
-        sums = np.empty((len(self.offsets), len(pixels)), np.float32)
-        if kernels is not None:
-            self._compiled(bins, form, pixels, sums, self._in_lanes())
-            return sums
-
-        def add_up(place: tuple[slice, slice]) -> None:
-            rows, part = place
-            own = np.repeat(self.offsets[:, None], part.stop - part.start, axis=1)
-            size = len(_WINDOWS)
-            for index, scores in enumerate(self._scores(bins, form, pixels[part], rows)):
-                own += self.weights[index * size : (index + 1) * size].T @ scores
-            sums[:, part] = own
-
-        side_by_side(add_up, _strips(pixels, bins.shape[1:]))
-        return sums
+        return self._at(planes, pixels, bins, self._in_lanes())
 
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
         """Local means (n, scores) of all log-densities around the pixels."""
-        bins, form = _read(planes, self.features)
-        if kernels is not None:
-            means = np.empty(
-                (len(pixels), n_scores(self.features.wavelengths, len(self.log_profiles))), np.float32
-            )
-            self._compiled(bins, form, pixels, means, None)
-            return means
+        return self._at(planes, pixels, None, None).T
 
-        def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
-            rows, part = place
-            return np.concatenate(list(self._scores(bins, form, pixels[part], rows))).T
-
-        return np.concatenate(side_by_side(look, _strips(pixels, bins.shape[1:])))
-
-    def _compiled(self, bins: Any, form: Any, pixels: Any, out: NDArray[np.float32], weights: Any) -> None:
-        """Write the scores of pixels into ``out`` (n, scores), or log-odds (K, n) if given ``weights``."""
+    def _at(
+        self, planes: Planes, pixels: NDArray[np.intp], bins: Any, weights: NDArray[np.float32] | None
+    ) -> NDArray[np.floating]:
+        """Scores (scores, n) of pixels, or log-odds (K, n) if given ``weights``."""
+        bins, form = _read(planes, self.features, bins)
         (C, H, W), K, groups = bins.shape, len(self.log_profiles), octaves_of(self.features.wavelengths)
+        if kernels is None:
+
+            def look(place: tuple[slice, slice]) -> NDArray[np.floating]:
+                rows, part = place
+                found = np.concatenate(list(self._scores(bins, form, pixels[part], rows)))
+                return found if weights is None else self.offsets[:, None] + self.weights.T @ found
+
+            n_out = n_scores(self.features.wavelengths, K) if weights is None else len(self.offsets)
+            nothing = np.empty((n_out, 0), np.float32)
+            parts = side_by_side(look, _strips(pixels, (H, W)))
+            return np.concatenate([nothing, *parts], axis=1, dtype=np.float32)
         tables = np.zeros((-(-K // LANES) * LANES, C, 256), np.float32)
         tables[:K, :, : self.features.n_bins] = self.log_profiles - self.log_profiles.mean(axis=0)
         tables = tables.reshape(-1, LANES, C, 256).transpose(0, 2, 3, 1)
-        around = _marked(pixels, (H, W), max(_WINDOWS) // 2)
         ends = np.cumsum([0, *map(len, groups)])
-        integers = (np.concatenate(groups).astype(np.int32), ends.astype(np.int32))
-        floats = (np.ascontiguousarray(each, np.float32) for each in (form, *self.density))
         given = (
             np.ascontiguousarray(bins),
-            around,
+            _marked(pixels, (H, W), max(_WINDOWS) // 2),
             np.ascontiguousarray(tables),
-            *integers,
-            *floats,
+            np.concatenate(groups).astype(np.int32),
+            ends.astype(np.int32),
+            *(np.ascontiguousarray(each, np.float32) for each in (form, *self.density)),
             weights,
         )
-
-        def look(place: tuple[slice, slice]) -> None:
-            own = np.ascontiguousarray(pixels[place[1]], np.int64)
-            if weights is None:
-                kernels.near_borders(*given, out[place[1]], own, H, W, _HEAVY)
-                return
-            sums = np.zeros((len(own), weights.shape[-1]), np.float32)
-            sums[:, : len(out)] = self.offsets
-            kernels.near_borders(*given, sums, own, H, W, _HEAVY)
-            out[:, place[1]] = sums[:, : len(out)].T
-
-        side_by_side(look, _strips(pixels, (H, W)))
+        n_out = n_scores(self.features.wavelengths, K) if weights is None else weights.shape[-1]
+        out = np.zeros((len(pixels), n_out), np.float32)
+        if weights is not None:
+            out[:, : len(self.offsets)] = self.offsets
+        own = np.ascontiguousarray(pixels, np.int64)
+        side_by_side(
+            lambda place: kernels.near_borders(*given, out[place[1]], own[place[1]], H, W, _HEAVY),
+            _strips(pixels, (H, W)),
+        )
+        return out.T if weights is None else np.ascontiguousarray(out[:, : len(self.offsets)].T)
 
     def _in_lanes(self) -> NDArray[np.float32]:
         """Weights as compiled loops take them: (chunks, groups, windows, lanes, out), filled with zeros."""
@@ -189,7 +172,7 @@ class BorderClassifier(NamedTuple):
                     logs += cv2.LUT(bins[c], table[c])
                 yield _local_means(logs, pixels)
         shape = bins.shape[1:]
-        around = _grown(pixels, shape, reach)
+        around = np.flatnonzero(_marked(pixels, shape, reach))
         plane = np.zeros(shape, np.float32)
         blocks = (around[start : start + _BLOCK] for start in range(0, len(around), _BLOCK))
         logs = np.concatenate([self.density.log(_vectors(form, block)) for block in blocks], axis=1)
@@ -304,13 +287,8 @@ def _local_means(plane: NDArray[np.float32], pixels: NDArray[np.intp]) -> NDArra
     return np.stack([mean.ravel()[pixels] for mean in means])
 
 
-def _grown(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.intp]:
-    """All pixels within a square of side ``2 reach + 1`` around given ones."""
-    return np.flatnonzero(_marked(pixels, shape, reach))
-
-
 def _marked(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDArray[np.uint8]:
-    """Mark the same by 1."""
+    """Mark by 1 all pixels within a square of side ``2 reach + 1`` around given ones."""
     marked = np.zeros(shape, np.uint8)
     marked.ravel()[pixels] = 1
     return np.asarray(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)), np.uint8)

@@ -8,7 +8,6 @@ weight here.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cv2
@@ -46,20 +45,8 @@ def pixel_posteriors(
     """
     cells = np.ascontiguousarray(cell_posteriors.T)
     near = cells.take(grid.cells_of(band), axis=1)  # sites contiguous, as an index would not leave them
-    if len(band):
-        near = mean_field(local, _pull(cells, grid, band, strength, mask, coupling), near, SETTLING_SWEEPS)
-    return PixelPlanes(grid, cells, band, near)
-
-
-def _pull(
-    cells: Floats,
-    grid: CellGrid,
-    band: NDArray[np.intp],
-    strength: float,
-    mask: NDArray[np.bool_] | None,
-    coupling: float,
-) -> Callable[[Floats], Floats]:
-    """Make the function that gives what all pixels add to planes (K, n) of the band, for `mean_field`."""
+    if not len(band):
+        return PixelPlanes(grid, cells, band, near)
     shape, is_stack = grid.image_shape, 1 in grid.near(0, 1)
     reduction = _REDUCTION if len(shape) == 2 or is_stack else _OF_VOLUMES
     steps = sides_along(reduction, grid.spacing or (1,) * len(shape))
@@ -80,6 +67,7 @@ def _pull(
     constant = side_by_side(elsewhere, cells)
 
     def field(planes: Floats) -> Floats:
+        """Give what all pixels add to planes (K, n) of the band."""
         out = np.empty_like(planes)
 
         def of_label(k: int) -> None:
@@ -95,7 +83,7 @@ def _pull(
         side_by_side(of_label, range(len(planes)))
         return out
 
-    return field
+    return PixelPlanes(grid, cells, band, mean_field(local, field, near, SETTLING_SWEEPS))
 
 
 def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
