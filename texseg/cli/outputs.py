@@ -357,10 +357,10 @@ class _Noted:
     """What tables and outlines of a page need, collected as its rows arrive."""
 
     def __init__(self, page: Page, found: Labelled, kinds: frozenset[str]) -> None:
-        self.page, self.colours, self.with_intervals = page, found.colours, "intervals" in kinds
+        self.page, self.with_intervals, step = page, "intervals" in kinds, page.source.step
         with_regions = page.rows is None or bool({"regions", "polygons"} & kinds)
-        size = page.size or PixelSize(*page.source.step)
-        self.tally = Tally(found.names, size, with_regions=with_regions)
+        about: dict[str, Any] = {"colours": found.colours, "step": step, "with_regions": with_regions}
+        self.tally = Tally(found.names, page.size or PixelSize(*step), **about)
         self.outlines = Outlines(page.source.shape) if "polygons" in kinds else None
         self.numbers: NDArray[np.integer] | None = None
         self.outlined: dict[str, Any] | None = None
@@ -387,8 +387,7 @@ class _Noted:
 
     def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
-        step, whole = self.page.source.step, whole if self.page.rows is None else None
-        return [regions.placed(row, step, self.colours) for row in getattr(self.tally, kind)(whole)]
+        return getattr(self.tally, kind)(whole if self.page.rows is None else None)
 
 
 def _contents(

@@ -346,9 +346,16 @@ class Tally:
     """Both tables, of an image that comes in bands of rows from top to bottom; a whole image is one band."""
 
     def __init__(
-        self, names: Sequence[str] = (), size: PixelSize = PIXELS, *, with_regions: bool = True
+        self,
+        names: Sequence[str] = (),
+        size: PixelSize = PIXELS,
+        *,
+        colours: Sequence[str] = (),
+        step: tuple[float, float] = (1.0, 1.0),  # pixels of level 0 down and across, in which places are
+        with_regions: bool = True,
     ) -> None:
         self._names, self._size, self._with_regions = names, size, with_regions
+        self._colours, self._step = colours, step
         self._parts: list[NDArray[np.float64]] = []  # of each band (n, 8): see _measured
         self._crossings: list[NDArray[np.int64]] = []  # (4, n): see _crossings_of
         self._links: list[NDArray[np.int64]] = []  # (2, n): parts of one region in two bands
@@ -424,8 +431,8 @@ class Tally:
         from skimage.measure import regionprops_table
 
         table = regionprops_table(whole, properties=_SHAPE, spacing=self._size[:2])
-        table["centroid-0"] /= self._size.height
-        table["centroid-1"] /= self._size.width
+        table["centroid-0"] *= self._step[0] / self._size.height
+        table["centroid-1"] *= self._step[1] / self._size.width
         shapes = zip(*(map(_tidy, column.tolist()) for column in table.values()), strict=True)
         return [RegionRow(*row, *own) for row, own in zip(rows, shapes, strict=True)]
 
@@ -462,10 +469,11 @@ class Tally:
         )
         steps, lengths = _geometry(self._size)
         perimeters, borders = n_crossings @ lengths, n_inside @ lengths
-        colours = hex_colours(int(found[:, 1].max(initial=0)))
+        colours = hex_colours(int(found[:, 1].max(initial=0)), self._colours)
         rows, total = [], int(found[:, 2].sum())
         for number, (_, *whole, certain) in zip(numbers, found.tolist(), strict=True):
             label, pixels, *box = map(int, whole)
+            box = [round(side * by) for side, by in zip(box, self._step * 2, strict=True)]
             area = pixels * self._size.height * self._size.width
             name = self._names[label - 1] if label <= len(self._names) else ""
             sure = None if np.isnan(certain) else round(certain / pixels, _DIGITS)
@@ -480,19 +488,6 @@ class Tally:
             measured |= {way: _tidy(n) for way, n in zip(_CHORDS, chords, strict=True) if math.isfinite(n)}
             rows.append(SegmentRow(*about, **measured))
         return numbers.tolist(), rows
-
-
-def placed(row: Any, step: tuple[float, float], colours: Sequence[str]) -> Any:
-    """Give a row of a table its own colour, and places of a finer image: ``step`` pixels down and across."""
-    down, across = step
-    by = {"top": down, "left": across, "bottom": down, "right": across}
-    found = {name: round(getattr(row, name) * factor) for name, factor in by.items()}
-    if row.label <= len(colours):
-        found["colour"] = colours[row.label - 1]
-    if getattr(row, "centroid_row", None) is not None:
-        found["centroid_row"] = _tidy(row.centroid_row * down)
-        found["centroid_column"] = _tidy(row.centroid_column * across)
-    return row._replace(**found)
 
 
 def mean_confidence(tallies: Iterable[Tally]) -> float | None:
