@@ -42,6 +42,11 @@ def mix_background(profiles: Floats, background: Floats, share: float = BACKGROU
     return (1 - share) * profiles + share * background
 
 
+def log_profiles(profiles: Floats) -> Floats:
+    """Logarithms of profiles (..., M), finite for bins that never occur."""
+    return np.log(profiles + 1e-7)
+
+
 @dataclass(frozen=True, eq=False)
 class Sites(CountOperator):
     """Histograms of the sites of some grids, as a count matrix with columns multiplied by channel weights."""
@@ -158,7 +163,7 @@ class Sites(CountOperator):
         These are (2, K, M), and ``which`` (N,) says the table of every site.
         """
         (_, K, M), C = profiles.shape, self.n_channels
-        logs = np.log(mix_background(profiles, self.background) + np.float32(1e-7)) * self.weights
+        logs = log_profiles(mix_background(profiles, self.background)) * self.weights
         packed = self.counts if isinstance(self.counts, PackedCounts) else None
         if kernels is not None:
             lanes = 1 if K == 1 else LANES

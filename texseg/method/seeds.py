@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import octaves_of
 from texseg.counts.grid import CellGrid
-from texseg.counts.sites import Sites, interior_cells, mix_background
+from texseg.counts.sites import Sites, interior_cells, log_profiles, mix_background
 from texseg.fitting.assignment import SETTLING_SWEEPS, PottsField
 from texseg.parameters import MOST_SEGMENTS, PottsSettings
 from texseg.threads import one_blas_thread
@@ -369,8 +369,8 @@ def _with_found(painted: Floats, clusters: NDArray[np.intp], cells: Sites) -> Fl
 def _divergences(profiles: Floats, others: Floats, weights: Floats) -> Floats:
     """Kullback-Leibler divergences (n, k) of profiles (n, M) from others (k, M), with weighted channels."""
     weighted = profiles * weights
-    own = (weighted * np.log(profiles + 1e-7)).sum(axis=1)
-    return own[:, None] - weighted @ np.log(others + 1e-7).T
+    own = (weighted * log_profiles(profiles)).sum(axis=1)
+    return own[:, None] - weighted @ log_profiles(others).T
 
 
 def _logistic(

@@ -22,6 +22,7 @@ from texseg.counts.sites import (
     images_of,
     in_strips,
     interior_cells,
+    log_profiles,
     mix_background,
     window_sites,
 )
@@ -304,7 +305,7 @@ class Textures:
     def _log_profiles(self) -> NDArray[np.floating]:
         """Logarithms (K, C, n_bins) of the profiles, with a share of the background in each."""
         mixed = mix_background(self.profiles, self.background)
-        return np.log(mixed + 1e-7).reshape(len(mixed), -1, self.features.n_bins)
+        return log_profiles(mixed).reshape(len(mixed), -1, self.features.n_bins)
 
     def _foreign(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.bool_]:
         """Which cells lie near those of a texture whose borders were not learned."""
