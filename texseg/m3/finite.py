@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from texseg.counts.matrix import CountMatrix, row_blocks, row_totals
+from texseg.counts.matrix import CountMatrix, row_blocks
 from texseg.counts.random import random_state_of
 from texseg.m3.switch import Array, Expectation, Switch, Topics, fit_concentrations, shares_of, split
 from texseg.models.estimator import CountEstimator, DensityMixin, settings
@@ -82,6 +82,8 @@ class FiniteM3(DensityMixin, CountEstimator):
     max_doc_iter: int = 15
     random_state: Any = None
 
+    score = CountEstimator.score
+
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> FiniteM3:
         """Estimate topics, omega and alpha from documents ``X`` (D, M) with weights ``sample_weight``."""
         self._check_parameters()
@@ -110,10 +112,6 @@ class FiniteM3(DensityMixin, CountEstimator):
     def score_samples(self, X: Any) -> Array:
         """Lower bound of ``log p(document | alpha, topics, omega)`` (Eq. 8, 9), in nats, shape (D,)."""
         return np.concatenate([found.bounds for found in self._infer(X)])
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-likelihood of an occurrence (lower bound), in nats."""
-        return float(self.score_samples(X).sum() / row_totals(self._check_new(X)).sum())
 
     def perplexity(self, X: Any) -> float:
         """``exp(-score)`` of documents, the test of section 5.2 (upper bound; lower is better)."""

@@ -43,8 +43,7 @@ class Step(NamedTuple):
 
     params: Any  # The parameters after the M-step
     free_energy: float  # F in nats at the parameters BEFORE the M-step, with the posteriors of this step
-    posteriors: Any
-    """What the next step may start from: (N, K) for clusterings, None for models of single occurrences."""
+    posteriors: Any  # (N, K), from which the next step may start; None for models of single occurrences
     stats: Any = None  # For clusterings, the expected counts from which the M-step was computed
 
 

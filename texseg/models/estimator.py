@@ -67,8 +67,7 @@ class Data(NamedTuple):
     counts: CountMatrix  # (N, M), every row multiplied by its weight
     weights: NDArray[np.float64] | None  # (N,), sample_weight; None where all are one
     validation: CountMatrix | None  # Held-out occurrences of the same rows
-    everything: CountMatrix | None
-    """(N, M), ``counts`` and ``validation``, where the estimator itself has held out the latter."""
+    everything: CountMatrix | None  # (N, M), both, where the estimator itself has held out the latter
     beta: float | None  # The inverse temperature; None where the held-out occurrences choose it
     start: Any = None  # Parameters from which all runs begin, where these have been found before
 
@@ -167,6 +166,12 @@ class CountEstimator(Scikit):
     def fit_predict(self, X: Any, y: None = None, **options: Any) -> Labels:
         """Fit the model, with the options of `fit`, and return ``labels_``, int (N,)."""
         return self.fit(X, **options).labels_
+
+    def score(self, X: Any, y: None = None, sample_weight: Any = None) -> float:
+        """Mean log-likelihood of an occurrence, in nats, rows weighted by (N,); see `score_samples`."""
+        logs, totals = self.score_samples(X), row_totals(self._check_new(X))
+        weights = np.ones(len(logs)) if sample_weight is None else _check_sample_weight(sample_weight, logs)
+        return float((weights @ logs) / (weights @ totals))
 
     def top_words(
         self, names: Sequence[str] | None = None, n: int = 10, *, distinct: bool = False
@@ -611,12 +616,6 @@ class CooccurrenceEstimator(CountEstimator, ABC):
                     logs[rows] += np.bincount(entry_rows(part), part.data * log_p, part.shape[0])
             total.append(logs)
         return np.concatenate(total)
-
-    def score(self, X: Any, y: None = None, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of an occurrence, in nats, rows weighted by (N,); see `score_samples`."""
-        logs, totals = self.score_samples(X), row_totals(self._check_new(X))
-        weights = np.ones(len(logs)) if sample_weight is None else _check_sample_weight(sample_weight, logs)
-        return float((weights @ logs) / (weights @ totals))
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
         return self._fitted_model.fold_in(n, self._params, self.beta_)

@@ -119,8 +119,7 @@ class TreeProfiles(NamedTuple):
     """Parameters of the HACM."""
 
     weights: Floats  # (K,), rho
-    vertical: Floats
-    """(K, D), or (N, K, D) with mixing for each row: ``tau`` along the paths, zero beyond the leaf."""
+    vertical: Floats  # tau (K, D) along the paths, zero beyond the leaf; (N, K, D) with mixing for each row
     nodes: Floats  # (V, M), q; rows sum to one within each group of columns
 
 

@@ -42,8 +42,7 @@ class Caution:
     mass: float  # Occurrences of the background in every node and group
     cluster: float  # Occurrences of a cluster of mean size
     correlation: float = 0.0  # rho between the occurrences of a row
-    usual: float = 1.0
-    """Number of occurrences of a row of usual length, to which the temperature applies unchanged."""
+    usual: float = 1.0  # Occurrences of a row of usual length, to which the temperature applies unchanged
 
     @property
     def share(self) -> float:

@@ -21,13 +21,7 @@ CROP_SIDE = 64  # pixels of the image, of a sample of a segment
 
 
 def shown_shape(shape: tuple[int, int], longest: int = _LONGEST_SIDE) -> tuple[int, int]:
-    """Size at which an image is shown: its own, or with the longest side reduced.
-
-    Examples
-    --------
-    >>> shown_shape((512, 512)), shown_shape((4096, 1024))
-    ((512, 512), (1024, 256))
-    """
+    """Size (H, W) at which an image is shown: its own, or with the longest side reduced."""
     scale = min(1.0, longest / max(shape))
     return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
 
