@@ -74,20 +74,22 @@ class Measured(NamedTuple):
         return PARAMETERS[name].checked(tuple(each * math.sqrt(by[0] * by[1]) for each in self.values))
 
 
-def _measured(text: str, power: int) -> Measured | None:
-    """Read lengths, or an area, of one unit; None if they have none."""
+def _length(text: str, end: str = "") -> PixelSize | None:
+    """Read a length with its unit; None if there is none."""
     from texseg.io.geo import size_of
 
-    end = {1: "", 2: r"(?:2|\^2|²)"}[power]
-    parts = [re.fullmatch(rf"\s*([\d.]+)\s*([^\W\d_]+){end}\s*", part) for part in text.split(",")]
-    try:
-        found = [size_of(part[1], 1, part[2]) if part else None for part in parts]
-    except ValueError:
+    found = re.fullmatch(rf"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([^\W\d_]+){end}\s*", text, re.IGNORECASE)
+    side = "" if found is None else found[1] + (found[2] or "")
+    return None if found is None else size_of(side, side, found[3])
+
+
+def _measured(text: str, power: int) -> Measured | None:
+    """Read lengths, or an area, of one unit; None if they have none."""
+    parts = [_length(part, "" if power == 1 else r"(?:2|\^2|²)") for part in text.split(",")]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts) or len({each.unit for each in found}) > 1 or (power == 2 and len(found) > 1):
         return None
-    sides, units = [each.height for each in found if each], {each.unit for each in found if each}
-    if len(sides) < len(parts) or len(units) > 1 or (power == 2 and len(parts) > 1):
-        return None
-    return Measured(tuple(sides), units.pop(), power)
+    return Measured(tuple(each.height for each in found), found[0].unit, power)
 
 
 def _of_parameter(row: Parameter) -> Callable[[str], Any]:
@@ -133,17 +135,12 @@ def _count(text: str, wrong: str, *others: str) -> int | None:
 
 
 def _pixel_size(text: str) -> PixelSize:
-    from texseg.io.regions import PixelSize
-
-    if text.count(",") == 2:
-        width, height, depth = (_pixel_size(part) for part in text.split(","))
-        if width.unit == height.unit == depth.unit:
-            return PixelSize(height.height, width.width, width.unit, depth.width)
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([^\W\d_]+)\s*", text, re.IGNORECASE)
-    side = float(found[1] + (found[2] or "")) if found is not None else 0.0
-    if found is None or not 0 < side < float("inf"):
+    sides = [_length(part) for part in text.split(",")]
+    found = [side for side in sides if side is not None]
+    if len(found) < len(sides) or len(found) not in (1, 3) or len({each.unit for each in found}) > 1:
         raise ValueError("not a length with its unit, such as 0.25um or 30m, or of voxels 2um,2um,5um")
-    return PixelSize(side, side, found[3])
+    depth = found[2].height if found[1:] else None
+    return found[0]._replace(height=found[len(found) // 2].height, depth=depth)
 
 
 def _raw(text: str) -> tuple[tuple[int, ...], Any]:
