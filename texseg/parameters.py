@@ -161,6 +161,7 @@ class Parameters(TypedDict, total=False):
     min_size: float
     k_min: int
     k_max: int
+    grow: bool
     random_state: "int | np.random.RandomState | np.random.Generator | None"
     verbose: bool | int
     callback: Callable[[Progress], Any] | None
@@ -283,6 +284,13 @@ _ROWS = {
         14,
         "Largest number that is considered when the number is chosen. It is that of ``hierarchy_``, too.",
         (1, MOST_SEGMENTS),
+        group="Number",
+    ),
+    "grow": Parameter(
+        True,
+        "Let a number that is chosen on crops of a large scene grow by textures that are rare in it: parts "
+        "of crops that look unlike most of what got their label, see :mod:`texseg.method.sampling`.",
+        option="Let a number chosen on crops of a large scene grow by textures that are rare in it.",
         group="Number",
     ),
     "random_state": Parameter(

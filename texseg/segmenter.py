@@ -22,6 +22,7 @@ from texseg.method.division import Divider, Division, n_textures, repaint
 from texseg.method.hierarchy import Hierarchy, Levels, levels_beside_ground, levels_of
 from texseg.method.labelling import confidence_of, label_scene, probabilities
 from texseg.method.number import Selection
+from texseg.method.sampling import SceneSample
 from texseg.method.scenes import known_scenes, learn_scenes, refuse_seeds_without_cells, warn
 from texseg.method.seeds import checked_seeds
 from texseg.method.textures import Scene
@@ -33,6 +34,7 @@ from texseg.threads import computing, crew_of, one_blas_thread
 __all__ = ["Record", "Segmenter", "segment"]
 
 _MOSTLY_UNKNOWN = 0.9
+_MOST_SAID = 3  # places of rare textures
 
 
 class _OfChosenNumber:
@@ -112,7 +114,7 @@ class Segmenter(Editable):
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        axis, images, masks, sample = settings.channel_axis, X, mask, None
+        axis, images, masks, sample = settings.channel_axis, X, mask, self.__dict__.pop("_crops_of", None)
         flat = seeds is None and settings.n_axes == 2
         by_blocks = flat and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
         if by_blocks:
@@ -126,12 +128,17 @@ class Segmenter(Editable):
             s = learned.settings
             divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
+            if sample is not None:
+                fit = _with_strangers(divider, fit, sample, settings)
         ground = profile_of_ground(
             learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
         )
         self._publish(fit, isinstance(images, (list, tuple)), ground)
         if by_blocks:
-            self.sample_, self._hierarchy = sample, self.hierarchy_  # of the crops, to which labels belong
+            self.sample_, self._hierarchy = (
+                sample._replace(survey=None),
+                self.hierarchy_,
+            )  # of the crops, to which labels belong
             self.labels_ = self.predict(X, mask=mask)
         self._warn_of_fewer(fit)
         return self
@@ -461,6 +468,28 @@ class Segmenter(Editable):
         self.names_ = getattr(self, "names_", ("",) * self.n_segments_)
         self.channel_names_ = features.names
         self.cue_: Literal["texture", "values"] = "texture" if features.has_filters else "values"
+
+
+def _with_strangers(divider: Divider, fit: Division, sample: SceneSample, settings: Settings) -> Division:
+    """Let parts of crops that look unlike their segment be textures, if they likely are; say what is left."""
+    if not fit.textures.features.has_filters or settings.model != "acm" or settings.smoothness == 0:
+        return fit
+    before, kinds = len(fit.textures.profiles), sample.strangers([labels for labels, _ in fit.labelled])
+    most = settings.k_max if settings.n_segments is None and settings.grow else before
+    fit = divider.with_kinds(fit, [kind.cells(fit.search.grids) for kind in kinds], most)
+    after = len(fit.textures.profiles)
+    if after > before:
+        warn(
+            f"the number of segments grew from {before} to {after}, for what is rare in the scene; "
+            "grow=False (--no-grow) keeps it"
+        )
+    left = sorted(sample.strangers([labels for labels, _ in fit.labelled]), key=lambda kind: kind.share)
+    if left:
+        warn(
+            f"unlike most of its segment: {'; '.join(map(str, left[:_MOST_SAID]))}: if that is another "
+            f"texture, try n_segments={after + 1} (-k {after + 1})"
+        )
+    return fit
 
 
 def _nested(

@@ -51,7 +51,7 @@ from texseg.io.files import ImageTooLargeError
 from texseg.io.geo import relative_size
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
-from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, read_crops
+from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, read_crops
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -290,8 +290,9 @@ def fit_model(
     parameters: dict[str, Any],
     callback: Any = None,
     seeds: Seeds | None = None,
+    sample: SceneSample | None = None,
 ) -> Segmenter:
-    """Fit one model to an image, or to several jointly, and edit its segments."""
+    """Fit one model to an image, to several jointly, or to a sample of crops, and edit its segments."""
     from texseg.segmenter import Segmenter
 
     edits = parameters.get("edits") or Edits()
@@ -304,6 +305,7 @@ def fit_model(
     if given.get("spatial_dims") == 3 and size is not None and size.depth is not None:
         given["spacing"] = size.depth, size.height, size.width
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
+    model._crops_of = sample
     if len(images) == 1:
         model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)
     else:
@@ -468,7 +470,7 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> tuple[Segmenter, d
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
         with sample.located():
-            model = fit_model(crops, parameters, show)
+            model = fit_model(crops, parameters, show, sample=sample)
     return model, {"words": str(sample), **sample.record()}
 
 

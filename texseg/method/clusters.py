@@ -159,6 +159,23 @@ class Search:
         is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
         return unlike if is_found and is_rare else None
 
+    def with_kinds(self, profiles: Floats, kinds: Sequence[NDArray[np.bool_]], most: int) -> Floats:
+        """Profiles (k, M), k up to ``most``, with textures that start from some cells (N,) each.
+
+        Each is tried as one more cluster. If all are likely textures then, it is added; if two others are
+        likely one, it takes the place of one of them.
+        """
+        for kind in kinds:
+            k, start = len(profiles), self.cells.profiles(kind[:, None].astype(np.float32))
+            (fit,) = self.on_cells(np.concatenate([profiles, start])[None])
+            tree = self._merged(fit, 2)
+            is_likely = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
+            if is_likely and k < most:
+                profiles = fit.profiles
+            elif tree.n_clusters > k and not is_likely and k not in tree.merges[0]:
+                profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
+        return profiles
+
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (3,) logarithms.
 

@@ -78,6 +78,17 @@ class Divider:
             self._note_one_more(search, unlike)
         return division
 
+    def with_kinds(self, found: Division, kinds: Sequence[NDArray[np.bool_]], most: int) -> Division:
+        """Divide again with textures that start from some cells (N,) each, see `Search.with_kinds`."""
+        search, before = found.search, found.textures
+        profiles = search.with_kinds(before.profiles, kinds, most)
+        if profiles is before.profiles:
+            return found
+        textures = _by_energy(search.textures(profiles, before.features))
+        again = self._finished(search, found.scenes, textures, lambda *_: None)
+        selection = found.selection and found.selection._replace(chosen=len(again.textures.profiles))
+        return again._replace(selection=selection)
+
     def _by_cue(self, by_texture: Division, n_classes: int | None) -> Division:
         possible = self.model == "acm" and self.settings.smoothness > 0 and self.settings.value_weight > 0
         cue = self.settings.cue

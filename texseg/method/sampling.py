@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
 from texseg.method.scenes import warn
 from texseg.pixels.label import connected_parts
@@ -40,6 +41,10 @@ _UNLIKE = 3.0  # times the distance from a window to the likest of its neighbour
 _EVEN = 0.6  # share of the crops that are spread evenly whatever they show
 _CANDIDATES = 300  # windows, the most unlike, of which the next crop is chosen
 _SAID = 0.001  # least share of a scene that is said to be like none of the crops
+_PURE = 0.8  # share of a window with one label
+_FEWEST = 3  # windows of a part that is unlike the rest of its label
+_MOSTLY = 0.6  # share of the windows with its label that it is unlike
+_TOGETHER = 0.7  # share of what is like it that lies in one place; else it is a part of a varied texture
 _PLACE = r"rows (\d+) to (\d+), columns (\d+) to (\d+)"
 
 
@@ -55,6 +60,7 @@ class SceneSample(NamedTuple):
     """Share of these that is like none of the crops."""
     place: Window | None = None
     """Where most of that lies; None where it is too little to be said."""
+    survey: _Survey | None = None  # while a model is fitted
 
     def __str__(self) -> str:
         n, side = len(self.windows), max(part.stop - part.start for window in self.windows for part in window)
@@ -71,7 +77,44 @@ class SceneSample(NamedTuple):
         """Give what a record keeps; places are first and last row, first and last column."""
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
         place = None if self.place is None else _placed(self.place)
-        return {**self._asdict(), "windows": places, "place": place}
+        return {**self._asdict(), "windows": places, "place": place, "survey": None}
+
+    def strangers(self, labels: list[NDArray[np.int32]]) -> list[Stranger]:
+        """Find what looks unlike most of its label and lies in one place, given the labels of the crops."""
+        survey, found = self.survey, []
+        if survey is None or not len(survey.places):
+            return []
+        own, crop = np.zeros((2, len(survey.places)), int)
+        for number, (window, image) in enumerate(zip(self.windows, labels, strict=True)):
+            for i in np.flatnonzero(survey.seen_in(window)):
+                y, x = np.maximum(survey.places[i] - [part.start for part in window], 0)
+                inside = np.bincount(image[y : y + _SIDE, x : x + _SIDE].ravel())
+                if inside.max() >= _PURE * inside.sum():
+                    own[i], crop[i] = inside.argmax(), number
+        grid, parts = survey.places // _PITCH, np.full(survey.places.max(axis=0) // _PITCH + 1, -1, np.int32)
+        for label in np.unique(own[own > 0]):
+            members = np.flatnonzero(own == label)
+            apart, noise = survey.distances(members), survey.noise[members]
+            alike = (crop[members][:, None] == crop[members]) & (
+                apart[members] <= np.minimum(noise[:, None], noise)
+            )
+            np.fill_diagonal(alike, True)
+            best: Stranger | None = None
+            for kind in alike[alike.sum(axis=1) >= _FEWEST]:
+                limit, nearest = np.median(noise[kind]), apart[:, kind].min(axis=1)
+                everywhere = (nearest <= limit) & ((own == 0) | (own == label))
+                parts[...] = -1
+                parts[tuple(grid[everywhere].T)] = 0
+                here = connected_parts(parts).places[tuple(grid.T)]
+                largest = here == np.bincount(here[here > 0]).argmax()
+                is_unlike = np.mean(nearest[members] > np.maximum(noise, limit)) >= _MOSTLY
+                if is_unlike and largest.sum() >= max(_FEWEST, _TOGETHER * everywhere.sum()):
+                    share, number = float(everywhere.mean()), int(crop[members[kind][0]])
+                    if best is None or share > best.share:
+                        starts = survey.places[members[kind]] - [part.start for part in self.windows[number]]
+                        best = Stranger(number, starts, share, _around(survey.places[largest]))
+            found += [] if best is None else [best]
+        return found
 
     @contextmanager
     def located(self) -> Iterator[None]:
@@ -90,6 +133,26 @@ class SceneSample(NamedTuple):
             warn(re.sub(_PLACE + r" of image (\d+)", in_scene, str(each.message)), each.category)
 
 
+class Stranger(NamedTuple):
+    """A part of a crop that looks unlike what got the same label, and what is like it."""
+
+    crop: int
+    starts: NDArray[np.intp]  # (n, 2), first rows and columns of windows in the crop
+    share: float  # of the scene
+    place: Window  # where most of it lies
+
+    def cells(self, grids: Sequence[CellGrid]) -> NDArray[np.bool_]:
+        """Which cells (N,) of all crops lie in it."""
+        masks = [np.zeros(grid.shape, bool) for grid in grids]
+        for start in self.starts:
+            first, end = (np.maximum(at, 0) // grids[self.crop].cell for at in (start, start + _SIDE))
+            masks[self.crop][first[0] : end[0], first[1] : end[1]] = True
+        return np.concatenate([mask.ravel() for mask in masks])
+
+    def __str__(self) -> str:
+        return f"{self.share:.2%} of the scene, most of it at {_placed(self.place)}"
+
+
 def _placed(window: Window) -> str:
     rows, columns = window
     return f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
@@ -100,6 +163,7 @@ class _Survey(NamedTuple):
 
     places: NDArray[np.intp]  # (n, 2), first row and column
     tables: NDArray[np.float32]  # (n, C * bins), square roots of histograms; they sum to one
+    noise: NDArray[np.float32]  # (n,), distances beyond which others are unlike
     held: list[Window]  # units that hold data
 
     def seen_in(self, window: Window) -> NDArray[np.bool_]:
@@ -121,12 +185,15 @@ def read_crops(
     ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.label_blocks`.
     """
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
+    n_crops = min(n_crops, math.prod(-(-length // side) for length in source.shape))
     sample = SceneSample(sample_windows(source.shape, seed, n_crops, side))
     if any(part.stop - part.start < n for part, n in zip(sample.windows[0], source.shape, strict=True)):
         survey = _survey(source, thinned=True)
         if not survey.held:  # data may lie where nothing was looked at
             survey = _survey(source, thinned=False)
-        few = sample_windows(source.shape, seed, math.ceil(_EVEN * n_crops), side)
+        counts = range(math.ceil(_EVEN * n_crops), 0, -1)  # of crops, which a grid may exceed
+        evens = (sample_windows(source.shape, seed, n, side) for n in counts)
+        few = next(even for even in evens if len(even) <= max(1, n_crops - 1))
         sample = _by_content(survey, source.shape, few, n_crops, side, seed)
     crops = [source.read(window) for window in sample.windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
@@ -170,7 +237,8 @@ def _survey(source: Any, thinned: bool) -> _Survey:
                     starts, windows = _windows_of(unit)
                     places.append(starts + np.array([y, x]))
                     tables.append(_tables(windows))
-    return _Survey(np.concatenate(places), np.concatenate(tables), held)
+    where, counted = np.concatenate(places), np.concatenate(tables)
+    return _Survey(where, counted, _UNLIKE * _of_neighbours(where, counted), held)
 
 
 def _windows_of(unit: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
@@ -211,7 +279,7 @@ def _by_content(
     if not n:
         order = rng.permutation(len(survey.held))[:n_crops]
         return SceneSample([survey.held[i] for i in order])
-    middles, noise = survey.places + _SIDE // 2, _UNLIKE * _of_neighbours(survey)
+    middles, noise = survey.places + _SIDE // 2, survey.noise
     distance, free = np.full(n, np.inf, np.float32), np.ones(n, bool)
     windows: list[Window] = []
 
@@ -252,7 +320,7 @@ def _by_content(
     unlike = distance > noise
     looked_at = min(1.0, n * _SIDE**2 / math.prod(shape))
     place = _largest_place(survey.places[unlike]) if unlike.mean() >= _SAID else None
-    return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place)
+    return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place, survey)
 
 
 def _largest_place(places: NDArray[np.intp]) -> Window:
@@ -260,21 +328,23 @@ def _largest_place(places: NDArray[np.intp]) -> Window:
     grid = places // _PITCH
     marked = np.full(grid.max(axis=0) + 1, -1, np.int32)
     marked[tuple(grid.T)] = 0
-    pieces = connected_parts(marked)
-    at = pieces.places[tuple(grid.T)]
-    inside = places[at == np.bincount(at).argmax()]
-    rows, columns = (slice(int(own.min()), int(own.max()) + _SIDE) for own in inside.T)
+    at = connected_parts(marked).places[tuple(grid.T)]
+    return _around(places[at == np.bincount(at).argmax()])
+
+
+def _around(places: NDArray[np.intp]) -> Window:
+    rows, columns = (slice(int(own.min()), int(own.max()) + _SIDE) for own in places.T)
     return rows, columns
 
 
-def _of_neighbours(survey: _Survey) -> NDArray[np.float32]:
+def _of_neighbours(places: NDArray[np.intp], tables: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance (n,) of every window to the likest of the windows next to it."""
-    at = {(int(y), int(x)): i for i, (y, x) in enumerate(survey.places)}
+    at = {(int(y), int(x)): i for i, (y, x) in enumerate(places)}
     least = np.full(len(at), np.inf, np.float32)
     for down, right in ((0, _PITCH), (_PITCH, 0)):
         pairs = [(i, at.get((y + down, x + right), -1)) for (y, x), i in at.items()]
         one, other = np.array([pair for pair in pairs if pair[1] >= 0], np.intp).reshape(-1, 2).T
-        apart = 1 - np.einsum("nm,nm->n", survey.tables[one], survey.tables[other])
+        apart = 1 - np.einsum("nm,nm->n", tables[one], tables[other])
         for each in (one, other):
             np.minimum.at(least, each, apart)
     known = np.isfinite(least)
