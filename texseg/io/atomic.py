@@ -26,11 +26,19 @@ _MARK = b"texseg: unfinished, removed by the next run that writes the same file\
 
 def atomic_write(path: Path, content: bytes) -> None:
     """Write a file in full before it gets its name, replacing an older one."""
+    with _named(path), unfinished(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Make an error of the system name the file that was meant."""
     try:
-        with unfinished(path) as temporary, temporary.open("xb") as file:
-            file.write(content)
+        yield
     except OSError as error:
-        raise _naming(path, error) from error
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextlib.contextmanager
@@ -42,32 +50,23 @@ def unfinished(path: Path) -> Iterator[Path]:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
-    try:
+    with _named(path):
         folder, lock = _own_folder(path.parent, prefix)
-    except OSError as error:
-        raise _naming(path, error) from error
     temporary = folder / _CONTENT
     try:
         yield temporary
-        try:
+        with _named(path):
             if not temporary.is_dir():
                 with temporary.open("rb") as file:
                     os.fsync(file.fileno())
             elif path.is_dir() and not path.is_symlink():
                 path.replace(folder / "old")
             temporary.replace(path)
-        except OSError as error:
-            raise _naming(path, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
             os.close(lock)
     remove_leftovers(path.parent, prefix)
-
-
-def _naming(path: Path, error: OSError) -> OSError:
-    """Return the error with the name of the file that was meant."""
-    return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
 
 
 def _own_folder(place: Path, prefix: str) -> tuple[Path, int | None]:
