@@ -23,7 +23,7 @@ from scipy.special import ellipe
 from skimage.color import deltaE_ciede2000, rgb2lab
 from skimage.measure import perimeter_crofton
 
-from texseg.io.atomic import atomic_write, unfinished
+from texseg.io.files import atomic_write, unfinished
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, write_polygons
 from texseg.io.read import read_image, read_labels
@@ -60,7 +60,7 @@ def opened(path):
 def killed(path):
     """End a process at once while it writes a file."""
     code = (
-        "import os, sys; from pathlib import Path; from texseg.io.atomic import unfinished\n"
+        "import os, sys; from pathlib import Path; from texseg.io.files import unfinished\n"
         "with unfinished(Path(sys.argv[1])) as path: path.write_bytes(b'half'); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 9
@@ -246,7 +246,7 @@ class TestAtomicWrite:
     def test_several_processes_write_the_same_file(self, tmp_path):
         """What one has begun is no leftover to the others."""
         code = (
-            "import sys; from pathlib import Path; from texseg.io.atomic import atomic_write\n"
+            "import sys; from pathlib import Path; from texseg.io.files import atomic_write\n"
             "for i in range(60): atomic_write(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)"
         )
         command = [sys.executable, "-c", code, str(tmp_path / "f")]

@@ -24,8 +24,7 @@ from texseg.channels.planes import Planes
 from texseg.channels.quantize import Range
 from texseg.channels.responses import Intensity
 from texseg.channels.textons import patch_side
-from texseg.io.atomic import atomic_write
-from texseg.io.files import MalformedFileError, open_regular, path_of
+from texseg.io.files import MalformedFileError, atomic_write, open_regular, path_of
 from texseg.io.regions import checked_size
 from texseg.method.seeds import SeedClassifier
 from texseg.method.textures import MergedTextures, Textures

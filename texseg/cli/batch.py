@@ -31,7 +31,7 @@ from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import reason_of, say, shown
-from texseg.io.atomic import atomic_write, remove_leftovers
+from texseg.io.files import atomic_write, remove_leftovers
 from texseg.io.regions import csv_text
 from texseg.method.sampling import read_crops
 from texseg.progress import ProgressBar

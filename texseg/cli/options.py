@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from texseg.io.atomic import atomic_write
-from texseg.io.files import open_regular
+from texseg.io.files import atomic_write, open_regular
 from texseg.parameters import PARAMETERS, Parameter
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ import texseg
 from texseg.blocks import BlockReading
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
-from texseg.io.atomic import atomic_write, remove_leftovers
-from texseg.io.files import open_regular, read_json
+from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
 from texseg.io.geo import world_file_suffix
 from texseg.pixels.joining import BlockParts
 

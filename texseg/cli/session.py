@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
 from texseg.edits import checked_edits
-from texseg.io.atomic import atomic_write
 from texseg.io.display import deepest_places, display_range, displayable
+from texseg.io.files import atomic_write
 from texseg.io.regions import connected_regions
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress

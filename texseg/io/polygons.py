@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.atomic import atomic_write
-from texseg.io.files import UnsuitableImageError, path_of
+from texseg.io.files import UnsuitableImageError, atomic_write, path_of
 from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
 from texseg.io.regions import RegionRow, Tally, checked_description
 

@@ -22,9 +22,8 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.atomic import atomic_write, unfinished
 from texseg.io.display import display_range, displayable, draw_overlay, side_by_side
-from texseg.io.files import UnsuitableImageError, path_of
+from texseg.io.files import UnsuitableImageError, atomic_write, path_of, unfinished
 from texseg.io.geo import (
     GDAL_NODATA,
     OME_UNITS,

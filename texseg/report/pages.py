@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 import texseg
 from texseg.channels.encode import encode
 from texseg.channels.planes import split_planes
-from texseg.io.atomic import atomic_write
 from texseg.io.display import draw_overlay, to_rgb
-from texseg.io.files import path_of
+from texseg.io.files import atomic_write, path_of
 from texseg.io.regions import own_colours, palette
 from texseg.parameters import MOST_SEGMENTS
 from texseg.report.content import level_content, steady_levels

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import texseg
-from texseg.io.atomic import atomic_write
+from texseg.io.files import atomic_write
 from texseg.models.estimator import PREDICTION_FLOOR
 from texseg.models.retrieval import Retrieval
 from texseg.report.pages import filled, script_json, terms
