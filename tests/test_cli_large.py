@@ -197,6 +197,19 @@ def test_what_is_finished_is_not_made_again_by_resume(place, tmp_path, monkeypat
         assert "skipped" not in run(*args, "--resume", "--merge", "1+2").stdout
 
 
+def test_two_runs_on_one_image_in_one_folder_are_said(place, tmp_path, monkeypatch):
+    read = texseg.blocks.read_block
+
+    def read_while_another_run_finishes(*arguments):
+        shutil.rmtree(tmp_path / ".image.texseg-parts", ignore_errors=True)
+        return read(*arguments)
+
+    monkeypatch.setattr(texseg.blocks, "read_block", read_while_another_run_finishes)
+    failed = run("apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path)
+    assert failed.exit_code == 1
+    assert "another run has finished this image and removed the blocks of both; choose" in failed.stderr
+
+
 def test_who_ends_a_run_is_told_how_to_go_on(place, tmp_path, monkeypatch):
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path, "--jobs", 1]
     read = texseg.blocks.read_block

@@ -108,6 +108,12 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
             outcome = _process(item, work, callback)
         except Exception as error:  # one image must not end the batch, whatever happens to it
             outcome = Outcome(item.path, "failed", reason_of(error, item.path))
+            parts = str(parts_of(item, work.writing.folder))
+            if isinstance(error, FileNotFoundError) and str(error.filename).startswith(parts):
+                reason = (
+                    "another run has finished this image and removed the blocks of both; choose another -o"
+                )
+                outcome = outcome._replace(reason=reason)
     no_matter = (DeprecationWarning, FourthBandWarning)  # files say which of their bands is transparency
     said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
