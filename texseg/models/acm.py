@@ -30,8 +30,8 @@ from texseg.models.histograms import HistogramClustering, Profiles
 from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
 
 BACKGROUND_SHARE = 0.1  # share of the background in a mean cluster with which predictive clusterings begin
-# times that the clusters of the columns and of the rows are grown on those of the other side; with two, one
-# planted set in ten is missed
+# most times that the clusters of the columns and of the rows are grown on those of the other side; with two,
+# one planted set in ten is missed
 TURNS = 3
 MOST_ROWS = 8000  # rows, drawn at random from larger tables, by which clusters are grown
 
@@ -116,14 +116,8 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         found = [run.state.params for run in runs]
         weights = np.concatenate([params.weights for params in found]) / len(found)
         every = Profiles(np.concatenate([params.profiles for params in found]), weights)
-        start = merge_down(
-            HistogramClustering(),
-            data.counts,
-            every,
-            self.n_clusters,
-            beta=data.beta,
-            row_weights=data.weights,
-        )
+        options: dict[str, Any] = {"beta": data.beta, "row_weights": data.weights}
+        start = merge_down(HistogramClustering(), data.counts, every, self.n_clusters, **options)
         return [(model, self._descend(model, data, start, data.beta, rng))]
 
 
@@ -266,12 +260,12 @@ class TwoSided(CooccurrenceEstimator):
         """
         n, (K, L) = base.with_short_rows(data.counts), (getattr(self, name) for name in self._size_parameters)
         for _ in range(self.n_init):
-            rows, before = grown_rows(n, K, rng, data.weights), None
+            rows = grown_rows(n, K, rng, data.weights)
             for _ in range(TURNS):
-                if before is not None and _same_clusters(before, rows):
-                    break
                 columns = grown_rows(np.asarray(n.T @ rows), L, rng)
                 before, rows = rows, grown_rows(np.asarray(n @ columns), K, rng, data.weights)
+                if _same_clusters(before, rows):
+                    break
             if getattr(self, "assignment", "soft") == "soft":
                 rows, columns = base.soften(rows), base.soften(columns)
             yield model.start_from(data.counts, rows, columns, data.weights)

@@ -463,15 +463,8 @@ class HACM(OneSided):
         schedule = geometric_schedule(min(critical_beta(flat, n, rng, data.weights), coldest), coldest, 0.9)
         best, lowest = None, np.inf
         for _ in range(self.n_init):
-            for state in anneal(
-                flat,
-                n,
-                schedule,
-                row_weights=data.weights,
-                n_clusters=self.n_clusters,
-                growth="split",
-                rng=rng,
-            ):
+            options: dict[str, Any] = {"row_weights": data.weights, "n_clusters": self.n_clusters, "rng": rng}
+            for state in anneal(flat, n, schedule, growth="split", **options):
                 if len(state.params.weights) == self.n_clusters:
                     break
             energy = float(flat.step(n, state.params, coldest, None, data.weights).free_energy)
