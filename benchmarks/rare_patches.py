@@ -6,7 +6,8 @@ Usage: python benchmarks/rare_patches.py [--side 6000] [--places 10] [--shares .
 A scene has five textures in bent Voronoi cells, and at a random place one square of a sixth. Textures are
 noise, woven, blurred, striped and cellular (`texseg.synth`), or images in a folder. The model is fitted to
 crops that are chosen by content or by place, and labels the patch with its surroundings: overlap of the best
-segment with the patch. With ``--whole`` the command segments the whole scene, from a tiled TIFF.
+segment with the patch, and whether its place is said. With ``--whole`` the command segments the whole scene,
+from a tiled TIFF.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from scipy import ndimage
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Table, limit_threads, machine
-from texseg import TextureSegmenter, read_image, synth
+from texseg import read_image, synth
 from texseg.blocks import ArrayWindows
-from texseg.method.sampling import read_crops, sample_windows
+from texseg.method.sampling import SceneSample, read_crops, sample_windows
+from texseg.segmenter import Segmenter
 
 _TILE = 1024  # pixels, side of the textures, which are repeated
 _LAYOUT = 8  # pixels of the scene for one of its layout
@@ -126,16 +128,13 @@ def is_said(messages: list[str], patch: tuple[slice, slice]) -> bool:
     return False
 
 
-def windows_of(planted: Planted, how: str, seed: int) -> tuple[list[Any], list[str], float]:
-    """Crops, what is said about them, and the seconds that it took."""
-    start, said = time.process_time(), []
-    source = ArrayWindows(planted.image)
+def sample_of(planted: Planted, how: str, seed: int) -> tuple[SceneSample, float]:
+    """Crops, and the CPU seconds that their choice took."""
+    start, source = time.process_time(), ArrayWindows(planted.image)
     if how == "place":
-        windows = sample_windows(source.shape, seed)
-    else:
-        sample, _ = read_crops(source, seed)
-        windows, said = sample.windows, [str(sample)]
-    return windows, said, time.process_time() - start
+        return SceneSample(sample_windows(source.shape, seed)), 0.0
+    sample, _ = read_crops(source, seed)
+    return sample, time.process_time() - start
 
 
 def share_in(windows: list[Any], patch: tuple[slice, slice]) -> tuple[float, float]:
@@ -152,12 +151,15 @@ def share_in(windows: list[Any], patch: tuple[slice, slice]) -> tuple[float, flo
 
 def by_crops(planted: Planted, k: int | None, how: str, seed: int) -> tuple[Any, ...]:
     """Fit to crops, label the surroundings of the patch."""
-    windows, said, choosing = windows_of(planted, how, seed)
+    sample, choosing = sample_of(planted, how, seed)
+    windows, said = sample.windows, [str(sample)]
     start = time.process_time()
+    model = Segmenter(k, random_state=0, flat_ground=False)
+    model._crops_of = sample
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = TextureSegmenter(k, random_state=0, flat_ground=False)
-        model.fit([planted.image[window] for window in windows])
+        with sample.located():
+            model.fit([planted.image[window] for window in windows])
     fitting = time.process_time() - start
     around = [
         slice(max(0, part.start - 400), min(side, part.stop + 400))
@@ -236,11 +238,11 @@ def main() -> None:
             planted = scene(options.side, share, seed, options.textures)
             for how in options.samples.split(","):
                 if options.only_sample:
-                    windows, said, seconds = windows_of(planted, how, seed)
+                    sample, seconds = sample_of(planted, how, seed)
+                    windows = sample.windows
                     seen = share_in(windows, planted.patch)
                     table.row(f"{share:g}", seed, "", how, len(windows), *seen, None, None, "", seconds)
                     results.setdefault((share, "", how), []).append(seen[1] > 0.01)
-                    print(*said)
                     continue
                 for asked in options.k.split(","):
                     k = _TEXTURES if asked == "given" else None
