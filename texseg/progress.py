@@ -38,7 +38,8 @@ _COST_OF_OTHER_MODELS = 1.0
 _PRESETS = ("default", "plain")
 _LEARNED_FROM = 16 * 512**2  # pixels of crops
 _BLOCK_WITH_MARGIN = 1312  # pixels, side
-_PER_MEGAPIXEL = 300.0  # trials, for labelling blocks
+_PER_MEGAPIXEL = 300.0  # trials, for labelling blocks ...
+_LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
 _ONCE_OF_PLAIN = 0.65  # of the memory that does not grow with the image
 _OF_PLAIN = 0.9  # times as long without the additions to the paper's method
 
@@ -83,7 +84,7 @@ def expected_by_blocks(
     labelling = n_threads * expected_memory(_BLOCK_WITH_MARGIN**2, n_channels, n_segments, preset)
     side = round(_LEARNED_FROM**0.5)
     seconds = expected_seconds((side, side), n_segments, preset)
-    return max(learning, labelling), seconds + _PER_MEGAPIXEL * shape[0] * shape[1] / 1e6 * (
+    return max(learning, labelling), seconds + (_PER_MEGAPIXEL + _LOOKED_AT) * shape[0] * shape[1] / 1e6 * (
         _seconds_of_a_trial() * (_OF_PLAIN if preset == "plain" else 1.0)
     )
 
