@@ -22,23 +22,23 @@ TYPICAL_SEGMENTS = 5
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]"
 _TRIALS = 7
 _TRIAL_SIDE = 512  # pixels
-_OF_CHOOSING = 1.3  # times as long with the default preset when the number is chosen; 1.0 to 1.65
+_OF_CHOOSING = 1.05  # times as long with the default preset when the number is chosen; .95 to 1.1
 _WITHOUT_COMPILER = 1.3  # times as long where loops are not compiled
 _COSTS = {  # of the phases of a fit, in their order, as measured on images of 512 to 1280 pixels
     "filters": 0.1,
-    "histograms": 0.03,
-    "number": 0.65,
-    "annealing": 0.22,
-    "clusters": 0.5,
-    "borders": 0.23,
-    "pixels": 0.17,
+    "histograms": 0.02,
+    "number": 0.28,
+    "annealing": 0.14,
+    "clusters": 0.28,
+    "borders": 0.24,
+    "pixels": 0.15,
 }
-_COST_OF_MERGED = 0.06  # of clusters that the choice of the number has found
+_COST_OF_MERGED = 0.14  # of clusters that the choice of the number has found
 _COST_OF_OTHER_MODELS = 1.0
 _PRESETS = ("default", "plain")
 _LEARNED_FROM = 16 * 512**2  # pixels of crops
 _BLOCK_WITH_MARGIN = 1312  # pixels, side
-_PER_MEGAPIXEL = 300.0  # trials, for labelling blocks ...
+_PER_MEGAPIXEL = 120.0  # trials, for labelling blocks ...
 _LOOKED_AT = 10.0  # ... and for the look at all of it from which crops are chosen
 _ONCE_OF_PLAIN = 0.65  # of the memory that does not grow with the image
 _OF_PLAIN = 0.9  # times as long without the additions to the paper's method
@@ -52,13 +52,13 @@ def expected_memory(
     Examples
     --------
     >>> f"{expected_memory(2048 * 2048) / 1e6:.0f} MB"
-    '426 MB'
+    '334 MB'
     """
     _check_preset(preset)
     K = n_segments or TYPICAL_SEGMENTS
     once = (40e6 + 2e6 * n_channels) * min(1.0, n_pixels / _TRIAL_SIDE**2) ** 0.3
     once *= _ONCE_OF_PLAIN if preset == "plain" else 1.0
-    return once + n_pixels * (45.0 + 8.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
+    return once + n_pixels * (28.0 + 7.5 * K + 4.0 * n_channels)  # by two threads; one takes .8 of it
 
 
 def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, preset: str = "default") -> float:
@@ -67,7 +67,7 @@ def expected_seconds(shape: tuple[int, int], n_segments: int | None = None, pres
     megapixels, K = shape[0] * shape[1] / 1e6, n_segments or TYPICAL_SEGMENTS
     # each segment above five costs more than those before
     share = 0.65 + 0.07 * K if K <= 5 else 1 + 0.21 * (K - 5)
-    trials = (110.0 + 300.0 * megapixels) * share * (_OF_CHOOSING if n_segments is None else 1.0)
+    trials = (72.0 + 190.0 * megapixels) * share * (_OF_CHOOSING if n_segments is None else 1.0)
     trials *= _WITHOUT_COMPILER if kernels is None else 1.0
     return trials * (_OF_PLAIN if preset == "plain" else 1.0) * _seconds_of_a_trial()
 
@@ -204,14 +204,7 @@ class Progress(NamedTuple):
 
 
 class Phases:
-    """Tells callbacks which phase a fit is in, and which share of its time is behind.
-
-    Examples
-    --------
-    >>> tell = Phases([print], {"filters": 1.0, "clusters": 3.0})
-    >>> tell("clusters", 1, 2)
-    Progress(phase='clusters', done=1, total=2, share=0.625)
-    """
+    """Tells callbacks which phase a fit is in, and which share of its time is over, by the phases' costs."""
 
     def __init__(
         self, callbacks: Sequence[Callable[[Progress], Any] | None], costs: Mapping[str, float]

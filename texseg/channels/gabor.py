@@ -141,12 +141,19 @@ class GaborBank:
         sizes = [cv2.getOptimalDFTSize(side + 2 * halo) for side, halo in zip(sides, halos, strict=True)]
         along = zip(image.shape, numbers, sides, sizes, halos, strict=True)
         widths = [(halo, (n - 1) * side + size - halo - length) for length, n, side, size, halo in along]
-        padded = _mirrored(image, widths)
+        if is_flat := image.ndim == 2:
+            padded: Any = cv2.copyMakeBorder(image, *widths[0], *widths[1], cv2.BORDER_REFLECT)
+        else:
+            import scipy.fft  # not needed for images
+
+            padded = np.pad(image, widths, mode="symmetric")
         blocks = []
         for place in np.ndindex(*numbers):
             starts = [at * side for at, side in zip(place, sides, strict=True)]
             window = tuple(slice(at, at + size) for at, size in zip(starts, sizes, strict=True))
-            blocks.append(_forward(np.ascontiguousarray(padded[window])))
+            block = np.ascontiguousarray(padded[window])
+            pairs: Any = cv2.dft(block, flags=cv2.DFT_COMPLEX_OUTPUT) if is_flat else None
+            blocks.append(pairs.view(np.complex64)[..., 0] if is_flat else scipy.fft.fftn(block))
         return Spectrum(image.shape, sides, blocks)
 
     def modulus(self, spectrum: Spectrum, filter: Filter) -> NDArray[np.float32]:
@@ -211,21 +218,6 @@ def _folded(f: NDArray[np.float64], centre: float, sigma: float, period: float) 
     """Gaussian of frequencies, plus what folds back from beyond the Nyquist frequency of an axis."""
     shifts = period * np.arange(-_FOLDS, _FOLDS + 1)[:, None]
     return np.exp(-0.5 * ((f - centre + shifts) / sigma) ** 2).sum(axis=0)
-
-
-def _mirrored(image: NDArray[np.float32], widths: Sequence[tuple[int, int]]) -> Any:
-    if image.ndim == 3:
-        return np.pad(image, widths, mode="symmetric")
-    return cv2.copyMakeBorder(image, *widths[0], *widths[1], cv2.BORDER_REFLECT)
-
-
-def _forward(block: NDArray[np.float32]) -> Any:
-    if block.ndim == 2:
-        pairs: Any = cv2.dft(block, flags=cv2.DFT_COMPLEX_OUTPUT)
-        return pairs.view(np.complex64)[..., 0]
-    import scipy.fft
-
-    return scipy.fft.fftn(block)
 
 
 def _sampled(

@@ -42,8 +42,12 @@ def notes_on(images: Sequence[Planes]) -> Iterator[str]:
     bands = list(zip(*(planes.bands for planes in images), strict=True))
     bulks = [bulk_of(band, masks) for band in bands]
     for value in dict.fromkeys(value for bulk in bulks for value in bulk.extremes):
-        share = max(_share(band, masks, value) for band in bands)
-        name = _written(value, bands[0][0].dtype)
+        share, name = 0.0, f"{value:g}"
+        for band in bands:
+            valid = [(v if m is None else v[m]).ravel() for v, m in zip(band, masks, strict=True)]
+            share = max(share, float(np.mean(np.concatenate(valid) == np.asarray(value, valid[0].dtype))))
+        if float(name) != value:  # the shortest that reads back as the same
+            name = str(bands[0][0].dtype.type(value))
         yield (
             f"{100 * share:.2g} % of the pixels hold the single value {name}, an isolated value: if it marks "
             f"missing data, pass nodata={name} (--nodata {name}); otherwise it becomes a segment of its own"
@@ -51,17 +55,6 @@ def notes_on(images: Sequence[Planes]) -> Iterator[str]:
     heavy = max(bulk.share for bulk in bulks)
     if heavy >= _HEAVY:
         yield f"{100 * heavy:.2g} % of the pixels are outliers and were clipped to the range of the rest"
-
-
-def _written(value: float, dtype: np.dtype) -> str:
-    """Shortest notation of a value that reads back as the same one."""
-    short = f"{value:g}"
-    return short if float(short) == value else str(dtype.type(value))
-
-
-def _share(band: Sequence[NDArray], masks: Sequence[NDArray[np.bool_] | None], value: float) -> float:
-    valid = [v if m is None else v[m] for v, m in zip(band, masks, strict=True)]
-    return float(np.mean(np.concatenate([v.ravel() for v in valid]) == np.asarray(value, valid[0].dtype)))
 
 
 def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:

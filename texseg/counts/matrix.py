@@ -115,19 +115,17 @@ class WindowedCounts(CountOperator):
         self.normalize = normalize
         self._valid = None if self.mask is None else self.mask.astype(np.float32)
         self._scales = {w: np.flatnonzero(self.windows == w) for w in np.unique(self.windows)}
-        self._norms = {w: self._row_norm(int(w)) for w in self._scales}
+        valid = np.ones(self.image_shape, np.float32) if self._valid is None else self._valid
+        # factor of every row for each window side, shape (H, W); zero where there is no data
+        self._norms = {w: valid.copy() for w in self._scales}
+        if normalize:
+            self._norms = {w: valid / np.maximum(self._box(valid, int(w)), 1.0) for w in self._scales}
 
     def _box(self, field: NDArray[Any], window: int) -> NDArray[Any]:
         if window == 1:
             return field
         sides = tuple(int(window / step) // 2 * 2 + 1 for step in self._spacing)
         return box_sums(field, sides, _BORDERS[self.border])
-
-    def _row_norm(self, window: int) -> NDArray[np.float32]:
-        """Factor of every row for one window side, shape (H, W); zero where there is no data."""
-        valid = np.ones(self.image_shape, np.float32) if self._valid is None else self._valid
-        norm = 1.0 / np.maximum(self._box(valid, window), 1.0) if self.normalize else np.ones_like(valid)
-        return (norm * valid).astype(np.float32)
 
     def _product(self, A: NDArray[Any]) -> NDArray[np.float32]:
         K = A.shape[1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.pixels.label import Parts, merge_parts, speck_sizes
+from texseg.pixels.label import Parts
 
 
 class BlockParts(NamedTuple):
@@ -70,7 +71,10 @@ def joined_labels(
     K = state.sums.shape[1]
     state, names = state.contracted()
     if area > 0:
-        state = state._replace(labels=state.merged(speck_sizes(state.labels, state.sizes, K, area)))
+        largest = np.zeros(K, np.int64)
+        np.maximum.at(largest, state.labels, state.sizes)
+        limits = np.where(largest >= area, area, 0)  # none is a speck where all are so small
+        state = state._replace(labels=state.merged(limits))
         state, again = state.contracted()
         names = again[names]
     if min_size > 1:
@@ -114,19 +118,44 @@ class _Graph(NamedTuple):
         return _Graph(labels, sizes, np.sort(first), np.stack(sums, axis=1), pairs), names
 
     def merged(self, limits: NDArray[np.floating]) -> NDArray[np.int32]:
-        """Labels of all parts after merging those below the limits (K,) of their labels."""
-        near: list[set[int]] = [set() for _ in range(len(self.labels) + 1)]
+        """Give parts below the limits (K,) of their labels to the neighbour that explains them best.
+
+        The smallest goes first; returns the labels of all parts.
+        """
+        near: list[set[int]] = [set() for _ in self.labels]
         small = self.sizes < limits[self.labels]
         one, other = self.pairs.T
-        for p, q in (self.pairs[small[one] | small[other]] + 1).tolist():
+        for p, q in self.pairs[small[one] | small[other]].tolist():
             near[p].add(q)
             near[q].add(p)
-        # part 0 stands for no data
-        own = np.concatenate([[np.int32(-1)], self.labels]).astype(np.int32)
-        sizes = np.concatenate([[0], self.sizes])
-        sums = np.concatenate([np.zeros((1, self.sums.shape[1])), self.sums])
-        merge_parts(own, sizes, sums, near, limits)
-        return own[1:]
+        own, sizes, sums = self.labels.copy(), self.sizes.copy(), self.sums.copy()
+        into = np.arange(len(own))
+        first = into.copy()
+        queue = [(int(sizes[p]), p, p) for p in np.flatnonzero(small).tolist()]
+        heapq.heapify(queue)
+        while queue:
+            size, _, p = heapq.heappop(queue)
+            if into[p] != p or sizes[p] != size or not near[p]:
+                continue
+            own[p] = max(sorted({int(own[q]) for q in near[p]}), key=lambda k: sums[p, k])
+            group = [p, *(q for q in near[p] if own[q] == own[p])]
+            keep = max(group, key=lambda q: sizes[q])
+            group.remove(keep)
+            into[group] = keep
+            sizes[keep] += sizes[group].sum()
+            sums[keep] += sums[group].sum(axis=0)
+            first[keep] = first[[keep, *group]].min()
+            for q in group:
+                for r in near[q]:
+                    near[r].discard(q)
+                    near[r].add(keep)
+                near[keep] = (near[keep] | near[q]) - {q, keep}
+                near[q] = set()
+            if sizes[keep] < limits[own[keep]]:
+                heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
+        while (into != into[into]).any():  # a part may have been merged into one that was later merged itself
+            into = into[into]
+        return own[into]
 
 
 def _touching(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int64]:

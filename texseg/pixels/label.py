@@ -7,7 +7,6 @@ weight here.
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, NamedTuple
 
 import cv2
@@ -94,15 +93,6 @@ def near_border(cell_posteriors: Floats, grid: CellGrid) -> NDArray[np.bool_]:
     return dilated(border, side).astype(bool).ravel()
 
 
-def speck_sizes(
-    labels: NDArray[np.int32], sizes: NDArray[np.integer], n_labels: int, area: float
-) -> NDArray[np.floating]:
-    """Size (K,) below which parts of a label are specks; 0 if all of them are so small."""
-    largest = np.zeros(n_labels, np.int64)
-    np.maximum.at(largest, labels, sizes)
-    return np.where(largest >= area, area, 0)
-
-
 class Parts(NamedTuple):
     """Connected parts of a map of labels, numbered from 1 in the order of their first pixels."""
 
@@ -128,45 +118,3 @@ def connected_parts(labels: NDArray[np.int32]) -> Parts:
         flat[strip] = rank[flat[strip]]
         sizes += np.bincount(flat[strip], minlength=n_parts)
     return Parts(places, sizes, np.array(names, np.int32)[order], first[order])
-
-
-def merge_parts(
-    own: NDArray[np.int32],
-    sizes: NDArray[np.intp],
-    sums: Floats,
-    near: list[set[int]],
-    limits: NDArray[np.floating],
-) -> None:
-    """Give small parts to the neighbour that explains them best, in place, the smallest part first."""
-    into = np.arange(len(own))
-    first = into.copy()
-    queue = [(int(sizes[p]), p, p) for p in range(1, len(own)) if sizes[p] < limits[own[p]]]
-    heapq.heapify(queue)
-    while queue:
-        size, _, p = heapq.heappop(queue)
-        if into[p] != p or sizes[p] != size or not near[p]:
-            continue
-        choices = sorted({int(own[q]) for q in near[p]})
-        own[p] = max(choices, key=lambda k: sums[p, k])
-        group = [p, *(q for q in near[p] if own[q] == own[p])]
-        keep = max(group, key=lambda q: sizes[q])
-        for q in group:
-            if q == keep:
-                continue
-            into[q] = keep
-            sizes[keep] += sizes[q]
-            sums[keep] += sums[q]
-            first[keep] = min(first[keep], first[q])
-            for r in near[q]:
-                near[r].discard(q)
-                if r != keep:
-                    near[r].add(keep)
-                    near[keep].add(r)
-            near[q] = set()
-        if sizes[keep] < limits[own[keep]]:
-            heapq.heappush(queue, (int(sizes[keep]), int(first[keep]), keep))
-    for p in range(len(own)):  # a part may have been merged into one that was later merged itself
-        end = p
-        while into[end] != end:
-            end = into[end]
-        own[p] = own[end]
