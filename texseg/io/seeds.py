@@ -59,49 +59,64 @@ def read_seed_file(
     coordinates of the image or in its pixels; ROIs of ImageJ have the class in their group or name. Names are
     numbered in the order of the file.
     """
-    name = Path(path).name
-    if Path(path).suffix.lower() in _DRAWINGS:
-        drawn = np.zeros(shape, np.int32)
-        is_roi = Path(path).suffix.lower() not in _GEOJSON
-        strokes = list(_rois(Path(path)) if is_roi else _features(Path(path)))
-        number_of = _numbers([stroke.said for stroke in strokes], name)
-        for stroke in strokes:
-            number = int(number_of.get(stroke.said, stroke.said))
-            _draw(drawn, number, stroke, None if is_roi else geo, name)
-        if not drawn.any():
-            in_pixels = is_roi or geo is None or geo.transform is None
-            where = "pixels (column, row)" if in_pixels else "the image's own system"
-            raise UnsuitableImageError(f"{name}: no stroke lies on the image; coordinates must be in {where}")
-        colours = {str(stroke.said): stroke.colour for stroke in strokes if stroke.colour}
-        names = tuple(map(str, number_of))
-        return Seeds(drawn, names, {called: colours[called] for called in names if called in colours})
+    path = Path(path)
+    with failures_named(path):
+        is_drawing = path.suffix.lower() in _DRAWINGS
+        found, said = _drawn(path, shape, geo) if is_drawing else _painted(path, shape)
+    if said:
+        warnings.warn(f"{path.name}: {said}", stacklevel=2)
+    return found
+
+
+def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tuple[Seeds, str]:
+    """Paint the strokes of a file of geometries, and say what its names were taken as."""
+    labels, is_roi = np.zeros(shape, np.int32), path.suffix.lower() not in _GEOJSON
+    strokes = list(_rois(path) if is_roi else _features(path))
+    geo = None if is_roi else geo
+    names = list(dict.fromkeys(stroke.said for stroke in strokes if isinstance(stroke.said, str)))
+    if names and len(names) < len({stroke.said for stroke in strokes}):
+        raise UnsuitableImageError("classes must all be numbers or all be names, got both")
+    if len(names) > _LARGEST_CLASS:
+        raise UnsuitableImageError(f"{len(names)} classes are more than {_LARGEST_CLASS}")
+    number_of: dict[Any, int] = {called: number for number, called in enumerate(names, start=1)}
+    for stroke in strokes:
+        _draw(labels, int(number_of.get(stroke.said, stroke.said)), stroke, geo)
+    if not labels.any():
+        in_pixels = geo is None or geo.transform is None
+        where = "pixels (column, row)" if in_pixels else "the image's own system"
+        raise UnsuitableImageError(f"no stroke lies on the image; coordinates must be in {where}")
+    colour_of = {stroke.said: stroke.colour for stroke in strokes if stroke.colour}
+    colours = {called: colour_of[called] for called in names if called in colour_of}
+    said = ", ".join(f"class {number} is {called:.60}" for called, number in number_of.items())
+    return Seeds(labels, tuple(names), colours), said
+
+
+def _painted(path: Path, shape: tuple[int, int]) -> tuple[Seeds, str]:
+    """Read a picture of strokes, and say what its colours were taken as."""
     picture = read_label_picture(path)
     if picture.labels.shape != tuple(shape):
         (rows, columns), found = shape, picture.labels.shape
-        raise UnsuitableImageError(
-            f"{name}: the strokes are {found[1]} x {found[0]} pixels, the image {columns} x {rows}"
-        )
+        size = f"{found[1]} x {found[0]} pixels"
+        raise UnsuitableImageError(f"the strokes are {size}, the image {columns} x {rows}")
     if picture.format == "JPEG":
-        raise UnsuitableImageError(
-            f"{name}: JPEG compression alters the colours of strokes; save them as PNG"
-        )
-    return Seeds(_classes(picture, name))
+        raise UnsuitableImageError("JPEG compression alters the colours of strokes; save them as PNG")
+    return _classes(picture)
 
 
-def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
+def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     """Turn a picture into classes: label images as they are, grey values and colours numbered from 1."""
     labels = picture.labels
     values, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     numbers = values[values > 0]
     if picture.colours is None and picture.mask is None and values[0] <= 0 and count_up(numbers):
-        return labels
+        return Seeds(labels), ""
     places = places.reshape(labels.shape)
     ground, commonest = labels == 0 if picture.mask is None else ~picture.mask, int(counts.argmax())
     if picture.mask is None and 2 * counts[commonest] > labels.size:
         ground = places == commonest
     if not ground.any():
         raise UnsuitableImageError(
-            f"{name}: no unpainted background found; leave it 0 in a label image, transparent, or in one "
+            "no unpainted background found; leave it 0 in a label image, transparent, or in one "
             "colour that covers more than half of the image"
         )
     looks = np.reshape(values if picture.colours is None else picture.colours[values - 1], (len(values), -1))
@@ -109,9 +124,7 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     unpainted = looks[places[ground][0]] if picture.mask is None else None
     painted, counts = places[~ground], np.bincount(places[~ground], minlength=len(values))
     if not len(painted):
-        raise UnsuitableImageError(
-            f"{name}: no stroke: all pixels are {_called(picture, int(labels.flat[0]))}"
-        )
+        raise UnsuitableImageError(f"no stroke: all pixels are {_called(picture, int(labels.flat[0]))}")
     places = np.where(ground, -1, places)
     corner = places[:-1, :-1]
     is_broad = (corner == places[1:, :-1]) & (corner == places[:-1, 1:]) & (corner == places[1:, 1:])
@@ -119,7 +132,7 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     kept = _pure(looks, counts, broad, unpainted)
     if len(kept) > _MOST_UNPAINTED and not (picture.colours is None and count_up(values[kept])):
         raise UnsuitableImageError(
-            f"{name}: {np.count_nonzero(counts)} different colours are too many for strokes; use a hard "
+            f"{np.count_nonzero(counts)} different colours are too many for strokes; use a hard "
             "brush without anti-aliasing, one colour a class, and a format without losses such as PNG"
         )
     meanings = [
@@ -136,7 +149,7 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
     blurred = lost.sum() / max(1, counts.sum())
     if blurred > 0.5:
         raise UnsuitableImageError(
-            f"{name}: {100 * blurred:.0f} % of the painted pixels are the soft edges of strokes and would be "
+            f"{100 * blurred:.0f} % of the painted pixels are the soft edges of strokes and would be "
             "lost; use a hard brush without anti-aliasing"
         )
     if blurred:
@@ -145,8 +158,8 @@ def _classes(picture: LabelPicture, name: str) -> NDArray[np.int32]:
             "as at the edges of soft brushes, and count as unpainted"
         )
     said = "transparency" if picture.mask is not None else _called(picture, int(labels[ground][0]))
-    warnings.warn(f"{name}: unpainted is {said}, {', '.join(meanings)}", stacklevel=3)
-    return np.where(ground, 0, number_of[places]).astype(np.int32)
+    classes = np.where(ground, 0, number_of[places]).astype(np.int32)
+    return Seeds(classes), f"unpainted is {said}, {', '.join(meanings)}"
 
 
 def _pure(
@@ -197,24 +210,23 @@ class _Stroke(NamedTuple):
 
 def _features(path: Path) -> Iterator[_Stroke]:
     """Yield every geometry in a GeoJSON file."""
-    with failures_named(path):
-        content = read_json(path, _MOST_BYTES, "GeoJSON")
+    content = read_json(path, _MOST_BYTES, "GeoJSON")
     features = content.get("features") if isinstance(content, Mapping) else None
     if not isinstance(features, list):
-        raise UnsuitableImageError(f"{path.name}: strokes must be a GeoJSON FeatureCollection")
+        raise UnsuitableImageError("strokes must be a GeoJSON FeatureCollection")
     for place, feature in enumerate(features):
         properties, geometry = (_mapping(_mapping(feature).get(part)) for part in ("properties", "geometry"))
         said = _class_of(properties)
         if said is None:
             given = next((properties[name] for name in _PROPERTIES if name in properties), None)
             raise UnsuitableImageError(
-                f"{path.name}: feature {place} needs its class, a number from 1 to {_LARGEST_CLASS} or a "
-                f"name, in the property class, label or classification, got {given!r:.60}"
+                f"feature {place} needs its class, a number from 1 to {_LARGEST_CLASS} or a name, in the "
+                f"property class, label or classification, got {given!r:.60}"
             )
         kind = geometry.get("type")
         if kind not in _DRAWN:
             raise UnsuitableImageError(
-                f"{path.name}: feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
+                f"feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
             )
         look = _mapping(properties.get("classification"))
         colour = look.get("color", look.get("colorRGB"))
@@ -228,10 +240,10 @@ def _features(path: Path) -> Iterator[_Stroke]:
 def _rois(path: Path) -> Iterator[_Stroke]:
     """Yield the regions of interest in a file of ImageJ: one, or a ZIP archive of several."""
     if find_spec("roifile") is None:
-        raise UnsuitableImageError(f"{path.name}: ROIs of ImageJ need roifile (pip install roifile)")
+        raise UnsuitableImageError("ROIs of ImageJ need roifile (pip install roifile)")
     from roifile import ImagejRoi
 
-    with failures_named(path), open_regular(path, _MOST_BYTES) as file:
+    with open_regular(path, _MOST_BYTES) as file:
         contents = {path.stem: file.read()}
         if path.suffix.lower() == ".zip":
             with zipfile.ZipFile(file) as archive:
@@ -245,12 +257,12 @@ def _rois(path: Path) -> Iterator[_Stroke]:
         said: int | str = roi.group or _NUMBERED.sub("", name)
         if isinstance(said, str) and not re.search(r"[^\W\d_]", said):
             raise UnsuitableImageError(
-                f"{path.name}: ROI {name} needs its class: give it a group, or a name such as water-1"
+                f"ROI {name} needs its class: give it a group, or a name such as water-1"
             )
         try:
             parts = [np.asarray(part, float).tolist() for part in roi.coordinates(multi=True)]
         except Exception as error:  # of kinds without an outline
-            raise UnsuitableImageError(f"{path.name}: ROI {name} has no outline ({error})") from error
+            raise UnsuitableImageError(f"ROI {name} has no outline ({error})") from error
         kinds = {4: "MultiLineString", 3: "MultiLineString", 5: "MultiLineString", 10: "MultiPoint"}
         kind = kinds.get(int(roi.roitype), "MultiPolygon")
         nested = {"MultiPolygon": [[part + part[:1] for part in parts]], "MultiPoint": sum(parts, [])}
@@ -273,26 +285,11 @@ def _class_of(properties: Mapping[str, Any]) -> int | str | None:
     return said if 1 <= said <= _LARGEST_CLASS else None
 
 
-def _numbers(classes: list[int | str], name: str) -> dict[int | str, int]:
-    """Give numbers to the classes that have names, in the order of the file, and say so."""
-    names = list(dict.fromkeys(said for said in classes if isinstance(said, str)))
-    if names and len(names) < len(set(classes)):
-        raise UnsuitableImageError(f"{name}: classes must all be numbers or all be names, got both")
-    if len(names) > _LARGEST_CLASS:
-        raise UnsuitableImageError(f"{name}: {len(names)} classes are more than {_LARGEST_CLASS}")
-    if names:
-        meanings = (f"class {number} is {said:.60}" for number, said in enumerate(names, start=1))
-        warnings.warn(f"{name}: {', '.join(meanings)}", stacklevel=3)
-    return {said: number for number, said in enumerate(names, start=1)}
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _draw(
-    drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None, name: str
-) -> None:
+def _draw(drawn: NDArray[np.int32], number: int, stroke: _Stroke, geo: Georeference | None) -> None:
     """Paint one geometry, in place."""
     kind, coordinates = stroke.kind, stroke.coordinates
     try:
@@ -308,7 +305,7 @@ def _draw(
             cv2.polylines(marked, [corners.reshape(-1, 1, 2)], isClosed=False, color=1)
             drawn[cv2.dilate(marked, np.ones((_LINE_WIDTH, _LINE_WIDTH), np.uint8)) > 0] = number
     except (TypeError, ValueError, IndexError) as error:
-        raise UnsuitableImageError(f"{name}: {kind} with invalid coordinates") from error
+        raise UnsuitableImageError(f"{kind} with invalid coordinates") from error
 
 
 def _pixels(points: Any, geo: Georeference | None) -> NDArray[np.float64]:
