@@ -51,8 +51,8 @@ class Result(NamedTuple):
         label_of = np.concatenate([[0], Edits(tuple(map(tuple, groups))).classes(K) + 1])
         label_of = label_of.astype(self.labels.dtype)
         self.model.merge(groups)
-        levels = sorted({*(_levels(self.model) if self.fitted else []), self.model.n_segments_})
-        return self._replace(labels=label_of[self.labels], levels=tuple(levels)), label_of
+        levels = _levels(self.model) if self.fitted else (self.model.n_segments_,)
+        return self._replace(labels=label_of[self.labels], levels=levels), label_of
 
 
 class Job:
@@ -123,9 +123,9 @@ class Job:
         yield found
         self._note("coarse and fine", _FIT)
         if fitted and len(self._indices) <= MOST_FITTED:  # else there are planes that the hierarchy lacks
-            numbers = _levels(model)
+            levels = _levels(model)
             self._note("coarse and fine", 1.0)
-            yield found._replace(levels=tuple(sorted({*numbers, model.n_segments_})))
+            yield found._replace(levels=levels)
 
     def apply(self, model: TextureSegmenter) -> Iterator[Result]:
         """Find the textures of a model again, and yield the labels."""
@@ -171,10 +171,10 @@ class Job:
         self._tell(text, share)
 
 
-def _levels(model: TextureSegmenter) -> Sequence[int]:
-    """Numbers of segments in the hierarchy, if the model has one."""
-    hierarchy = getattr(model, "hierarchy_", None)
-    return [] if hierarchy is None else [int(k) for k in hierarchy.n_segments]
+def _levels(model: TextureSegmenter) -> tuple[int, ...]:
+    """Numbers of segments in the hierarchy, if the model has one, and its own."""
+    numbers = getattr(getattr(model, "hierarchy_", None), "n_segments", ())
+    return tuple(sorted({*(int(k) for k in numbers), model.n_segments_}))
 
 
 def _spread(indices: list[Index], most: int) -> list[Index]:
