@@ -43,6 +43,16 @@ def test_what_is_unlike_an_even_sample_is_in_the_crops(planted):
     assert read_crops(ArrayWindows(planted), 0, 6, 256)[0].windows == sample.windows
 
 
+def test_gains_types_and_odd_values_change_no_crop(planted):
+    even = read_crops(ArrayWindows(planted), 0, 6, 256)[0].windows
+    assert read_crops(ArrayWindows(planted * 2.0**-40), 0, 6, 256)[0].windows == even
+    colour = np.stack([planted] * 3, axis=-1).astype(np.uint16)
+    assert read_crops(ArrayWindows(colour, -1), 0, 6, 256)[0].windows == even
+    odd = planted.astype(np.float64)
+    odd[5, :9], odd[200, 7], odd[1900:, :300] = 1e300, np.inf, 3e38
+    assert len(read_crops(ArrayWindows(odd), 0, 6, 256)[1]) == 6
+
+
 def test_what_no_crop_shows_is_said_with_its_place(planted):
     """A single crop cannot show both textures."""
     sample, _ = read_crops(ArrayWindows(planted), 0, 1, 256)

@@ -226,9 +226,9 @@ def _survey(source: Any, thinned: bool) -> _Survey:
         for left in range(0, W, columns) if tops else ():
             piece = slice(tops[0], min(tops[-1] + _UNIT, H)), slice(left, min(left + columns, W))
             pixels, mask = source.read(piece)[:2]
-            grey = np.asarray(pixels, np.float32)
-            grey = grey.mean(axis=-1) if grey.ndim == 3 else grey
-            grey = np.where(valid_pixels(pixels, mask), grey, np.float32(np.nan))
+            with np.errstate(over="ignore"):
+                grey = pixels if pixels.ndim == 2 else pixels.mean(axis=-1, dtype=np.float32)
+                grey = np.where(valid_pixels(pixels, mask), grey, np.nan).astype(np.float32)
             lefts = [x for x in range(left, piece[1].stop, _UNIT) if x // _UNIT % step == 0]
             for y, x in ((y, x) for y in tops for x in lefts):
                 unit = grey[y - piece[0].start :, x - left :][:_UNIT, :_UNIT]
@@ -257,8 +257,10 @@ def _windows_of(unit: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np
 def _tables(windows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Square roots (n, C * bins) of histograms of windows (n, h, w): values, and differences at lags."""
     n, height, width = windows.shape
-    spread = windows.std(axis=(1, 2), keepdims=True)
-    values = (windows - windows.mean(axis=(1, 2), keepdims=True)) / np.maximum(spread, 1e-6)
+    with np.errstate(all="ignore"):  # whatever values an image holds
+        mean, spread = (found(windows, axis=(1, 2), keepdims=True) for found in (np.mean, np.std))
+        least = np.finfo(np.float32).tiny + np.float32(1e-6) * np.abs(mean)  # of flat windows
+        values = np.nan_to_num((windows - mean) / np.maximum(spread, least))
     levels = [np.clip(2 * values + _BINS / 2, 0, _BINS - 1)]
     for down, right in _LAGS:
         one = values[:, : height - down, max(0, -right) : width - max(0, right)]
