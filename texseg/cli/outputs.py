@@ -25,7 +25,7 @@ from texseg.io import regions
 from texseg.io.display import orthogonal_cuts
 from texseg.io.files import open_regular
 from texseg.io.geo import Georeference
-from texseg.io.polygons import Outlines, collection, geojson, geopackage
+from texseg.io.polygons import Outlines, collection, content_of
 from texseg.io.read import Source
 from texseg.io.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text
 from texseg.io.write import Content, Layout, Overlay, Rows, write_files
@@ -376,14 +376,14 @@ class _Noted:
                     self.outlines.add(labels[part], self.numbers)
             yield labels
 
-    def polygons(self, is_package: bool) -> bytes:
+    def polygons(self, path: Path) -> bytes:
         """Outlines of the regions, in pixels of level 0 where there is no map."""
         source = self.page.source
         if self.outlined is None:
             assert self.outlines is not None  # requested
             rings = self.outlines.rings(self.tally.region_of_parts())
             self.outlined = collection(self.table("regions", None), rings, source.geo, source.step)
-        return geopackage(self.outlined, source.geo) if is_package else geojson(self.outlined)
+        return content_of(path, self.outlined, source.geo)
 
     def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
         """Rows of the table of segments, or of regions; places are in pixels of level 0."""
@@ -422,7 +422,7 @@ def _contents(
         planes = found.probabilities(number)
         yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
     for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
-        yield [path], noted_page.polygons(path.suffix == ".gpkg")
+        yield [path], noted_page.polygons(path)
     for kind, fields in (("segments", SegmentRow._fields), ("regions", regions.RegionRow._fields)):
         if kind in files:
             yield files[kind][:1], _table(found, noted, kind, fields)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,7 @@ def write_polygons(
     ['sand', 'rock']
     """
     target, found = path_of(path), polygons(labels, names=names, confidence=confidence, geo=geo)
-    is_package = target.suffix.lower() == ".gpkg"
-    atomic_write(target, geopackage(found, geo) if is_package else geojson(found))
+    atomic_write(target, content_of(target, found, geo))
 
 
 def polygons(
@@ -114,11 +114,6 @@ def polygons(
     tally, outlines = Tally(names), Outlines((labels.shape[0], labels.shape[1]))
     outlines.add(labels, tally.add(labels, confidence))
     return collection(tally.regions(), outlines.rings(tally.region_of_parts()), geo)
-
-
-def geojson(found: dict[str, Any]) -> bytes:
-    """Return the text of a collection of features."""
-    return json.dumps(found, ensure_ascii=False).encode()
 
 
 def collection(
@@ -171,8 +166,10 @@ def _settle_system(found: dict[str, Any], geo: Georeference) -> None:
             ring[:] = part.tolist()
 
 
-def geopackage(found: dict[str, Any], geo: Georeference | None) -> bytes:
-    """Return a GeoPackage with a layer of regions; in pixels y is minus the row, as in geographic systems."""
+def content_of(path: Path, found: dict[str, Any], geo: Georeference | None) -> bytes:
+    """Return features as GeoJSON or, by the name, as a GeoPackage, in whose pixels y is minus the row."""
+    if path.suffix.lower() != ".gpkg":
+        return json.dumps(found, ensure_ascii=False).encode()
     if find_spec("pyogrio") is None:
         raise UnsuitableImageError("GeoPackages need pyogrio (pip install 'texseg[geo]')")
     from pyogrio.raw import write

@@ -105,7 +105,8 @@ def _array(folder: Path, meta: dict[str, Any]) -> _Array:
     shape, chunk, file = found.shape, found.chunk, found.file
     if not len(shape) == len(chunk) == len(file) or sorted(found.order) != list(range(len(shape))):
         raise MalformedFileError("metadata of the zarr array contradict each other")
-    if len(shape) < 2 or 0 in shape or len(shape) > 8:
+    n_long = 2 + sum(n != 1 for n in shape[:-2])
+    if len(shape) < 2 or 0 in shape or len(shape) > 8 or n_long > 3:
         raise UnsuitableImageError(f"array of shape {shape} is not an image of rows, columns and channels")
     if min(*chunk, *file) < 1 or any(a % b for a, b in zip(file, chunk, strict=True)):
         raise MalformedFileError("invalid metadata of the zarr array")
@@ -197,10 +198,6 @@ class ZarrStored(Stored):
         if any(len(array.shape) != len(shape) for array in arrays):
             raise MalformedFileError("the levels of the OME-Zarr image have different axes")
         kept = [i for i, n in enumerate(shape) if n != 1 or i >= len(shape) - 2] if len(shape) > 2 else [0, 1]
-        if len(kept) > 3:
-            raise UnsuitableImageError(
-                f"array of shape {shape} is not an image of rows, columns and channels"
-            )
         letters = ["Y", "X"]
         if len(kept) == 3:
             channel = names.find("c")
