@@ -21,7 +21,7 @@
 #define INSIDE static inline __attribute__((always_inline))
 
 enum { LANES = 8, SIDE = 5, PATCH = SIDE * SIDE, PARTS = 4, SOME = PARTS * LANES, REACH = 3, RING = 8, FEW = 16 };
-enum { PRODUCTS, SOFT_MAX, HALVES, SIGNS }; /* what is made of products of sites */
+enum { PRODUCTS, SOFT_MAX, HALVES }; /* what is made of products of sites */
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 
@@ -650,17 +650,15 @@ INSIDE void made(const Passes *p, Py_ssize_t first, Py_ssize_t m, float *some)
     for (Py_ssize_t i = 0; i < FEW && i < m; i += LANES) {
         vec top = all(-1e38f), sum = all(0);
         for (Py_ssize_t k = 0; k < p->K; k++) {
-            vec x = whole(some + k * FEW + i), own = x, given = all(0);
+            vec x = whole(some + k * FEW + i), own, given = all(0);
             Py_ssize_t at = k * p->N + first + i;
             if (p->given) given = load(p->given + at, m - i);
             if (p->prior) x = x * p->beta + p->prior[k];
+            own = x;
             if (p->how == HALVES) {
                 vec y = exp_of(either(x < all(0), x, -x)), large = 1.0f / (1.0f + y);
                 own = either(x < all(0), 1.0f - large, large);
-            } else if (p->how == SIGNS)
-                own = either(x > all(0), all(1), all(0));
-            else
-                own = x;
+            }
             top = either(x > top, x, top);
             if (p->how != SOFT_MAX) store(p->planes + at, own, m - i);
             store(some + k * FEW + i, p->given ? own * given : own, LANES);

@@ -34,11 +34,9 @@ _limits: dict[str, tuple[Callable[[int], Any], int]] = {}
 
 
 class one_blas_thread(ContextDecorator):  # reads as the function it is used as
-    """Limit BLAS to one thread as long as any caller needs it; a context manager or decorator.
+    """Limit BLAS to one thread as long as any caller needs it: more would wait for each other.
 
-    Its products are small here: more threads would spend several times the processor time waiting for each
-    other. The limit applies to the whole process, so calls from several threads share it: the first to enter
-    sets it, and the last to leave restores the previous one. Enter again where a library has been imported.
+    The limit is the process's: the first to enter sets it, and the last to leave restores the previous one.
     """
 
     def __enter__(self) -> Self:
@@ -65,11 +63,7 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
 
 
 def _setter(library: Any) -> Callable[[int], Any]:
-    """Give the function that sets the number of threads of a library, from any thread.
-
-    Since 3.7, threadpoolctl silently ignores all threads but the first to set it; here the last to leave has
-    to set it.
-    """
+    """Give what sets the number of threads of a library; since 3.7, threadpoolctl ignores all but one."""
     return getattr(library, "_real_set_num_threads", library.set_num_threads)
 
 

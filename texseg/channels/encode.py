@@ -84,10 +84,7 @@ def learn_features(
     random_state: int = 0,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Features, list[NDArray[np.uint8]]]:
-    """Learn ranges and textons from images, and encode these images: uint8 bins (C, ...), one array each.
-
-    The weights are factors; 0 leaves the channels out. ``tell`` gets the number of channels done, and of all.
-    """
+    """Learn ranges and textons from images, and encode these: uint8 bins (C, ...), one array each."""
     intensity = learn_intensity(images, sigma, logarithm, bank.spacing)
     masks = [planes.mask for planes in images]
     weights = patch_weight, value_weight

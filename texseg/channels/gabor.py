@@ -114,10 +114,7 @@ class GaborBank:
     @staticmethod
     @lru_cache(_KEPT_TRANSFERS)  # making one takes as long as using it
     def transfer(filter: Filter, shape: tuple[int, int]) -> NDArray[np.floating]:
-        """Transfer function of one filter on the FFT grid of ``shape``, float32 (H, W), 2 at its peak.
-
-        The factor 2 compensates for the missing half plane: the modulus is then the amplitude of a grating.
-        """
+        """Transfer function of one filter on the FFT grid of ``shape``, float32 (H, W), 2 at its peak."""
         v = np.fft.fftfreq(shape[0]).astype(np.float32)[:, None]
         u = np.fft.fftfreq(shape[1]).astype(np.float32)[None, :]
         centre = 1 / filter.wavelength

@@ -58,11 +58,7 @@ def notes_on(images: Sequence[Planes]) -> Iterator[str]:
 
 
 def _shading_of(blocks: NDArray[np.floating]) -> tuple[float, float] | None:
-    """Compare logarithms of mean and contrast of blocks (n, side, side) with like relative contrasts.
-
-    Give the correlation of their differences, and the slope of the contrast over the mean, 1 where the same
-    factor changes both; None if there are too few.
-    """
+    """Correlation and slope of log contrasts over log means of blocks (n, side, side) that look alike."""
     if len(blocks) < _FEWEST_BLOCKS:
         return None
     blocks = blocks[:: -(-len(blocks) // _MOST_COMPARED)]

@@ -38,10 +38,7 @@ def mismatch(images: Sequence[Planes], intensity: Intensity) -> str | None:
 
 
 def rescaled(images: Sequence[Planes], intensity: Intensity) -> list[Planes]:
-    """Map the ranges of images, all encoded alike, to the learned ones.
-
-    A scene multiplied by a factor, or with a constant added, then gets the labels of the original scene.
-    """
+    """Map the ranges of images, all encoded alike, to the learned ones."""
     maps = []
     for new, old in zip(_ranges(images, intensity.log_offset), _learned(intensity), strict=True):
         factor = (old.high - old.low) / (new.high - new.low) if new.high > new.low else 1.0

@@ -106,10 +106,7 @@ def _log_offset(bands: Sequence[Sequence[NDArray[Any]]], masks: Sequence[NDArray
 
 
 def _unit_planes(bands: list[NDArray[Any]], intensity: Intensity) -> list[NDArray[np.floating]]:
-    """Values on the unit scale; a lone pixel far outside the range takes the median of its surroundings.
-
-    Filters would spread it as far as they reach. A larger object keeps its values, being its own median.
-    """
+    """Values on the unit scale; filters would spread a lone pixel far outside: it takes their median."""
     units = []
     for band, *ends in zip(bands, intensity.low, intensity.high, strict=True):
         unit = to_unit(measured(band, intensity.log_offset), Range(*ends))
@@ -169,11 +166,7 @@ def recipes(
     value_weight: float = 1.0,
     spacing: Sequence[float] = (1, 1),
 ) -> list[Recipe]:
-    """List the channels of an image: the bank's moduli of the lightness, patches, plain values.
-
-    All value channels of a colour image have a total weight of 8, others 1; of logarithms values count a
-    quarter.
-    """
+    """List the channels of an image: the bank's moduli of the lightness, patches, plain values."""
     lightness, values = _unit_values(planes.bands, intensity)
     channels = []
     if bank is not None:

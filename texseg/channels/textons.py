@@ -38,7 +38,11 @@ def learn_codebook(
         padded = np.pad(_steps(plane), side // 2, mode="symmetric")
         samples.append(patches_at(padded, np.unravel_index(chosen, plane.shape), side))
     patches = np.concatenate(samples)
-    _, first = np.unique(patches, axis=0, return_index=True)
+    some = 4 * n_textons
+    while len(first := np.unique(patches[:some], axis=0, return_index=True)[1]) < n_textons:
+        if some >= len(patches):
+            break
+        some *= 4
     kept = np.sort(first)[:n_textons]  # distinct patches; if there are fewer, the last is repeated
     codebook = patches[np.concatenate([kept, np.full(n_textons - len(kept), kept[-1])])]
     for _ in range(_ITERATIONS):

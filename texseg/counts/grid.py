@@ -167,10 +167,7 @@ def cell_counts(
 def window_means(
     counts: NDArray[np.floating] | PackedCounts, grid: CellGrid, sides: Sequence[float], step: int = 1
 ) -> tuple[NDArray[np.floating], tuple[int, ...], NDArray[np.floating]]:
-    """Average cell histograms over windows, one side in pixels a channel, around every ``step``-th cell.
-
-    Returns the means (windows, C * n_bins), their shape, and the valid share (windows,) of the smallest ones.
-    """
+    """Mean histograms of windows (windows, C * n_bins), their shape, the smallest ones' valid shares."""
     table = counts.reshape(*grid.shape, len(sides), counts.shape[1] // len(sides))
     presence = grid.sizes.reshape(grid.shape)
     steps, spacing = grid.near(step, 1), grid.spacing or (1,) * len(grid.shape)

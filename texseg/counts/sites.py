@@ -28,7 +28,7 @@ BACKGROUND = 2e-3
 """Share of the background in every profile: what a cluster has never seen is unlikely, not impossible."""
 
 _window_matrix = lru_cache(maxsize=8)(window_matrix)
-_MADE = ("products", "soft-max", "halves", "signs")  # of products, by compiled loops
+_MADE = ("products", "soft-max", "halves")  # of products, by compiled loops
 _STRIP = 1024  # sites multiplied at once; the same for any number of threads, since it affects rounding
 
 
@@ -102,8 +102,8 @@ class Sites(CountOperator):
     ) -> tuple[Floats, Floats, Floats]:
         """Compiled: what is made (N, K) of ``n @ A`` at each site, ``n.T @`` (K, M) that, log sums (N,).
 
-        That is ``beta n @ A + prior``, its "soft-max" over K, or the "halves" or "signs" of pairs with these
-        log-odds; on the way back times ``given`` (N, K). Without ``A`` there is only the way back of this.
+        That is ``beta n @ A + prior``, its "soft-max" over K, or the "halves" of pairs with these log-odds,
+        on the way back times ``given`` (N, K). Without ``A`` there is only the way back of this.
         """
         (N, M), counts, scale = self.shape, self.counts, self.weights
         if isinstance(self.counts, PackedCounts):
@@ -211,10 +211,7 @@ def window_sites(
     sides: tuple[float, float],
     step: int = WINDOW_STEP,
 ) -> Sites:
-    """Histograms of the windows around every ``step``-th cell.
-
-    ``sides`` in pixels are those of the windows of channels of wavelengths (C,) up to :data:`FAR`, and above.
-    """
+    """Histograms of windows around every ``step``-th cell; sides are those up to :data:`FAR`, and above."""
     side = sides_of(wavelengths, sides)
     ends = np.cumsum([0] + [grid.n_cells for grid in grids]).tolist()
     packed = isinstance(cells.counts, PackedCounts)
@@ -240,11 +237,7 @@ def images_of(
 
 
 def border_measure(sites: Sites, reach: int) -> Floats:
-    """How much the windows on opposite sides of every site differ, shape (N,).
-
-    The largest of all directions' squared Hellinger distances between the windows ``reach`` sites before
-    and after, with weighted channels.
-    """
+    """Largest squared Hellinger distance (N,) of the windows ``reach`` sites before and after each."""
     measures = []
     for counts in sites.pieces(sites.counts):
         roots = np.sqrt(counts * sites.weights)

@@ -66,10 +66,7 @@ def soft_max(logits: Floats) -> tuple[Floats, Floats]:
 
 
 def soft_max_over(planes: Floats) -> Floats:
-    """Normalise exponentials (..., K, N) over K, in place: the layout in which sites are contiguous.
-
-    It is done strip by strip, in parallel and within the processor's cache.
-    """
+    """Normalise exponentials (..., K, N) over K, in place, strip by strip, where sites are contiguous."""
     K, N = planes.shape[-2:]
     step = max(1, _STRIP // max(1, planes.size // max(1, N)))
     if kernels is None or planes.dtype != np.float32 or planes.ndim > 2 or not planes.flags.c_contiguous:
@@ -92,10 +89,7 @@ def _normalise_exponentials(logits: Floats, axis: int) -> tuple[Floats, Floats]:
 
 
 def arg_max_over(values: Floats) -> NDArray[np.int32]:
-    """Index, int32, of the largest value (K, ...) along the first axis; ties go to the first.
-
-    Like NumPy's ``argmax``, which would first copy the values into another layout.
-    """
+    """Index, int32, of the largest value (K, ...) along the first axis, which is not moved; ties: first."""
     best = values[0].copy()
     index = np.zeros(best.shape, np.int32)
     for k, plane in enumerate(values[1:], start=1):

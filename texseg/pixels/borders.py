@@ -94,10 +94,7 @@ class BorderClassifier(NamedTuple):
     def log_odds(
         self, planes: Planes, pixels: NDArray[np.intp], bins: NDArray[np.uint8] | None = None
     ) -> NDArray[np.floating]:
-        """Log-probabilities (K, n), up to a constant, of the textures at some pixels (sorted flat indices).
-
-        The ``bins`` (C, H, W) of the image are computed if not given.
-        """
+        """Log-probabilities (K, n), up to a constant, at pixels (sorted flat indices); bins are (C, H, W)."""
         return self._at(planes, pixels, bins, self._in_lanes())
 
     def scores(self, planes: Planes, pixels: NDArray[np.intp]) -> NDArray[np.floating]:
@@ -200,10 +197,7 @@ def learn_borders(
     piece: int,
     rng: np.random.Generator,
 ) -> BorderClassifier | None:
-    """Learn the textures' borders from composites made of the insides of segments, ``piece`` cells wide.
-
-    None if fewer than two textures have enough pixels inside; those without are not known to the classifier.
-    """
+    """Learn borders from composites of pieces ``piece`` cells wide; None of fewer than two textures."""
     inner = [trusted(one, cell, planes.mask) for one, planes in zip(labels, images, strict=True)]
     sizes = np.sum([label_sizes(one, len(log_profiles)) for one in inner], axis=0)
     known = np.flatnonzero(sizes >= _FEWEST)
@@ -313,10 +307,7 @@ def _temperature(
     scores: NDArray[np.floating],
     labels: NDArray[np.integer],
 ) -> float:
-    """Temperature that minimises the discriminant's log-loss on scores it was not trained on.
-
-    The loss is convex in the inverse temperature: Newton's steps, within a bracket that shrinks.
-    """
+    """Temperature of the least log-loss on other scores: Newton's steps within a bracket that shrinks."""
     logits = scores @ weights + offsets
     odds = logits - logits[np.arange(len(labels)), labels][:, None]  # (n, K), against the true label
     (low, high), cold = _COLD, 1.0

@@ -118,10 +118,7 @@ class _Graph(NamedTuple):
         return _Graph(labels, sizes, np.sort(first), np.stack(sums, axis=1), pairs), names
 
     def merged(self, limits: NDArray[np.floating]) -> NDArray[np.int32]:
-        """Give parts below the limits (K,) of their labels to the neighbour that explains them best.
-
-        The smallest goes first; returns the labels of all parts.
-        """
+        """Labels, where parts below limits (K,) went to the neighbour that explains them, smallest first."""
         near: list[set[int]] = [set() for _ in self.labels]
         small = self.sizes < limits[self.labels]
         one, other = self.pairs.T
