@@ -3,8 +3,8 @@
 1. *Windows.* The asymmetric clustering model is annealed on the histograms of windows, from just above the
    first critical temperature down to the one that counts independent observations, and grown by splits and
    exchanges ([1]_ section 5.1). A window that straddles a border has a mixed histogram, and together such
-   windows can form a cluster of their own, at the cost of merging two true textures. So one run uses only
-   the calmest windows, and another all of them.
+   windows can form a cluster of their own, at the cost of merging two true textures. So the first run uses
+   only the calmest windows; further ones use all of them, and random halves.
 2. *Cells.* All runs continue on the disjoint cells' own histograms, where a Potts prior on the map replaces
    the mixing proportions (a hidden-Markov ACM). Without a prior on the map (``smoothness=0``), a window
    around every cell is used instead.
@@ -53,7 +53,7 @@ _HALF = (
 )
 _HOTTEST = 0.9  # of the first critical inverse temperature
 _COOLING = 0.5  # each temperature is this times the one before; .3 to .75 give the same clusters
-_STEPS = 20  # most EM steps between two changes; of k-means, too
+_STEPS = 20  # most EM steps between two changes; of k-means and of mixtures, too
 _TOLERANCE = 1e-4  # of the free energy
 _RUNS = 6  # of k-means
 _FEW = 20  # cells of a cluster that touch no other
