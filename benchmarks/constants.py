@@ -101,7 +101,7 @@ CONSTANTS: dict[str, dict[str, str]] = {
         "_MERITS": "of three logarithms in the odds between two solutions, learned by logistic regression",
     },
     "method.cues": {
-        "_WEIGHTS": "of the three logarithms in the log-odds of values, learned by logistic regression",
+        "_WEIGHTS": "of the four logarithms in the log-odds of values, learned by logistic regression",
         "_CONSTANT": "of these log-odds, learned with the weights",
     },
     "method.textures": {
@@ -200,6 +200,12 @@ OTHERS: dict[str, dict[str, str]] = {
         "method.matching": "_POINTS",
         "method.number": "_LISTED _MOST_LISTED _LIKELY _TIE",
         "method.textures": "_CALIBRATION _ROOM _PATCH",
+    },
+    "large scenes alone: which crops are learned from, and what is said of the rest": {
+        "method.sampling": (
+            "CROP_SIDE CROPS _UNIT _MOST_UNITS _PIECE _LAGS _BINS _FINE _HELD _UNLIKE _EVEN _CANDIDATES "
+            "_SAID _PURE _FEWEST _MOSTLY _TOGETHER"
+        ),
     },
     "only with strokes, or only without additions": {
         "method.seeds": (

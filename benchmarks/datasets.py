@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.spatial import KDTree
 
 from texseg.synth import mosaic
 
@@ -21,6 +22,7 @@ SAMPLES = Path(__file__).resolve().parents[1] / "sample_images"
 SMALLEST_CROP = 128
 SMALLEST_SHARE = 0.01  # of the judged pixels of a real image; smaller classes are not judged
 SIDES = (200, 256, 320, 384, 448, 512)
+N_GRAINS = 20
 N_EQUALISED = 167  # mosaics a source: five hundred together
 RARE_SHARES = (1, 2, 5)  # per cent of the image that a square of another plate covers
 RARE_PAIRS = ("D009+D024", "D004+D017", "D004+D020")
@@ -224,6 +226,20 @@ def _equalised_mosaic(data: Path, name: str) -> Case:
     return case._replace(name=name)
 
 
+def _grains(data: Path, name: str) -> Case:
+    """Two to five kinds of grains that differ in brightness alone, under noise, smaller than most windows."""
+    rng, K = np.random.default_rng(int(name)), 2 + int(name) % 4
+    side = int(rng.choice([160, 256, 384]))
+    n_grains = side**2 // int(rng.choice([150, 300, 500, 900, 1500]))  # pixels each
+    middles = rng.uniform(size=(n_grains, 2)) * side
+    own = KDTree(middles).query(np.indices((side, side)).reshape(2, -1).T)[1]
+    kinds = np.unique(rng.choice(K, n_grains, p=rng.dirichlet(np.full(K, 3.0))), return_inverse=True)[1]
+    truth = kinds[own].reshape(side, side)
+    levels = np.sort(rng.choice(np.arange(40, 216, 25), K, replace=False))
+    image = levels[truth] + rng.normal(0, rng.uniform(6, 18), truth.shape)
+    return Case(name, image.clip(0, 255).astype(np.uint8), (truth + 1).astype(np.uint8))
+
+
 def _rare_names(data: Path) -> list[str]:
     plates = [texture.family for texture in texture_files(data, "brodatz")]
     rng = np.random.default_rng(0)
@@ -357,6 +373,12 @@ SUITES = {
     "textures": _single("textures", "one texture of ten sources"),
     "textures_more": _single("textures_more", "one texture of seven more sources"),
     "equalised": Suite("3-8 textures, equal mean and contrast", _equalised_names, _equalised_mosaic, True),
+    "grains": Suite(
+        "2-5 kinds of grains of other brightness",
+        lambda data: [str(seed) for seed in range(N_GRAINS)],
+        _grains,
+        True,
+    ),
     "rare": Suite("a square of another plate", _rare_names, _rare, True),
     "textures2-8": Suite(
         "2-8 textures of different families",

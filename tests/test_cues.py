@@ -221,4 +221,4 @@ def test_small_grains_of_another_brightness_stay():
 
 
 def test_what_values_tell_of_textures_already_is_no_reason_to_change():
-    assert odds_of_values(0.03, 0.95, 0.9) < 0 < odds_of_values(0.03, 0.3, 0.9)
+    assert odds_of_values(0.8, 0.03, 0.95, 0.9) < 0 < odds_of_values(0.8, 0.03, 0.3, 0.9)

@@ -1,11 +1,11 @@
 """Whether an image is divided by its textures or by plain values at the scale of pixels.
 
 Grains, pores and stained cells differ only in brightness or colour, and are smaller than any window that
-could capture a texture. Two maps are then compared by three numbers: how ragged the map by texture is, that
-is, how much of a label's entropy is left when the labels beside it are known; which share of the labels by
-values is told by the values of their pixels; and which share of the labels by texture is not. Each counts by
-its logarithm, with weights that were learned by logistic regression, in which an image counts by how far
-apart the two maps are.
+could capture a texture. Two maps are then compared by four numbers: how unsure the map by texture is; how
+ragged it is, that is, how much of a label's entropy is left when the labels beside it are known; which share
+of the labels by values is told by the values of their pixels; and which share of the labels by texture is
+not. Each counts by its logarithm, with weights that were learned by logistic regression, in which an image
+counts by how far apart the two maps are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.method.textures import Scene
 
-_WEIGHTS = (1.8, 2.3, 1.2)  # of raggedness, share and rest; learned from 259 images of 28 fields and sets
-_CONSTANT = 8.0  # learned with them
+_WEIGHTS = (0.66, 1.5, 2.1, 0.96)  # of doubt, raggedness, share and rest; learned from 364 images
+_CONSTANT = 8.4  # learned with them
 _ROWS = 256  # rows of pixels compared at once
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
@@ -63,19 +63,19 @@ def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -
     return float(weights @ information) / entropy
 
 
-def odds_of_values(ragged: float, told: float, share: float = 1.0) -> float:
+def odds_of_values(confidence: float, ragged: float, told: float, share: float = 1.0) -> float:
     """Log-odds that a map by values is the better one.
 
-    ``ragged`` is the raggedness of the map by texture, ``told`` its share that values tell, and ``share``
-    that of the map by values: with 1, these are the largest odds that any map by values can reach.
+    ``confidence`` is the mean of the map by texture, ``ragged`` its raggedness, ``told`` its share that
+    values tell, and ``share`` that of the map by values: with 1, these are the largest odds of any such map.
 
     Examples
     --------
-    >>> odds_of_values(0.005, 0.2) < 0, odds_of_values(0.03, 0.2, 0.7) > 0
+    >>> odds_of_values(0.98, 0.005, 0.2) < 0, odds_of_values(0.6, 0.03, 0.2, 0.7) > 0
     (True, True)
     """
-    numbers = max(ragged, 1e-4), max(share, 1e-4), max(1 - told, 1e-2)
-    return _CONSTANT + float(np.dot(_WEIGHTS, np.log(numbers)))
+    numbers = [1 - confidence, ragged, share, 1 - told]
+    return _CONSTANT + float(np.dot(_WEIGHTS, np.log(np.maximum(numbers, [1e-3, 1e-4, 1e-4, 1e-2]))))
 
 
 def _number(labels: Maps) -> int:

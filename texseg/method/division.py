@@ -280,17 +280,19 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
     return max(1, n_segments - has_ground)
 
 
-def _better(by_texture: Division, by_values: Division, seen: tuple[float, float]) -> Division:
+def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
     share = share_of_values(_maps(by_values), by_texture.scenes, by_texture.textures.features)
     is_by_values = odds_of_values(*seen, share) > 0
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
-def _seen(by_texture: Division) -> tuple[float, float]:
-    """Raggedness of the labels by texture, and the share of them that values tell."""
+def _seen(by_texture: Division) -> tuple[float, float, float]:
+    """Mean confidence and raggedness of the labels by texture, and the share of them that values tell."""
     labels, scenes = _maps(by_texture), by_texture.scenes
-    return raggedness(labels, scenes), share_of_values(labels, scenes, by_texture.textures.features)
+    confidence = np.concatenate([sure[own > 0] for own, sure in by_texture.labelled]).mean()
+    told = share_of_values(labels, scenes, by_texture.textures.features)
+    return float(confidence), raggedness(labels, scenes), told
 
 
 def _maps(division: Division) -> list[NDArray[np.int32]]:
