@@ -86,7 +86,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Labels:
         """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""
-        return self._pair_labels[self._best_pairs(X)]
+        best = self._best_pairs(X)
+        return self._pair_labels[best]
 
     def predict_memberships(self, X: Any) -> Labels:
         """Find the most probable pair of components of each point in the representative sample, (N, 2)."""
