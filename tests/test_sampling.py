@@ -95,6 +95,7 @@ def test_the_record_of_a_large_image_tells_the_crops(planted, tmp_path):
     assert result.exit_code == 0, result.output
     assert "textures learned from one crop of 512 pixels" in result.stderr
     record = json.loads((tmp_path / "out" / "scene_run.json").read_text())
+    assert set(record["result"]["sample"]) == {"windows", "by_content", "looked_at", "unlike", "place"}
     assert record["result"]["sample"]["windows"] and 0 < record["result"]["sample"]["looked_at"] <= 1
 
 

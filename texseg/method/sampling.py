@@ -77,7 +77,8 @@ class SceneSample(NamedTuple):
         """Give what a record keeps; places are first and last row, first and last column."""
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
         place = None if self.place is None else _placed(self.place)
-        return {**self._asdict(), "windows": places, "place": place, "survey": None}
+        kept = {name: value for name, value in self._asdict().items() if name != "survey"}
+        return {**kept, "windows": places, "place": place}
 
     def strangers(self, labels: list[NDArray[np.int32]]) -> list[Stranger]:
         """Find what looks unlike most of its label and lies in one place, given the labels of the crops."""
