@@ -195,14 +195,14 @@ def test_mostly_unknown_is_said(model):
         assert (model.predict(stranger, unknown=True) == 4).all()
 
 
-def test_colour_images_are_turned_to_grey_for_a_model_of_grey_ones(model, grey):
-    tinted = np.stack([grey, grey, grey // 2 + 64], axis=-1)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32])
+def test_colour_images_are_turned_to_grey_for_a_model_of_grey_ones(model, grey, dtype):
+    """The grey values keep the unit of the colours, whatever their type: those of bytes are not 0 to 1."""
+    tinted = np.stack([grey, grey, grey // 2 + 64], axis=-1).astype(dtype)
     model.channel_axis = -1
     try:
-        with pytest.warns(
-            UserWarning, match="the model learned grey images; colour images are turned to grey"
-        ):
-            labels = model.predict(tinted)
+        labels, said = said_by(lambda: model.predict(tinted))
     finally:
         model.channel_axis = None
+    assert said == ["the model learned grey images; colour images are turned to grey for it"]
     assert (labels == model.labels_).mean() > 0.95

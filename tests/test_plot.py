@@ -125,6 +125,12 @@ def test_labels_are_shown_in_the_colours_of_the_palette(ax):
     assert len(ax.get_legend().get_texts()) == 2
 
 
+def test_shares_by_plane_name_segments_without_a_name_by_their_number(ax):
+    labels = np.array([[[1, 1, 2]], [[2, 2, 1]]])
+    plot.fractions(labels, names=("gland", ""), ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["gland", "segment 2"]
+
+
 def test_confidence_has_a_fixed_scale_and_no_value_where_there_is_no_data(ax):
     values = np.where(LABELS > 0, 0.9, 0.0)
     plot.confidence(values, LABELS, ax=ax)

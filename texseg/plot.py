@@ -621,8 +621,8 @@ def _bare(ax: Axes, title: str = "", size: float | None = None) -> Axes:
 
 
 def _named(names: Sequence[str], index: int, kind: str = "") -> str:
-    """Return the name given to a panel, or its kind and number."""
-    return names[index] if index < len(names) else f"{kind} {index + 1}".strip()
+    """Return the name given to a panel, or, where that is missing or empty, its kind and number."""
+    return (names[index] if index < len(names) else "") or f"{kind} {index + 1}".strip()
 
 
 def _across(parents: Sequence[int] | NDArray[np.intp]) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ def to_grey(planes: Planes) -> Planes:
         return planes
     from skimage.color import rgb2gray  # slow to import
 
-    return planes._replace(bands=[rgb2gray(np.stack(planes.bands, axis=-1))])
+    return planes._replace(bands=[rgb2gray(np.stack(planes.bands, axis=-1).astype(np.float64))])
 
 
 def _ranges(images: Sequence[Planes], log_offset: float) -> list[Range]:
