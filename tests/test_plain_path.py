@@ -41,7 +41,7 @@ def test_each_addition_can_be_made_alone(mosaic, fitted, addition):
 
 @pytest.mark.parametrize("preset", ["default", "plain"])
 def test_every_path_cools_and_clusters_part_on_the_way(mosaic, preset):
-    history = TextureSegmenter(K, preset=preset).fit(mosaic[0]).history_
+    history = TextureSegmenter(K, preset=preset, n_starts=2).fit(mosaic[0]).history_
     windows = [record for record in history if record.phase == "windows"]
     betas = [record.beta for record in windows]
     assert sum(one > other for one, other in zip(betas, betas[1:], strict=False)) == 3  # four runs, all cool

@@ -91,7 +91,7 @@ def test_the_record_of_a_large_image_tells_the_crops(planted, tmp_path):
     tifffile.imwrite(
         tmp_path / "scene.tif", planted[512:1100, 1600:2200], tile=(256, 256), compression="zlib"
     )
-    result = run("segment", tmp_path / "scene.tif", "-k", 2, "--memory", "60M", "-o", tmp_path / "out")
+    result = run("segment", tmp_path / "scene.tif", "-k", 2, "--memory", "45M", "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "textures learned from one crop of 512 pixels" in result.stderr
     record = json.loads((tmp_path / "out" / "scene_run.json").read_text())
