@@ -61,6 +61,11 @@ def test_what_no_crop_shows_is_said_with_its_place(planted):
     assert json.loads(json.dumps(sample.record()))["place"].startswith("rows ")
 
 
+def test_rounding_makes_no_part_of_a_flat_scene_unlike_the_rest():
+    sample, _ = read_crops(ArrayWindows(np.full((800, 900), 77, np.uint8)), 0, 4, 256)
+    assert (sample.by_content, sample.unlike, sample.place) == (0, 0, None)
+
+
 def test_crops_hold_data(planted):
     """Masked parts are looked at as little as parts without finite values."""
     values = planted.astype(np.float32)

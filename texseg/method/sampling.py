@@ -351,7 +351,8 @@ def _of_neighbours(places: NDArray[np.intp], tables: NDArray[np.float32]) -> NDA
         for each in (one, other):
             np.minimum.at(least, each, apart)
     known = np.isfinite(least)
-    return np.where(known, least, np.median(least[known]) if known.any() else np.float32(0))
+    least = np.where(known, least, np.median(least[known]) if known.any() else np.float32(0))
+    return np.maximum(least, 10 * np.finfo(np.float32).eps)  # where all are equal, rounding is no difference
 
 
 def sample_windows(
