@@ -3,6 +3,7 @@
 The site holds the README (cut into a first page and a guide), the notebooks, the command and the API.
 """
 
+import importlib
 import shutil
 import sys
 import tempfile
@@ -64,7 +65,9 @@ def lay_out_api(folder: Path) -> None:
             parts.append(f".. {kind}:: texseg.{name}\n" + "   :members:\n" * isinstance(value, type))
     page(folder / "texseg.rst", "texseg", "\n".join(parts))
     for module, title in MODULES.items():
-        text = f".. automodule:: texseg.{module}\n   :members:\n   :imported-members:\n"
+        text = f".. automodule:: texseg.{module}\n   :members:\n"
+        if hasattr(importlib.import_module(f"texseg.{module}"), "__path__"):  # names of its modules
+            text += "   :imported-members:\n"
         page(folder / f"{module}.rst", f"texseg.{module}: {title[0].lower()}{title[1:]}", text)
     tree = "\n   ".join(["texseg", *MODULES])
     page(folder / "index.rst", "API", f".. toctree::\n   :maxdepth: 1\n\n   {tree}\n")
