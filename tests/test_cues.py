@@ -184,6 +184,15 @@ def test_one_small_thing_of_another_colour_is_found():
     assert adjusted_rand_score(truth.ravel(), labels.ravel()) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_number_said_is_that_of_the_segments_found():
+    """Two values cannot be divided into as many segments as there are textures beside an edge."""
+    image = np.zeros((128, 128), np.uint8)
+    image[:, 64:] = 255
+    model = TextureSegmenter(cue="values").fit(image)
+    assert (model.n_segments_, model.selection_.chosen, str(model.selection_)) == (2, 2, "2 segments")
+
+
 def test_values_are_a_mixture_of_gaussians():
     """Of several values with any covariances, as in scikit-learn; of one with equal spreads, after a root."""
     rng = np.random.default_rng(0)

@@ -328,6 +328,15 @@ def test_textures_of_several_shapes_are_refused():
         volume([np.zeros((4, 4, 4)), np.zeros((4, 4, 5))])
 
 
+@pytest.mark.parametrize("n_segments", [2, None])
+def test_a_plane_without_data_gets_no_label_and_changes_no_other(stack, n_segments):
+    """Films and scans begin or end with empty planes."""
+    image, empty = stack[0][:3].astype(np.float32), np.full((1, *stack[0].shape[1:]), np.nan, np.float32)
+    with pytest.warns(UserWarning, match="non-finite pixels treated as no data"):
+        labels = texseg.segment(np.concatenate([empty, image]), n_segments, planes="z")
+    assert not labels[0].any() and right(labels[1:], stack[1][:3]) > 0.85
+
+
 def test_sites_of_a_stack_are_images(stack):
     """Statistics of textures are those of planes; only the prior sees the stack."""
     model = TextureSegmenter(2, planes="z").fit(stack[0][:3])

@@ -84,6 +84,8 @@ def learn_intensity(
         intensity = intensity._replace(axes=leading * sign[:, None])
     variances, sizes = [], []
     for planes in images:
+        if planes.mask is not None and not planes.mask.any():  # a plane of a stack
+            continue
         lightness, _ = _unit_values(planes.bands, intensity)
         detail = lightness - _local_mean(lightness, sigma, spacing)
         valid = detail if planes.mask is None else detail[planes.mask]

@@ -61,7 +61,7 @@ def patches_at(
 ) -> NDArray[np.float32]:
     """Patches (n, numbers) around some places, whose plane is padded by half a side."""
     windows = np.lib.stride_tricks.sliding_window_view(padded, (side,) * padded.ndim)
-    return windows[places].reshape(len(places[0]), -1)
+    return windows[places].reshape(len(places[0]), side ** len(places))
 
 
 def patch_side(n_axes: int) -> int:

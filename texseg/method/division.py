@@ -212,7 +212,10 @@ class Divider:
             textures, labelled = self._labelled(scenes, textures, lambda *_: None)
             if len(textures.profiles) == K:
                 break
-        selection = by_texture.selection and by_texture.selection._replace(by_values=True)
+        selection = by_texture.selection
+        if selection is not None:
+            found = selection.chosen - K + len(textures.profiles)
+            selection = selection._replace(by_values=True, chosen=found)
         return Division(textures, search, scenes, labelled, selection)
 
     def _labelled(

@@ -94,7 +94,7 @@ class Selection(NamedTuple):
             return text
         own, others = self.probability(self.chosen), self.others.tolist()
         least = int(self.n_segments[np.isfinite(self.losses)][0])
-        if least > 1 and self.one_texture >= _LIKELY:
+        if self.chosen >= least > 1 and self.one_texture >= _LIKELY:
             numbers = sorted({self.chosen, *others}, key=lambda k: -self.probability(k))
             rest = self._listed([k for k in numbers if k > 1])
             single = f"probably a single texture ({self.one_texture:.0%}), else {rest}"
