@@ -707,6 +707,10 @@ class TestOptionsInFiles:
         result = run("segment", scene_file, "--config", tmp_path / "run.toml", exit_code=2)
         assert message in result.stderr
 
+    def test_an_image_is_no_list_of_options(self, scene_file):
+        result = run("segment", scene_file, "--config", scene_file, exit_code=2)
+        assert f"{scene_file.name}: not a text; --config reads what --save-config writes" in result.stderr
+
     def test_completing_a_command_writes_nothing(self, tmp_path):
         words = f"texseg segment a.png --save-config {tmp_path / 'x.toml'} --see"
         found = run(

@@ -153,6 +153,7 @@ class TestNoData:
         failed = run("segment", path, "-k", 4, "-o", tmp_path, "--mask", wrong)
         assert failed.exit_code == 1
         assert "mask shape (192, 160) does not match image (160, 192)" in failed.stderr
+        assert "corrupt" not in failed.stderr
         with pytest.raises(ValueError, match=r"mask shape \(192, 160\) does not match image \(160, 192\)"):
             segment(PIXELS, 4, mask=read_mask(wrong))
         (tmp_path / "masks").mkdir()

@@ -43,6 +43,7 @@ def test_textures_in_space_are_found_and_known_again(mosaic, model, tmp_path):
     assert right(model.labels_, mosaic.truth) > 0.93
     assert model.confidence_.shape == mosaic.image.shape
     assert model.hierarchy_.labels(1).max() == 1
+    assert repr(model).endswith(f" in {' x '.join(map(str, mosaic.image.shape[::-1]))} pixels")
     model.save(tmp_path / "rock.texseg")
     again = TextureSegmenter.load(tmp_path / "rock.texseg")
     assert (again.predict(mosaic.image) == model.labels_).all()

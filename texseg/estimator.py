@@ -82,7 +82,8 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         if (labels := getattr(self, "labels_", None)) is not None:
             images = labels if isinstance(labels, list) else [labels]
             found += f" in {len(images)} images" if len(images) > 1 else " in"
-            found += f"{' of' * (len(images) > 1)} {images[0].shape[1]} x {images[0].shape[0]} pixels"
+            sides = " x ".join(map(str, (*images[0].shape[-2:][::-1], *images[0].shape[:-2])))
+            found += f"{' of' * (len(images) > 1)} {sides} pixels"
         names = ", ".join(name for name in self.names_ if name)
         return f"{text}: {found}" + f", named {names}" * bool(names)
 

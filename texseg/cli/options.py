@@ -333,7 +333,11 @@ def _refuse_other_files(command: click.Command, target: Path) -> None:
 
 def _options_in(path: Path) -> dict[str, Any]:
     with open_regular(path, _MOST_BYTES) as file:
-        text = file.read().decode("utf-8-sig")
+        data = file.read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("not a text; --config reads what --save-config writes") from None
     if text.lstrip().startswith("{"):
         raise ValueError(
             "this is JSON, such as a record of results; --config reads what --save-config writes"

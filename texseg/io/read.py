@@ -192,7 +192,7 @@ class Source:
                 self._mask = open_source(options.mask, max_pixels=options.max_pixels)
             self._files.enter_context(self._mask)
             if self._mask.shape != self.shape:
-                raise ValueError(f"mask shape {self._mask.shape} does not match image {self.shape}")
+                raise UnsuitableImageError(f"mask shape {self._mask.shape} does not match image {self.shape}")
 
     @cached_property
     def _read(self) -> Callable[[Window], Decoded]:
