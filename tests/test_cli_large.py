@@ -101,6 +101,18 @@ def test_a_report_by_blocks_with_a_name_of_its_own_leaves_no_record(place, tmp_p
     assert (tmp_path / "page.html").exists() and not list(tmp_path.glob("*_run.json"))
 
 
+def test_another_encoding_is_said_and_is_not_rescaled_by_blocks(place, tmp_path):
+    image = tifffile.imread(place / "image.tif").astype(np.uint16) * 257
+    tifffile.imwrite(tmp_path / "wide.tif", image, tile=(128, 128))
+    args = ("apply", place / "model.texseg", tmp_path / "wide.tif", *LITTLE, "-o", tmp_path)
+    result = run(*args)
+    assert result.exit_code == 0 and "as if multiplied by 257" in result.stderr
+    result = run(*args, "--rescale")
+    assert result.exit_code == 1
+    assert "--rescale needs the whole image in memory; allow more --memory" in result.stderr
+    assert "multiplied" not in run(*args[:2], place / "image.tif", *args[3:]).stderr
+
+
 def test_channels_and_grey_are_those_of_the_whole(place, tmp_path):
     grey = tifffile.imread(place / "image.tif")
     dead = np.full(grey.shape, np.nan, np.float32)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from texseg.channels.encode import Features, encode
 from texseg.channels.planes import NoValidPixels, shown_by, split_planes
+from texseg.channels.rescale import mismatch
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import (
     BlockReading,
@@ -35,7 +36,7 @@ from texseg.method.labelling import (
     finished,
     reading_of,
 )
-from texseg.method.sampling import SceneSample, read_crops
+from texseg.method.sampling import SceneSample, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Scene, Textures
 from texseg.progress import expected_memory, free_memory
@@ -247,6 +248,19 @@ def label_blocks(
     for place in blocks:
         labels, reading = finished(kept[place], names[place], len(textures.profiles))
         yield place, labels, reading
+
+
+def warn_of_encoding(source: Any, features: Features) -> None:
+    """Say whether crops of a scene seem to be encoded differently from what features were learned from."""
+    crops = [source.read(window)[:2] for window in sample_windows(source.shape, n_crops=4, side=256)]
+    axis = None if crops[0][0].ndim == 2 else -1
+    images = [
+        with_bands_of(features, split_planes(pixels, channel_axis=axis, mask=mask))
+        for pixels, mask in crops
+        if valid_pixels(pixels, mask).any()
+    ]
+    if images and (difference := mismatch(images, features.intensity)) is not None:
+        warn(difference)
 
 
 def label_array(

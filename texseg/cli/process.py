@@ -377,11 +377,10 @@ def _label_by_blocks(
     """Label an image block by block; an interrupted run can be resumed."""
     if work.writing.kinds & {"probabilities", "intervals"}:
         raise ValueError("probabilities and intervals are written only for images that fit into --memory")
-    if work.reading.seeds is not None:
-        raise ValueError(
-            "seeds need the whole image in memory; allow more --memory, or fit a part of the image with "
-            "--seeds and apply the model"
-        )
+    if work.rescale or work.reading.seeds is not None:
+        other = "" if work.rescale else ", or fit a part of the image with --seeds and apply the model"
+        what = "--rescale needs" if work.rescale else "seeds need"
+        raise ValueError(f"{what} the whole image in memory; allow more --memory{other}")
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
@@ -391,6 +390,8 @@ def _label_by_blocks(
         model, sample = _fit_crops(scene, work, callback)
         choice = in_words(getattr(model, "selection_", None))
         model = parts.keep_model(model, sample)
+    else:
+        blocks.warn_of_encoding(scene, model.textures_.features)
     if model.ground_ is not None:
         raise ValueError(
             "the model distinguishes a flat background from textures, which needs the whole image; fit it "
