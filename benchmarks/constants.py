@@ -161,7 +161,8 @@ OTHERS: dict[str, dict[str, str]] = {
             "_USUAL_STEP _OTHERS"
         ),
     },
-    "definitions of what is meant: by lengths, by a wrong number, by outliers": {
+    "definitions of what is meant: by lengths, by a wrong number, by outliers, by flat": {
+        "method.cues": "_FLAT _REST",
         "channels.quantize": "_MOST_OUTLIERS",
         "method.number": "_EXACT _AS_GOOD",
         "parameters": "_REFERENCE_SIDE",

@@ -231,3 +231,13 @@ def test_small_grains_of_another_brightness_stay():
 
 def test_what_values_tell_of_textures_already_is_no_reason_to_change():
     assert odds_of_values(0.8, 0.03, 0.95, 0.9) < 0 < odds_of_values(0.8, 0.03, 0.3, 0.9)
+
+
+@pytest.mark.parametrize("n_segments", [None, 3])
+def test_flat_areas_are_divided_by_their_values(n_segments):
+    """Windows at their borders would look like textures."""
+    truth = np.zeros((192, 192), int)
+    truth[80:], truth[80:, 100:] = 1, 2
+    model = TextureSegmenter(n_segments).fit(np.array([20, 120, 230], np.uint8)[truth])
+    assert model.cue_ == "values"
+    assert adjusted_rand_score(truth.ravel(), model.labels_.ravel()) == 1

@@ -20,6 +20,8 @@ from texseg.method.textures import Scene
 
 _WEIGHTS = (0.66, 1.5, 2.1, 0.96)  # of doubt, raggedness, share and rest; learned from 364 images
 _CONSTANT = 8.4  # learned with them
+_FLAT = 0.9  # share of pixels like the one beside them
+_REST = 0.02  # of the variance of values, which labels of flat areas leave
 _ROWS = 256  # rows of pixels compared at once
 _STRIDE = 2  # pixels; information is measured on every second row and column
 
@@ -45,6 +47,37 @@ def raggedness(labels: Maps, scenes: Sequence[Scene]) -> float:
 
 def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -> float:
     """Share of the labels' entropy that the plain values of single pixels tell (Theil's uncertainty)."""
+    sizes, tables = _tables(labels, scenes, features)
+    entropy = _entropy(sizes)
+    if entropy <= 0:
+        return 0.0
+    of_values = features.weights[features.wavelengths == 0]
+    weights = of_values / max(of_values.sum(), 1e-9)
+    return float(weights @ [_information(table) for table in tables]) / entropy
+
+
+def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
+    """Whether nearly all pixels have the plain values of the pixel beside them."""
+    planes = [plane for scene in scenes for plane in scene.bins[features.wavelengths == 0]]
+    changes = [np.count_nonzero(plane[..., 1:] != plane[..., :-1]) for plane in planes]
+    return all(n < (1 - _FLAT) * plane.size for n, plane in zip(changes, planes, strict=True))
+
+
+def are_exact(labels: Maps, scenes: Sequence[Scene], features: Features) -> bool:
+    """Whether the labels explain nearly all variance of the plain values: there is no texture in them."""
+    within = total = 0.0
+    for table in _tables(labels, scenes, features)[1]:
+        bins, sizes = np.arange(features.n_bins), table.sum(axis=1)
+        squares, sums = table.sum(axis=0) @ bins**2, table @ bins
+        within += squares - (sums**2 / np.maximum(sizes, 1)).sum()
+        total += squares - sums.sum() ** 2 / max(sizes.sum(), 1)
+    return within <= _REST * total
+
+
+def _tables(
+    labels: Maps, scenes: Sequence[Scene], features: Features
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pixels of each label (K,), and of each label and bin of each plain value (C, K, bins), thinned."""
     K, of_values = _number(labels), np.flatnonzero(features.wavelengths == 0)
     sizes, tables = np.zeros(K), np.zeros((len(of_values), K * features.n_bins))
     for image, scene in zip(_judged(labels, scenes), scenes, strict=True):
@@ -55,12 +88,7 @@ def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -
         for table, plane in zip(tables, scene.bins[of_values], strict=True):
             joint = features.n_bins * thin[held] + plane[thinned][held]
             table += np.bincount(joint, minlength=len(table))
-    entropy = _entropy(sizes)
-    if entropy <= 0:
-        return 0.0
-    weights = features.weights[of_values] / max(features.weights[of_values].sum(), 1e-9)
-    information = [_information(table.reshape(K, -1)) for table in tables]
-    return float(weights @ information) / entropy
+    return sizes, tables.reshape(len(tables), K, -1)
 
 
 def odds_of_values(confidence: float, ragged: float, told: float, share: float = 1.0) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from texseg.channels.encode import Features
 from texseg.counts.sites import sides_of
 from texseg.method.clusters import Record, Search
-from texseg.method.cues import odds_of_values, raggedness, share_of_values
+from texseg.method.cues import are_exact, are_flat, odds_of_values, raggedness, share_of_values
 from texseg.method.labelling import Labelled, label_scene
 from texseg.method.number import Selection, choose_number
 from texseg.method.scenes import warn
@@ -97,7 +97,8 @@ class Divider:
         if cue == "values":
             return self._by_values(by_texture, n_classes)
         seen = _seen(by_texture)
-        if odds_of_values(*seen) <= 0:  # whatever the values tell
+        flat = are_flat(by_texture.scenes, by_texture.textures.features)
+        if odds_of_values(*seen) <= 0 and not flat:  # whatever the values tell
             return by_texture
         return _better(by_texture, self._by_values(by_texture, n_classes), seen)
 
@@ -206,12 +207,14 @@ class Divider:
             labelled = _labels_of(scenes, painted.textures, settings.smoothness, self.min_size)
             return Division(painted.textures, search, scenes, labelled, painted=painted)
         means = np.concatenate([mean_values(*pair, features) for pair in zip(scenes, grids, strict=True)])
+        tried = []
         for is_mixture in (True, False):
             profiles = search.of_values(means, K, is_mixture)
             textures = _by_energy(search.textures(profiles, features))
-            textures, labelled = self._labelled(scenes, textures, lambda *_: None)
-            if len(textures.profiles) == K:
+            tried.append(self._labelled(scenes, textures, lambda *_: None))
+            if len(tried[-1][0].profiles) == K:
                 break
+        textures, labelled = tried[-1] if len(tried[-1][0].profiles) == K else tried[0]
         selection = by_texture.selection
         if selection is not None:
             found = selection.chosen - K + len(textures.profiles)
@@ -285,8 +288,8 @@ def n_textures(n_segments: int, has_ground: bool) -> int:
 
 def _better(by_texture: Division, by_values: Division, seen: tuple[float, float, float]) -> Division:
     """Give the division by the cue that is likelier to be right; ``seen`` is that of the one by texture."""
-    share = share_of_values(_maps(by_values), by_texture.scenes, by_texture.textures.features)
-    is_by_values = odds_of_values(*seen, share) > 0
+    told = _maps(by_values), by_texture.scenes, by_texture.textures.features
+    is_by_values = odds_of_values(*seen, share_of_values(*told)) > 0 or are_exact(*told)
     return by_values._replace(rival=by_texture) if is_by_values else by_texture
 
 
