@@ -57,7 +57,7 @@ def share_of_values(labels: Maps, scenes: Sequence[Scene], features: Features) -
 
 
 def are_flat(scenes: Sequence[Scene], features: Features) -> bool:
-    """Whether nearly all pixels have the plain values of the pixel beside them."""
+    """Whether nearly all pixels have the plain values of a neighbour."""
     planes = [plane for scene in scenes for plane in scene.bins[features.wavelengths == 0]]
     changes = [np.count_nonzero(plane[..., 1:] != plane[..., :-1]) for plane in planes]
     return all(n < (1 - _FLAT) * plane.size for n, plane in zip(changes, planes, strict=True))
