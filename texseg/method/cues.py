@@ -5,7 +5,8 @@ could capture a texture. Two maps are then compared by four numbers: how unsure 
 ragged it is, that is, how much of a label's entropy is left when the labels beside it are known; which share
 of the labels by values is told by the values of their pixels; and which share of the labels by texture is
 not. Each counts by its logarithm, with weights that were learned by logistic regression, in which an image
-counts by how far apart the two maps are.
+counts by how far apart the two maps are. Pictures of flat areas have no texture: labels that explain nearly
+all of their values are taken at once.
 """
 
 from __future__ import annotations
