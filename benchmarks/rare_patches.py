@@ -158,8 +158,7 @@ def by_crops(planted: Planted, k: int | None, how: str, seed: int) -> tuple[Any,
     model._crops_of = sample
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with sample.located():
-            model.fit([planted.image[window] for window in windows])
+        model.fit([planted.image[window] for window in windows])
     fitting = time.process_time() - start
     around = [
         slice(max(0, part.start - 400), min(side, part.stop + 400))

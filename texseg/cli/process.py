@@ -476,8 +476,7 @@ def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> tuple[Segmenter, d
     parameters = {**work.parameters, "flat_ground": False}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "an image with a side of")
-        with sample.located():
-            model = fit_model(crops, parameters, show, sample=sample)
+        model = fit_model(crops, parameters, show, sample=sample)
     return model, {"words": str(sample), **sample.record()}
 
 

@@ -151,13 +151,11 @@ class Search:
     def unlike(self, profiles: Floats) -> NDArray[np.bool_] | None:
         """Cells (N,) of one more, rare texture, if what K profiles fit worst is likely one; else None."""
         n_records = len(self.history)
-        (fit,) = self.on_cells(self._with_worst(profiles)[None])
+        fit, _, is_likely = self._with_last(self._with_worst(profiles))
         del self.history[n_records:]  # which is that of the result
-        tree, k = self._merged(fit, 2), len(profiles)
-        unlike = arg_max_over(fit.posteriors.T) == k
-        is_found = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
+        unlike = arg_max_over(fit.posteriors.T) == len(profiles)
         is_rare = self.cells.sizes @ unlike < _RARE * self.cells.sizes.sum()
-        return unlike if is_found and is_rare else None
+        return unlike if is_likely and is_rare else None
 
     def with_kinds(self, profiles: Floats, kinds: Sequence[NDArray[np.bool_]], most: int) -> Floats:
         """Profiles (k, M), k up to ``most``, with textures that start from some cells (N,) each.
@@ -167,14 +165,19 @@ class Search:
         """
         for kind in kinds:
             k, start = len(profiles), self.cells.profiles(kind[:, None].astype(np.float32))
-            (fit,) = self.on_cells(np.concatenate([profiles, start])[None])
-            tree = self._merged(fit, 2)
-            is_likely = tree.n_clusters > k and shipped_table().log_odds(tree.evidence)[0] > 0
+            fit, tree, is_likely = self._with_last(np.concatenate([profiles, start]))
             if is_likely and k < most:
                 profiles = fit.profiles
             elif tree.n_clusters > k and not is_likely and k not in tree.merges[0]:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
         return profiles
+
+    def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree, bool]:
+        """Fit one cluster more than there were: the fit, its tree, and whether all are likely textures."""
+        (fit,) = self.on_cells(profiles[None])
+        tree = self._merged(fit, 2)
+        is_likely = tree.n_clusters == len(profiles) and shipped_table().log_odds(tree.evidence)[0] > 0
+        return fit, tree, is_likely
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (3,) logarithms.

@@ -97,8 +97,8 @@ class Divider:
         if cue == "values":
             return self._by_values(by_texture, n_classes)
         seen = _seen(by_texture)
-        flat = are_flat(by_texture.scenes, by_texture.textures.features)
-        if odds_of_values(*seen) <= 0 and not flat:  # whatever the values tell
+        scenes, features = by_texture.scenes, by_texture.textures.features
+        if odds_of_values(*seen) <= 0 and not are_flat(scenes, features):  # whatever the values tell
             return by_texture
         return _better(by_texture, self._by_values(by_texture, n_classes), seen)
 
