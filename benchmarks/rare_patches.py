@@ -155,10 +155,9 @@ def by_crops(planted: Planted, k: int | None, how: str, seed: int) -> tuple[Any,
     windows, said = sample.windows, [str(sample)]
     start = time.process_time()
     model = Segmenter(k, random_state=0, flat_ground=False)
-    model._crops_of = sample
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit([planted.image[window] for window in windows])
+        model._fit([planted.image[window] for window in windows], None, sample=sample)
     fitting = time.process_time() - start
     around = [
         slice(max(0, part.start - 400), min(side, part.stop + 400))

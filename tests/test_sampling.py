@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -80,10 +79,26 @@ def test_crops_hold_data(planted):
         read_crops(ArrayWindows(values, mask=~mask & np.isnan(values)), 0, 6, 256)
 
 
-def test_notes_on_crops_give_the_place_in_the_scene():
-    sample = SceneSample([np.s_[0:512, 0:512], np.s_[1000:1512, 3000:3512]])
-    with pytest.warns(UserWarning, match="rows 1005 to 1010, columns 3000 to 3007: try"), sample.located():
-        warnings.warn("most of it at rows 5 to 10, columns 0 to 7 of image 1: try", stacklevel=1)
+@pytest.mark.parametrize("n_crops", [1, 2])
+def test_notes_on_crops_give_the_place_in_the_scene(n_crops, monkeypatch):
+    """Of the only crop, too."""
+
+    def unlike(search, profiles):
+        marked = [np.zeros(grid.shape, bool) for grid in search.grids]
+        marked[-1][2:4, 5:9] = True
+        return np.concatenate([mask.ravel() for mask in marked])
+
+    monkeypatch.setattr(division.Search, "unlike", unlike)
+    crop = np.where(np.arange(160) < 80, *np.sin(np.indices((160, 160)) * [[[2]], [[0.7]]]))
+    sample = SceneSample([np.s_[0:160, 0:160], np.s_[1000:1160, 3000:3160]][-n_crops:])
+    with pytest.warns(UserWarning, match="may be one more segment, most of it at rows") as caught:
+        Segmenter(2, cue="texture")._fit([crop, crop] if n_crops == 2 else crop, None, sample=sample)
+    (text,) = (str(each.message) for each in caught if "one more segment" in str(each.message))
+    top, bottom, left, right = map(
+        int, re.search(r"rows (\d+) to (\d+), columns (\d+) to (\d+): ", text).groups()
+    )
+    cell = (bottom + 1 - top) // 2
+    assert (top, left, right) == (1000 + 2 * cell, 3000 + 5 * cell, 3000 + 9 * cell - 1)
 
 
 def test_lazy_arrays_are_looked_at_as_others(planted):
@@ -126,9 +141,8 @@ def test_a_number_that_is_chosen_grows_by_what_is_rare(planted, monkeypatch, gro
     choose = division.choose_number
     monkeypatch.setattr(division, "choose_number", lambda *given: choose(*given)._replace(chosen=2))
     model = Segmenter(grow=grow, learned_borders=False, flat_ground=False)
-    model._crops_of = sample
     with pytest.warns(UserWarning) as caught:
-        model.fit([pixels for pixels, _ in crops])
+        model._fit([pixels for pixels, _ in crops], None, sample=sample)
     said = " ".join(str(each.message) for each in caught)
     assert model.n_segments_ == model.selection_.chosen == 2 + grow
     assert ("the number of segments grew from 2 to 3" in said) == grow

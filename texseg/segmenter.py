@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -74,7 +73,6 @@ class Segmenter(Editable):
         for name, row in PARAMETERS.items():
             setattr(self, name, given.get(name, row.default))
 
-    @computing
     def fit(self, X: Any, y: None = None, *, mask: Any = None, seeds: Any = None) -> Self:
         """Find the textures of an image, or those that several images have in common.
 
@@ -111,22 +109,27 @@ class Segmenter(Editable):
         crops. The same is done, with a warning, with an array in memory or mapped from a file that would take
         more than half of the memory that is free; ``labels_`` is then an array, made block by block.
         """
+        return self._fit(X, mask, seeds)
+
+    @computing
+    def _fit(self, X: Any, mask: Any, seeds: Any = None, sample: SceneSample | None = None) -> Self:
+        """Fit to images, or to the crops of a scene that a sample tells."""
         settings = self._settings()
         if is_lazy(X) and seeds is not None:
             raise ValueError("seeds need an image in memory, got a lazy array; fit a part, then predict")
-        axis, images, masks, sample = settings.channel_axis, X, mask, self.__dict__.pop("_crops_of", None)
+        axis, images, masks = settings.channel_axis, X, mask
         flat = seeds is None and settings.n_axes == 2
         by_blocks = flat and goes_by_blocks(X, axis, settings.n_segments, settings.preset)
         if by_blocks:
             images, masks, sample = crops_of(X, axis, mask, settings.random_state)
             settings = settings.changed(flat_ground=False)  # crops do not see how much there is
-        place = nullcontext() if sample is None else sample.located()
-        with place, ProgressBar(hidden=not settings.verbose) as bar:
+        with ProgressBar(hidden=not settings.verbose) as bar:
             tell = Phases([bar, settings.callback], costs_of(settings))
             rng = random_state_of(settings.random_state)
             learned = learn_scenes(images, masks, seeds, settings, rng, tell)
             s = learned.settings
-            divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell)
+            starts = None if sample is None else [(y.start, x.start) for y, x in sample.windows]
+            divider = Divider(s, s.model, s.n_segments, s.k_min, s.k_max, s.min_size, rng, tell, starts)
             fit = divider.divide(learned.scenes, learned.features, learned.n_classes)
             if sample is not None:
                 fit = _with_strangers(divider, fit, sample, settings)
@@ -134,7 +137,7 @@ class Segmenter(Editable):
             learned.originals, [scene.ground for scene in learned.scenes], fit.textures.features
         )
         self._publish(fit, isinstance(images, (list, tuple)), ground)
-        if by_blocks:
+        if by_blocks and sample is not None:
             self.sample_, self._hierarchy = (
                 sample._replace(survey=None),
                 self.hierarchy_,

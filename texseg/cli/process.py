@@ -311,11 +311,11 @@ def fit_model(
     if given.get("spatial_dims") == 3 and size is not None and size.depth is not None:
         given["spacing"] = size.depth, size.height, size.width
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
-    model._crops_of = sample
+    pixels, masks = [image.pixels for image in images], [image.mask for image in images]
     if len(images) == 1:
-        model.fit(images[0].pixels, mask=images[0].mask, seeds=None if seeds is None else seeds.labels)
+        model._fit(pixels[0], masks[0], None if seeds is None else seeds.labels, sample)
     else:
-        model.fit([image.pixels for image in images], mask=[image.mask for image in images])
+        model._fit(pixels, masks, None, sample)
     times = {relative_size(image.size, images[0].size) for image in images}
     if times == {(1.0, 1.0)}:
         model.pixel_size_ = images[0].size

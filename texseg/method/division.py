@@ -52,6 +52,7 @@ class Divider:
     min_size: int
     rng: np.random.RandomState
     tell: Callable[..., Any]
+    starts: Sequence[tuple[int, ...]] | None = None  # of crops: first row and column in their scene
 
     def divide(self, scenes: list[Scene], features: Features, n_classes: int | None = None) -> Division:
         """Divide scenes by texture, by plain values, or by what explains more; see `texseg.method.cues`.
@@ -113,11 +114,15 @@ class Divider:
         places = np.nonzero(pieces.places == 1 + np.argmax(pieces.sizes[1:]))
         if 2 * len(places[0]) < np.count_nonzero(unlike):
             return
-        spans = zip(places, grid.sides, grid.image_shape, strict=True)
-        ends = [(at.min() * side, min((at.max() + 1) * side, length) - 1) for at, side, length in spans]
+        starts = self.starts[index] if self.starts else (0,) * len(places)
+        spans = zip(starts, places, grid.sides, grid.image_shape, strict=True)
+        ends = [
+            (start + at.min() * side, start + min((at.max() + 1) * side, length) - 1)
+            for start, at, side, length in spans
+        ]
         axes = ("planes", "rows", "columns")[-len(ends) :]
         where = ", ".join(f"{axis} {start} to {stop}" for axis, (start, stop) in zip(axes, ends, strict=True))
-        if len(grids) > 1:
+        if len(grids) > 1 and not self.starts:
             where += f" of image {index}"
         share = float(search.cells.sizes @ unlike) / float(search.cells.sizes.sum())
         warn(

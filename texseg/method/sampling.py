@@ -9,10 +9,7 @@ their squared Hellinger distance is several times that between neighbours, which
 from __future__ import annotations
 
 import math
-import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +17,6 @@ from numpy.typing import NDArray
 
 from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
-from texseg.method.scenes import warn
 from texseg.pixels.label import connected_parts
 
 CROP_SIDE = 512
@@ -45,7 +41,6 @@ _PURE = 0.8  # share of a window with one label
 _FEWEST = 3  # windows of a part that is unlike the rest of its label
 _MOSTLY = 0.6  # share of the windows with its label that it is unlike
 _TOGETHER = 0.7  # share of what is like it that lies in one place; else it is a part of a varied texture
-_PLACE = r"rows (\d+) to (\d+), columns (\d+) to (\d+)"
 
 
 class SceneSample(NamedTuple):
@@ -116,22 +111,6 @@ class SceneSample(NamedTuple):
                         best = Stranger(number, starts, share, _around(survey.places[largest]))
             found += [] if best is None else [best]
         return found
-
-    @contextmanager
-    def located(self) -> Iterator[None]:
-        """Repeat warnings about crops with the places in the scene."""
-
-        def in_scene(found: re.Match[str]) -> str:
-            *ends, number = map(int, found.groups())
-            starts = [part.start for part in self.windows[number]]
-            top, bottom, left, right = (end + starts[i // 2] for i, end in enumerate(ends))
-            return _placed((slice(top, bottom + 1), slice(left, right + 1)))
-
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-        for each in caught:
-            warn(re.sub(_PLACE + r" of image (\d+)", in_scene, str(each.message)), each.category)
 
 
 class Stranger(NamedTuple):
