@@ -197,7 +197,7 @@ def test_acm_predictive_leaves_the_row_out(kind, mass, correlation):
     rng = np.random.RandomState(0)
     Q, rho = rng.dirichlet(np.ones(2), size=len(n)), np.array([0.3, 0.7])
     background = rows_of_columns(matrix)
-    caution = Caution(background, mass, 10.0, correlation, usual=4.0) if mass else None
+    caution = Caution(background, mass, 10.0, correlation, usual=4.0) if mass else Caution()
     model = PredictiveHistogramClustering(caution=caution)
     start = model.m_step(model.stats(matrix, Q), groups)._replace(weights=rho)
     result = model.step(matrix, start, 0.8, Q)

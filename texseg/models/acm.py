@@ -21,13 +21,13 @@ from scipy.special import softmax
 
 from texseg.counts.matrix import CountMatrix, groups_of, is_implicit, row_totals
 from texseg.counts.random import random_state_of
-from texseg.fitting.anneal import State, grow, merge_down
+from texseg.fitting.anneal import grow, merge_down
 from texseg.fitting.assignment import ArgMax, Floats
 from texseg.models import base
 from texseg.models.base import FLOOR, Labels, Rng, Weights
 from texseg.models.estimator import ClusterMixin, CooccurrenceEstimator, Data, Run, best_of, settings
 from texseg.models.histograms import HistogramClustering, Profiles
-from texseg.models.left_out import Caution, LeavesRowsOut, left_out_scores, rows_of_columns
+from texseg.models.left_out import Caution, Contributions, LeavesRowsOut, held_totals, rows_of_columns
 
 BACKGROUND_SHARE = 0.1  # share of the background in a mean cluster with which predictive clusterings begin
 # most times that the clusters of the columns and of the rows are grown on those of the other side; with two,
@@ -40,14 +40,12 @@ MOST_ROWS = 8000  # rows, drawn at random from larger tables, by which clusters 
 class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
     """The ACM fitted by predictive EM (section 5.2); F may rise."""
 
-    def _left_out(
-        self, n: CountMatrix, params: Profiles, Q: Floats, row_weights: Weights
-    ) -> tuple[Floats, Floats]:
+    def parts(self, n: CountMatrix, params: Profiles, Q: Floats) -> Contributions:
+        """See `LeavesRowsOut`."""
         groups = groups_of(n)
         in_group = (groups[:, None] == np.arange(groups.max() + 1)).astype(base.working_dtype(n))
-        totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q  # (groups, K), of every cluster
-        if self.caution is not None:
-            totals += self.caution.mass
+        # (groups, K), of every cluster
+        totals = np.asarray(n @ in_group, dtype=np.float64).T @ Q + self.caution.mass
         per_count = (1 / np.maximum(totals, FLOOR)).astype(np.float32)[groups]
 
         def added(rows: slice, index: Labels, columns: Labels) -> Floats:
@@ -55,7 +53,7 @@ class PredictiveHistogramClustering(LeavesRowsOut, HistogramClustering):
             out *= Q[rows].astype(np.float32).take(index, axis=0)
             return out
 
-        return left_out_scores(n, params.profiles, added, row_weights=row_weights)
+        return Contributions(params.profiles, added)
 
 
 @settings
@@ -75,9 +73,15 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
 
     def _model(self, data: Data) -> HistogramClustering:
         """Rows are left out and a background is chosen with ``beta="auto"``, unless switched off."""
-        if data.beta is None and self.predictive in (True, None):
-            return PredictiveHistogramClustering(caution=first_caution(data, self.n_clusters))
-        return HistogramClustering()
+        if data.beta is not None or self.predictive is False:
+            return HistogramClustering()
+        totals = row_totals(data.counts)
+        mean = totals.sum() / self.n_clusters
+        lengths = totals if data.weights is None else totals / np.maximum(data.weights, FLOOR)
+        usual = float(np.median(lengths[totals > 0])) if totals.any() else 1.0
+        mass = mean * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE)
+        caution = Caution(rows_of_columns(data.counts), mass, mean, usual=usual)
+        return PredictiveHistogramClustering(caution=caution)
 
     def _fit_run(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Where the temperature is to be chosen, plain clusters at temperature 1 are where all runs begin.
@@ -97,12 +101,24 @@ class OneSided(ClusterMixin, CooccurrenceEstimator):
         return super()._fit_run(data, rng)
 
     def _with_all(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
-        """Fit plain clusters at temperature 1 anew, as ``beta=1`` does; others take in what was held out."""
-        if isinstance(model, LeavesRowsOut) or run.state.beta < 1:
-            return model, self._taken_in(model, run, data, rng)
-        every = data._replace(counts=data.everything, validation=None, beta=1.0, start=None)
-        model, last = self._fitted(every, random_state_of(self.random_state))
-        return model, last._replace(history=run.history + last.history)
+        """Fit plain clusters at temperature 1 anew, as ``beta=1`` does; others take in what was held out.
+
+        They add it to what their nodes hold; a further step would begin to overfit.
+        """
+        if not isinstance(model, LeavesRowsOut) and run.state.beta == 1:
+            every = data._replace(counts=data.everything, validation=None, beta=1.0, start=None)
+            model, last = self._fitted(every, random_state_of(self.random_state))
+            return model, last._replace(history=run.history + last.history)
+        if getattr(self, "mixing", "") == "object":
+            return super()._with_all(model, run, data, rng)
+        new, params, groups = data.validation, run.state.params, groups_of(data.counts)
+        scores = model.scores(new, params, data.weights, of=data.counts)
+        with np.errstate(divide="ignore"):
+            Q = softmax(np.log(run.state.posteriors) + run.state.beta * scores, axis=1)
+        held = held_totals(model, model.node_counts(data.counts, params, run.state.posteriors), groups)
+        counts = getattr(params, model.profiles_of) * held + model.node_counts(new, params, Q)
+        params = params._replace(**{model.profiles_of: base.normalise_profiles(counts, groups)})
+        return model, run._replace(state=run.state._replace(params=params, posteriors=Q))
 
     def _starts(self, model: HistogramClustering, data: Data, rng: Rng) -> Iterator[Any]:
         yield from [None] * self.n_init if data.start is None else [data.start]
@@ -184,44 +200,10 @@ class ACM(OneSided):
             return (grown(data.counts, self.n_clusters, rng, data.weights) for _ in range(self.n_init))
         return super()._starts(model, data, rng)
 
-    def _taken_in(self, model: Any, run: Run, data: Data, rng: Rng) -> Run:
-        """Add the held-out occurrences to what the clusters hold; a further step would begin to overfit."""
-        Q, groups = with_new(model, run.state, data), groups_of(data.counts)
-        held = base.group_sums(model.stats(data.counts, run.state.posteriors).counts, groups)
-        held = held + getattr(getattr(model, "caution", None), "mass", 0.0)
-        new = model.stats(data.validation, Q).counts
-        params = Profiles(
-            base.normalise_profiles(run.state.params.profiles * held + new, groups), run.state.params.weights
-        )
-        return Run(run.state._replace(params=params, posteriors=Q), run.history)
-
     def _publish(self, model: HistogramClustering, params: Profiles, posteriors: Floats) -> None:
         self.weights_ = params.weights
-        caution = getattr(model, "caution", None)
-        self.background_share_ = 0.0 if caution is None else caution.share
-        self.row_correlation_ = 0.0 if caution is None else caution.correlation
-
-
-def first_caution(data: Data, n_clusters: int) -> Caution:
-    """Begin with the first share of the background; see `texseg.models.left_out`."""
-    totals = row_totals(data.counts)
-    mean = totals.sum() / n_clusters
-    lengths = totals if data.weights is None else totals / np.maximum(data.weights, FLOOR)
-    usual = float(np.median(lengths[totals > 0])) if totals.any() else 1.0
-    mass = mean * BACKGROUND_SHARE / (1 - BACKGROUND_SHARE)
-    return Caution(rows_of_columns(data.counts), mass, mean, usual=usual)
-
-
-def with_new(model: Any, state: State, data: Data) -> Floats:
-    """Posteriors (N, K) after the held-out occurrences, the parameters as they are."""
-    assert data.validation is not None
-    scores = model.scores_of_more(data.validation, state.params, data.counts, data.weights)
-    with np.errstate(divide="ignore"):
-        return np.asarray(softmax(np.log(state.posteriors) + state.beta * scores, axis=1))
-
-
-def _rank(state: State) -> tuple[int, float]:
-    return len(state.params.weights), -state.free_energy
+        caution = getattr(model, "caution", Caution())
+        self.background_share_, self.row_correlation_ = caution.share, caution.correlation
 
 
 def grown(
@@ -231,15 +213,15 @@ def grown(
     if n.shape[0] > MOST_ROWS and not is_implicit(n):
         rows = np.sort(rng.choice(n.shape[0], MOST_ROWS, replace=False))
         n, row_weights = n[rows], None if row_weights is None else row_weights[rows]
-    model, best, beyond = HistogramClustering(ArgMax()), None, False
+    model, kept, beyond = HistogramClustering(ArgMax()), [], False
     for state in grow(model, n, n_clusters, rng=rng, row_weights=row_weights, doubling=doubling):
-        K = len(state.params.weights)
-        if K <= n_clusters and (best is None or _rank(state) > _rank(best)):
-            best = state
-        if K <= n_clusters and beyond:
-            break
-        beyond |= K > n_clusters
-    assert best is not None
+        if len(state.params.weights) > n_clusters:
+            beyond = True
+        else:
+            kept.append(state)
+            if beyond:
+                break
+    best = max(kept, key=lambda state: (len(state.params.weights), -state.free_energy))
     return model.with_empty(best.params, best.posteriors, n_clusters, groups_of(n))[0]
 
 
@@ -264,14 +246,9 @@ class TwoSided(CooccurrenceEstimator):
             for _ in range(TURNS):
                 columns = grown_rows(np.asarray(n.T @ rows), L, rng)
                 before, rows = rows, grown_rows(np.asarray(n @ columns), K, rng, data.weights)
-                if _same_clusters(before, rows):
-                    break
+                pairs = np.count_nonzero(before.T @ rows)
+                if pairs == np.count_nonzero(before.any(axis=0)) == np.count_nonzero(rows.any(axis=0)):
+                    break  # the same partition
             if getattr(self, "assignment", "soft") == "soft":
                 rows, columns = base.soften(rows), base.soften(columns)
             yield model.start_from(data.counts, rows, columns, data.weights)
-
-
-def _same_clusters(one: Floats, other: Floats) -> bool:
-    """Whether two hard assignments (N, K) are one partition."""
-    pairs = np.count_nonzero(one.T @ other)
-    return pairs == np.count_nonzero(one.any(axis=0)) == np.count_nonzero(other.any(axis=0))

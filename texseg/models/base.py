@@ -32,7 +32,7 @@ _PAIRS_AT_ONCE = 2**16  # numbers of a batch of gathered rows; fits the second-l
 
 
 class Stats(NamedTuple):
-    """Expected counts of clusters; those of blocks of rows, masks and images can be added up."""
+    """Expected counts of clusters, which add up over rows and images."""
 
     counts: Floats  # (K, M), sum_i Q_ik n_ij; (S, K, M) of several runs
     sizes: Floats  # (K,), sum_i c_i Q_ik: sites of every cluster; (S, K) of several runs
@@ -81,11 +81,6 @@ def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
 def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> Floats:
     """``log(max(p, FLOOR))`` in the given dtype."""
     return np.log(np.maximum(probabilities, FLOOR)).astype(dtype, copy=False)
-
-
-def extrapolate(old: Floats, new: Floats, eta: float) -> Floats:
-    """``(1 - eta) old + eta new`` (Eq. 63), kept positive by ``RELAX_FLOOR``; not normalised."""
-    return np.maximum(old + eta * (new - old), RELAX_FLOOR * new)
 
 
 def normalise(weights: Floats) -> Floats:
@@ -142,11 +137,6 @@ def sum_runs(values: Floats, indptr: NDArray[Any]) -> Floats:
     return out
 
 
-def noisy_marginals(totals: Floats, n_components: int, rng: Rng) -> Floats:
-    """Repeat the distribution ``totals`` (M,) n_components times, with 30 % noise on every entry."""
-    return normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
-
-
 def soften(posteriors: Floats) -> Floats:
     """Mix a tenth of the uniform distribution into posteriors (N, K), so that EM can still change them."""
     return 0.9 * posteriors + 0.1 / posteriors.shape[1]
@@ -186,7 +176,7 @@ class Model:
         """Return normalised parameters at ``eta`` on the line from ``old`` to ``new`` ([1] Eq. 63)."""
         line = {}
         for name, before, after in zip(new._fields, old, new, strict=True):
-            value = extrapolate(before, after, eta)
+            value = np.maximum(before + eta * (after - before), RELAX_FLOOR * after)
             if name == self.profiles_of:
                 line[name] = normalise_profiles(value, groups)
             else:
@@ -195,6 +185,10 @@ class Model:
 
     def prediction(self, params: Any, posteriors: Any) -> tuple[Floats, Floats]:
         """Shares (N, R) of the fitted rows in R profiles (R, M), whose product is ``p(j | i)``."""
+        return posteriors, self.profiles(params)
+
+    def profiles(self, params: Any) -> Floats:
+        """Profiles (K, M) of the clusters."""
         raise NotImplementedError
 
     def row_posteriors(self, params: Any, posteriors: Any) -> Floats:
@@ -214,9 +208,16 @@ class ClusteringModel(Model):
 
     posterior: Posterior = field(default_factory=SoftMax)
 
-    def scores(self, n: CountMatrix, params: Any) -> Floats:
-        """Log-likelihood of every row in every cluster, shape (N, K)."""
-        raise NotImplementedError
+    def scores(
+        self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
+    ) -> Floats:
+        """Log-likelihood (N, K), or (N, S, K) of several runs, of every row, per site that it stands for.
+
+        ``of`` are the rows of which ``n`` are further occurrences, where their length counts.
+        """
+        profiles, dtype = self.profiles(params), working_dtype(n)
+        logs = log_floored(profiles, dtype).reshape(-1, n.shape[1])
+        return per_site(np.asarray(n @ logs.T, dtype).reshape(-1, *profiles.shape[:-1]), row_weights)
 
     def stats(self, n: CountMatrix, Q: Floats, row_weights: Weights = None) -> Stats:
         """Sum up the expected counts of every cluster under the posteriors ``Q`` (N, K) or (N, S, K)."""
@@ -229,37 +230,37 @@ class ClusteringModel(Model):
         """Posteriors of the next finer level, whose rows begin like their parents ([1] section 5.4)."""
         return posteriors[parent]
 
-    def site_scores(self, n: CountMatrix, params: Any, row_weights: Weights = None) -> Floats:
-        """Scores per site: those of the row divided by the number of sites that it stands for."""
-        return per_site(self.scores(n, params), row_weights)
-
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
     ) -> Step:
         """One EM iteration at inverse temperature ``beta``."""
-        return self._step_by(
-            self.site_scores(n, params, row_weights), n, params, beta, posteriors, row_weights
-        )
+        scores = self.scores(n, params, row_weights)
+        return self._step_by(scores, n, params, beta, posteriors, row_weights)
 
     def _step_by(
-        self, scores: Floats, n: CountMatrix, params: Any, beta: float, posteriors: Any, row_weights: Weights
+        self,
+        scores: Floats,
+        n: CountMatrix,
+        params: Any,
+        beta: float,
+        posteriors: Any,
+        row_weights: Weights,
+        explained: Floats | None = None,
     ) -> Step:
-        """E-step and M-step from the site scores (N, K)."""
+        """E-step and M-step from the scores (N, K), and from what each node explains in each cluster."""
         Q, free_energy = self.posterior(scores, beta, params.weights, posteriors, row_weights)
         stats = self.stats(n, Q, row_weights)
-        return Step(self.updated(params, stats, groups_of(n)), free_energy, Q, stats)
+        return Step(self.m_step(stats, groups_of(n), params, explained), free_energy, Q, stats)
 
-    def updated(self, params: Any, stats: Stats, groups: Labels) -> Any:
-        """M-step from expected counts and the parameters with which these were found."""
+    def m_step(
+        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
+    ) -> Any:
+        """Parameters from expected counts, and from those with which these were found."""
         raise NotImplementedError
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles (..., M) of expected counts, each summing to one within each group of columns."""
         return normalise_profiles(counts, groups)
-
-    def scores_of_more(self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Weights) -> Floats:
-        """Scores per site (N, K) of further occurrences of the rows of ``n``."""
-        return self.site_scores(more, params, row_weights)
 
     def fold_in(self, n: CountMatrix, params: Any, beta: float) -> Floats:
         """Posteriors (N, K) of other rows, the parameters fixed."""

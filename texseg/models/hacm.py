@@ -31,10 +31,10 @@ from texseg.fitting.anneal import State, Transition, anneal, critical_beta, geom
 from texseg.fitting.assignment import Floats
 from texseg.fitting.moves import resolution
 from texseg.models import base
-from texseg.models.acm import HistogramClustering, OneSided, Profiles, with_new
+from texseg.models.acm import HistogramClustering, OneSided, Profiles
 from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
-from texseg.models.estimator import CooccurrenceEstimator, Data, FitRecord, Run, settings
-from texseg.models.left_out import LeavesRowsOut, left_out_scores
+from texseg.models.estimator import Data, Run, settings
+from texseg.models.left_out import Contributions, LeavesRowsOut, held_totals
 from texseg.models.smm import FOLD_IN_STEPS
 
 # the vertical mixing, in the order in which its degrees of freedom are added
@@ -149,31 +149,25 @@ class HierarchicalClustering(ClusteringModel):
         """``p_kj`` (K, M)."""
         return self.tree.spread(params.vertical) @ params.nodes
 
-    def scores(self, n: CountMatrix, params: TreeProfiles) -> Floats:
-        """``sum_j n_ij log p_kj``, shape (N, K)."""
-        dtype = base.working_dtype(n)
-        return np.asarray(n @ base.log_floored(self.profiles(params), dtype).T, dtype=dtype)
-
-    def updated(self, params: TreeProfiles, stats: Stats, groups: Labels) -> TreeProfiles:
-        """M-step; the vertical posteriors need only the expected counts (K, M)."""
+    def m_step(
+        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
+    ) -> TreeProfiles:
+        """Eq. 56 to 58; the vertical posteriors need only the expected counts (K, M)."""
         tau, vertical = self.tree.spread(params.vertical), params.vertical
         ratio = stats.counts / np.maximum(tau @ params.nodes, FLOOR)
         nodes = self.normalised(params.nodes * (tau.T @ ratio), groups)
         if self.learn_vertical:
-            vertical = self._along_paths(params, ratio @ params.nodes.T)
+            k, d = np.nonzero(self.tree.on_path)
+            explained = ratio @ params.nodes.T if explained is None else explained
+            vertical = np.zeros_like(params.vertical)
+            vertical[k, d] = (tau * explained)[k, self.tree.paths[k, d]]
+            vertical = base.normalise(vertical + FLOOR * self.tree.on_path)
         return TreeProfiles(base.normalise(stats.sizes), vertical, nodes)
 
     def node_counts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Floats:
         """Compute the expected counts (V, M) of the nodes (Eq. 57)."""
         tau = self.tree.spread(params.vertical)
         return params.nodes * (tau.T @ (self.stats(n, Q).counts / np.maximum(tau @ params.nodes, FLOOR)))
-
-    def _along_paths(self, params: TreeProfiles, explained: Floats) -> Floats:
-        """``tau`` (K, D) from what each node explains in each cluster, (K, V) (Eq. 58)."""
-        k, d = np.nonzero(self.tree.on_path)
-        vertical = np.zeros_like(params.vertical)
-        vertical[k, d] = (self.tree.spread(params.vertical) * explained)[k, self.tree.paths[k, d]]
-        return base.normalise(vertical + FLOOR * self.tree.on_path)
 
     def by_weight(self, params: TreeProfiles, posteriors: Floats) -> Any:
         """Return model, parameters and posteriors (N, K) with the heaviest leaf first; the nodes stay."""
@@ -186,38 +180,18 @@ class HierarchicalClustering(ClusteringModel):
         """Count the clusters with members whose profiles differ (by more than 1 % total variation)."""
         return base.count_distinct(self.profiles(params)[params.weights > FLOOR])
 
-    def prediction(self, params: TreeProfiles, posteriors: Floats) -> tuple[Floats, Floats]:
-        """``Q`` (N, K) and the profiles (K, M)."""
-        return posteriors, self.profiles(params)
-
 
 @dataclass(frozen=True, eq=False)
 class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
     """The HACM whose rows are held out of the nodes that judge them; only the root holds the background."""
 
-    def normalised(self, counts: Floats, groups: Labels) -> Floats:
-        """Profiles of the nodes (V, M)."""
-        if self.caution is not None:
-            counts = counts.copy()
-            counts[0] += self.caution.mass * self.caution.background
-        return base.normalise_profiles(counts, groups)
+    with_background: ClassVar[slice] = slice(1)
 
-    def _left_out_mixing(self, step: Step, params: TreeProfiles, explained: Floats) -> Step:
-        """Estimate the vertical mixing, too, with the row left out."""
-        if not self.learn_vertical:
-            return step
-        vertical = self._along_paths(params, explained)
-        return step._replace(params=step.params._replace(vertical=vertical))
-
-    def _left_out(
-        self, n: CountMatrix, params: TreeProfiles, Q: Floats, row_weights: Weights
-    ) -> tuple[Floats, Floats]:
-        tau, groups = self.tree.spread(params.vertical), groups_of(n)
+    def parts(self, n: CountMatrix, params: TreeProfiles, Q: Floats) -> Contributions:
+        """See `LeavesRowsOut`."""
+        tau = self.tree.spread(params.vertical)
         bare = np.maximum(tau @ params.nodes, FLOOR)
-        by_node = self.node_counts(n, params, Q)
-        totals = np.broadcast_to(base.group_sums(by_node, groups), by_node.shape).copy()
-        if self.caution is not None:
-            totals[0] += self.caution.mass
+        totals = held_totals(self, self.node_counts(n, params, Q), groups_of(n))
         inverse, per_count = (
             np.ascontiguousarray(part.T, np.float32)
             for part in (1 / bare, params.nodes / np.maximum(totals, FLOOR))
@@ -231,7 +205,7 @@ class PredictiveHierarchy(LeavesRowsOut, HierarchicalClustering):
             to_nodes *= per_count.take(columns, axis=0)
             return to_nodes
 
-        return left_out_scores(n, params.nodes, added, tau, Q, row_weights)
+        return Contributions(params.nodes, added, tau)
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,12 +304,9 @@ def merging_tree(counts: Floats) -> tuple[Tree, Labels]:
 
 
 def _union_loss(one: Floats, other: Floats) -> float:
-    return _information(one) + _information(other) - _information(one + other)
-
-
-def _information(counts: Floats) -> float:
-    total = max(float(counts.sum()), FLOOR)
-    return float((counts * base.log_floored(counts / total)).sum())
+    counts = np.stack([one, other, one + other])
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), FLOOR)
+    return float((counts * base.log_floored(shares)).sum(axis=1) @ [1, 1, -1])
 
 
 @settings
@@ -403,7 +374,18 @@ class HACM(OneSided):
 
     def _fitted(self, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Fit the flat clusters, the tree, and then the stages of the vertical mixing one after the other."""
-        flat, tree, clusters, beta, history = self._flat_start(data, rng)
+        if self.tree == "annealing":
+            flat, history = HistogramClustering(), []
+            state, tree = self._annealed(flat, data, rng)
+            clusters = state.params
+        else:
+            flat, run = super()._fitted(data, rng)
+            state, history, clusters = run.state, run.history, run.state.params
+            tree, order = merging_tree(flat.stats(data.counts, state.posteriors).counts)
+            if isinstance(self.tree, Tree):
+                # clusters in the left-to-right order of a drawing of the tree
+                tree, places = self.tree, order[np.argsort(np.lexsort(self.tree.paths.T[::-1]))]
+                clusters = Profiles(*(part[places] for part in clusters))
         kind: Any = HierarchicalClustering
         if isinstance(flat, LeavesRowsOut):
             kind = partial(PredictiveHierarchy, caution=flat.caution)
@@ -421,41 +403,10 @@ class HACM(OneSided):
             if model.monotone:
                 run = self._tempered(model, data, params, rng, coldest)
             else:
-                run = self._descend(model, data, params, beta, rng)
+                run = self._descend(model, data, params, state.beta, rng)
             params, history = run.state.params, history + run.history
             coldest = min(coldest, 2 * run.state.beta)
         return self._refine(model, Run(run.state, history), data, rng)
-
-    def _flat_start(
-        self, data: Data, rng: Rng
-    ) -> tuple[HistogramClustering, Tree, Profiles, float, list[FitRecord]]:
-        """Flat clustering, its tree, profiles (K, M) and weights (K,) of its clusters, and its beta."""
-        if self.tree == "annealing":
-            flat = HistogramClustering()
-            state, tree = self._annealed(flat, data, rng)
-            return flat, tree, state.params, state.beta, []
-        flat, run = super()._fitted(data, rng)
-        profiles, weights = run.state.params
-        tree, order = merging_tree(flat.stats(data.counts, run.state.posteriors).counts)
-        if isinstance(self.tree, Tree):
-            # clusters in the left-to-right order of a drawing of the tree
-            tree, places = self.tree, np.argsort(np.lexsort(self.tree.paths.T[::-1]))
-            profiles, weights = profiles[order][places], weights[order][places]
-        return flat, tree, Profiles(profiles, weights), run.state.beta, run.history
-
-    def _taken_in(self, model: Any, run: Run, data: Data, rng: Rng) -> Run:
-        """Add the held-out occurrences to what the nodes hold, see `ACM`."""
-        if self.mixing == "object":
-            return CooccurrenceEstimator._with_all(self, model, run, data, rng)[1]
-        (params, posteriors), groups = (run.state.params, run.state.posteriors), groups_of(data.counts)
-        Q = with_new(model, run.state, data)
-        held = np.broadcast_to(
-            base.group_sums(model.node_counts(data.counts, params, posteriors), groups), params.nodes.shape
-        ).copy()
-        held[0] += getattr(getattr(model, "caution", None), "mass", 0.0)
-        new = model.node_counts(data.validation, params, Q)
-        params = params._replace(nodes=base.normalise_profiles(params.nodes * held + new, groups))
-        return Run(run.state._replace(params=params, posteriors=Q), run.history)
 
     def _annealed(self, flat: HistogramClustering, data: Data, rng: Rng) -> tuple[State, Tree]:
         """Cool from the first phase transition until there are enough clusters; best of ``n_init`` runs."""

@@ -16,9 +16,6 @@ from texseg.fitting.assignment import Floats, SoftMax
 from texseg.models import base
 from texseg.models.base import FLOOR, ClusteringModel, Labels, Rng, Stats, Step, Weights
 
-__all__ = ["HistogramClustering", "Instability", "Profiles"]
-
-
 _TINY = 1e-30  # in place of zero
 
 
@@ -44,18 +41,12 @@ class HistogramClustering(ClusteringModel):
     background: Floats | None = None
     share: float = BACKGROUND
 
+    def profiles(self, params: Profiles) -> Floats:
+        """Profiles (..., K, M) with some of the background in each (Eq. 32)."""
+        return self._mixed(params.profiles)
+
     def _mixed(self, profiles: Floats) -> Floats:
-        """Profiles (..., M) with some of the background in each."""
         return profiles if self.background is None else mix_background(profiles, self.background, self.share)
-
-    def _logs(self, profiles: Floats, dtype: Any = np.float64) -> Floats:
-        return base.log_floored(self._mixed(profiles), dtype)
-
-    def scores(self, n: CountMatrix, params: Profiles) -> Floats:
-        """``sum_j n_ij log q_jk``, shape (N, K), or (N, S, K) of several runs."""
-        dtype = base.working_dtype(n)
-        logs = self._logs(params.profiles, dtype).reshape(-1, n.shape[1])
-        return np.asarray(n @ logs.T, dtype=dtype).reshape(-1, *params.profiles.shape[:-1])
 
     def step(
         self,
@@ -68,7 +59,7 @@ class HistogramClustering(ClusteringModel):
         """One EM iteration; of stored sites without a prior on their map, in one pass over them."""
         if not self._in_one_pass(n, row_weights) or params.profiles.ndim > 2:
             return super().step(n, params, beta, posteriors, row_weights)
-        logs, prior = self._logs(params.profiles, np.float32), np.log(np.maximum(params.weights, FLOOR))
+        logs, prior = base.log_floored(self.profiles(params), np.float32), base.log_floored(params.weights)
         Q, counts, log_sums = n.passed(logs.T, "soft-max", prior=prior, beta=beta)
         stats = Stats(counts, Q.sum(axis=0, dtype=np.float64))
         return Step(self.m_step(stats, n.groups), -float(log_sums.sum(dtype=np.float64)), Q, stats)
@@ -86,7 +77,8 @@ class HistogramClustering(ClusteringModel):
         Return the fraction (N, K) of each row's share that is kept, and the expected counts of these.
         """
         groups, left = groups_of(n), np.maximum(stats.counts - kept.counts, 0)
-        one, other = (self._logs(self.normalised(part, groups)) for part in (kept.counts, left))
+        parts = (self._mixed(self.normalised(part, groups)) for part in (kept.counts, left))
+        one, other = map(base.log_floored, parts)
         share = (kept.sizes / np.maximum(stats.sizes, _TINY)).clip(0, 1)
         weights = np.stack([share, 1 - share], axis=-1)
         dtype = base.working_dtype(n)
@@ -101,13 +93,15 @@ class HistogramClustering(ClusteringModel):
         halves = self.posterior(pairs, beta, weights, None, row_weights).posteriors[..., 0]
         return halves, self.stats(n, Q * halves, row_weights)
 
-    def updated(self, params: Profiles, stats: Stats, groups: Labels) -> Profiles:
-        """See `m_step`, which does not need the old parameters."""
-        return self.m_step(stats, groups)
-
-    def m_step(self, stats: Stats, groups: Labels) -> Profiles:
-        """Eq. 24 and 31 of the memo."""
+    def m_step(
+        self, stats: Stats, groups: Labels, params: Any = None, explained: Floats | None = None
+    ) -> Profiles:
+        """Eq. 24 and 31 of the memo, for which the old parameters are not needed."""
         return Profiles(self.normalised(stats.counts, groups), base.normalise(stats.sizes))
+
+    def node_counts(self, n: CountMatrix, params: Profiles, Q: Floats) -> Floats:
+        """Compute the expected counts (K, M)."""
+        return self.stats(n, Q).counts
 
     def initial(
         self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
@@ -133,10 +127,6 @@ class HistogramClustering(ClusteringModel):
         if params.profiles.ndim > 2:
             return np.array([self.n_distinct(Profiles(*one)) for one in zip(*params, strict=True)])
         return base.count_distinct(params.profiles[params.weights > FLOOR])
-
-    def prediction(self, params: Profiles, posteriors: Floats) -> tuple[Floats, Floats]:
-        """``Q`` (N, K) and the profiles (K, M) (Eq. 32)."""
-        return posteriors, self._mixed(params.profiles)
 
     def with_empty(
         self, params: Profiles, posteriors: Floats, n_clusters: int, groups: Labels

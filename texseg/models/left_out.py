@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,9 +38,9 @@ LEAST_CORRELATION = 0.01  # of the occurrences of a row; smaller ones change no 
 class Caution:
     """How far clusters and long rows are trusted; see the top of this file."""
 
-    background: Floats  # (M,), sums to one in each group of columns
-    mass: float  # Occurrences of the background in every node and group
-    cluster: float  # Occurrences of a cluster of mean size
+    background: Any = 0.0  # (M,), sums to one in each group of columns
+    mass: float = 0.0  # Occurrences of the background in every node and group
+    cluster: float = 1.0  # Occurrences of a cluster of mean size
     correlation: float = 0.0  # rho between the occurrences of a row
     usual: float = 1.0  # Occurrences of a row of usual length, to which the temperature applies unchanged
 
@@ -48,12 +48,6 @@ class Caution:
     def share(self) -> float:
         """Share of the background in a cluster of mean size."""
         return self.mass / (self.mass + self.cluster)
-
-    def tempering(self, n: CountMatrix, row_weights: Weights = None) -> Floats:
-        """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
-        beyond = np.maximum(base.per_site(row_totals(n), row_weights) - 1, 0)
-        usual = 1 + (self.usual - 1) * self.correlation
-        return (usual / (1 + beyond * self.correlation))[:, None]
 
     def others(self) -> Iterator[tuple[Self, ...]]:
         """Neighbouring settings to be tried on held-out occurrences: more and less of each."""
@@ -63,25 +57,30 @@ class Caution:
         yield tuple(replace(self, correlation=rho) for rho in (more, less) if rho != self.correlation)
 
 
+class Contributions(NamedTuple):
+    """What rows have added to the nodes by which they are judged."""
+
+    nodes: Floats  # (V, M), their profiles
+    added: Callable[[slice, Labels, Labels], Floats]
+    """From rows, and row (from the first on) and column of every entry, to ``a`` (entries, V), float32."""
+    spread: Floats | None = None  # (K, V), shares of the nodes in the clusters; None if they are the same
+
+
 @dataclass(frozen=True, eq=False)
 class LeavesRowsOut(ClusteringModel):
     """A clustering whose rows are held out of the profiles that judge them; F is of the corrected scores."""
 
-    caution: Caution | None = None
+    caution: Caution = Caution()
 
     monotone: ClassVar[bool] = False
+    with_background: ClassVar[slice] = slice(None)  # the nodes that hold the unobserved occurrences
 
-    def scores(self, n: CountMatrix, params: Any) -> Floats:
-        """Log-likelihood (N, K) of every row, scaled down where a row is long."""
-        return self.scores_of_more(n, params, n, None)
-
-    def site_scores(self, n: CountMatrix, params: Any, row_weights: Weights = None) -> Floats:
-        """Scores per site."""
-        return self.scores_of_more(n, params, n, row_weights)
-
-    def scores_of_more(self, more: CountMatrix, params: Any, n: CountMatrix, row_weights: Weights) -> Floats:
-        """Scores per site of further occurrences of the rows of ``n``, whose length counts."""
-        return self._tempered(super().scores(more, params), n, row_weights)
+    def scores(
+        self, n: CountMatrix, params: Any, row_weights: Weights = None, of: CountMatrix | None = None
+    ) -> Floats:
+        """Log-likelihood (N, K) of every row, per site, scaled down where the row is long."""
+        scores = super().scores(n, params, row_weights)
+        return scores * self._tempering(n if of is None else of, row_weights)
 
     def step(
         self, n: CountMatrix, params: Any, beta: float, posteriors: Any = None, row_weights: Weights = None
@@ -89,57 +88,49 @@ class LeavesRowsOut(ClusteringModel):
         """One iteration; ``params`` must belong to ``posteriors``; without these it is a step of plain EM."""
         if posteriors is None:
             return super().step(n, params, beta, None, row_weights)
-        scores, explained = self._left_out(n, params, posteriors, row_weights)
-        scores = self._tempered(scores, n, row_weights)
-        step = self._step_by(scores, n, params, beta, None, row_weights)
-        return self._left_out_mixing(step, params, explained)
+        scores, explained = _left_out_scores(n, self.parts(n, params, posteriors), posteriors, row_weights)
+        scores = base.per_site(scores * self._tempering(n, row_weights), row_weights)
+        return self._step_by(scores, n, params, beta, None, row_weights, explained)
+
+    def parts(self, n: CountMatrix, params: Any, Q: Floats) -> Contributions:
+        """Nodes, and what the rows of posteriors (N, K) have added to them."""
+        raise NotImplementedError
 
     def normalised(self, counts: Floats, groups: Labels) -> Floats:
         """Profiles with their share of the background."""
-        if self.caution is None:
-            return super().normalised(counts, groups)
-        return base.normalise_profiles(counts + self.caution.mass * self.caution.background, groups)
+        counts = counts.copy()
+        counts[self.with_background] += self.caution.mass * self.caution.background
+        return base.normalise_profiles(counts, groups)
 
     def others(self) -> Iterator[tuple[Self, ...]]:
         """Models with neighbouring settings."""
-        for kind in () if self.caution is None else self.caution.others():
+        for kind in self.caution.others():
             yield tuple(replace(self, caution=caution) for caution in kind)
 
-    def _tempered(self, scores: Floats, n: CountMatrix, row_weights: Weights) -> Floats:
-        """Scores per site, scaled down where a row is long."""
-        factors = 1.0 if self.caution is None else self.caution.tempering(n, row_weights)
-        return base.per_site(scores * factors, row_weights)
-
-    def _left_out(
-        self, n: CountMatrix, params: Any, Q: Floats, row_weights: Weights
-    ) -> tuple[Floats, Floats]:
-        """Score every row by profiles without it; see :func:`left_out_scores` for what is returned."""
-        raise NotImplementedError
-
-    def _left_out_mixing(self, step: Step, params: Any, explained: Floats) -> Step:
-        """Replace what the step has estimated with the rows included; a flat clustering has nothing."""
-        return step
+    def _tempering(self, n: CountMatrix, row_weights: Weights) -> Floats:
+        """Factors (N, 1) applied to the scores: 1 for a row of usual length, less for a longer one."""
+        correlation = self.caution.correlation
+        beyond = np.maximum(base.per_site(row_totals(n), row_weights) - 1, 0)
+        return ((1 + (self.caution.usual - 1) * correlation) / (1 + beyond * correlation))[:, None]
 
 
-Added = Callable[[slice, Labels, Labels], Floats]
-"""From rows, and row (counted from the first) and column of every entry, to ``a`` (entries, V), float32."""
+def held_totals(model: Any, counts: Floats, groups: Labels) -> Floats:
+    """Occurrences (V, M) in the group of every entry that the nodes hold, of expected ``counts`` (V, M)."""
+    totals = np.broadcast_to(base.group_sums(counts, groups), counts.shape).copy()
+    if isinstance(model, LeavesRowsOut):
+        totals[model.with_background] += model.caution.mass
+    return totals
 
 
-def left_out_scores(
-    n: CountMatrix,
-    nodes: Floats,
-    added: Added,
-    spread: Floats | None = None,
-    Q: Floats | None = None,
-    row_weights: Weights = None,
-) -> tuple[Floats, Floats]:
-    """Log-likelihood of every row in every cluster, the row's own part in the profiles held out."""
-    groups, V = groups_of(n), len(nodes)
-    n_groups = groups.max() + 1
+def _left_out_scores(
+    n: CountMatrix, parts: Contributions, Q: Floats, row_weights: Weights
+) -> tuple[Floats, Floats | None]:
+    """Scores (N, K) without the row's own part, and what each node explains in each cluster, (K, V)."""
+    (nodes, added, spread), groups = parts, groups_of(n)
+    V, n_groups = len(nodes), groups.max() + 1
     columns = np.ascontiguousarray(nodes.T, np.float32)
     shares = None if spread is None else np.ascontiguousarray(spread.T, np.float32)
-    K = V if spread is None else len(spread)
-    out, explained = np.empty((n.shape[0], K)), np.zeros((K, V))
+    out, explained = np.empty(Q.shape), np.zeros((Q.shape[1], V))
     per_row = max(1, getattr(n, "nnz", n.shape[0] * n.shape[1]) / n.shape[0])
     for rows, block in row_blocks(n, max(1, int(NUMBERS_AT_ONCE / (V * per_row)))):
         index, data = base.entry_rows(block), block.data.astype(np.float32)
@@ -155,10 +146,10 @@ def left_out_scores(
         p = left if shares is None else left @ shares
         # a column that only this row has is impossible for all clusters alike
         np.maximum(p, np.float32(FLOOR), out=p)
-        if Q is not None:
+        if shares is not None:
             explained += ((Q[rows].astype(np.float32)[index] * data[:, None]) / p).T @ left
         out[rows] = weigh @ np.log(p, out=p)
-    return out, explained
+    return out, None if shares is None else explained
 
 
 def rows_of_columns(n: CountMatrix) -> Floats:

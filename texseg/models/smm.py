@@ -86,11 +86,13 @@ class AspectModel(Model):
             yield tuple(replace(self, **{name: other}) for other in sizes)
 
     def initial(self, n: CountMatrix, n_components: int, rng: Rng) -> Aspects:
-        """Return the marginals with noise."""
+        """Return the marginals, with 30 % noise on every entry."""
         return Aspects(
             np.full(n_components, 1.0 / n_components),
-            base.noisy_marginals(row_totals(n), n_components, rng),
-            base.noisy_marginals(column_totals(n), n_components, rng),
+            *(
+                base.normalise(totals * (1 + 0.3 * rng.uniform(-1, 1, (n_components, len(totals)))))
+                for totals in (row_totals(n), column_totals(n))
+            ),
         )
 
     def start_from(self, n: CountMatrix, rows: Floats, weights: Floats) -> Aspects:
