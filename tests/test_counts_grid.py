@@ -62,22 +62,22 @@ def test_cell_counts_are_histograms_of_the_cells_own_pixels(H, W, cell, seed, ma
     rng = np.random.default_rng(seed)
     bins = rng.integers(0, N_BINS, (2, H, W), dtype=np.uint8)
     mask = rng.random((H, W)) < 0.6 if masked else None
-    grid, weights = cell_grid((H, W), cell, mask), np.array([1.0, 2.5], np.float32)
-    table = cell_counts(bins, grid, N_BINS, weights, mask)
+    grid = cell_grid((H, W), cell, mask)
+    table = cell_counts(bins, grid, N_BINS, mask)
     expected = np.zeros((grid.n_cells, 2, N_BINS))
     for c, y, x in np.ndindex(2, H, W):
         if mask is None or mask[y, x]:
-            expected[y // cell * grid.shape[1] + x // cell, c, bins[c, y, x]] += weights[c] / cell**2
+            expected[y // cell * grid.shape[1] + x // cell, c, bins[c, y, x]] += 1 / cell**2
     np.testing.assert_allclose(table, expected.reshape(grid.n_cells, -1), atol=1e-5)
-    np.testing.assert_allclose(table.sum(axis=1), grid.sizes * 3.5, atol=1e-5)
+    np.testing.assert_allclose(table.sum(axis=1), grid.sizes * 2, atol=1e-5)
 
 
 def test_cell_counts_are_aggregated_counts_of_bare_pixels():
     bins, mask = scene(masked=True)
     grid = cell_grid((45, 38), 8, mask)
-    bare = WindowedCounts(bins, 1, n_bins=N_BINS, mask=mask, weights=[1, 2, 3])
+    bare = WindowedCounts(bins, 1, n_bins=N_BINS, mask=mask)
     expected = aggregate(bare, grid.parent(), grid.n_cells).counts @ np.eye(15)
-    table = cell_counts(bins, grid, N_BINS, np.array([1, 2, 3], np.float32), mask)
+    table = cell_counts(bins, grid, N_BINS, mask)
     np.testing.assert_allclose(table * 64, expected, rtol=1e-5, atol=1e-4)
 
 
@@ -85,7 +85,7 @@ def test_cell_counts_are_aggregated_counts_of_bare_pixels():
 def test_window_means_are_box_filters_of_cells(cells_a_side):
     bins, mask = scene(shape=(64, 80), masked=True)
     grid = cell_grid((64, 80), 8, mask)
-    table = cell_counts(bins, grid, N_BINS, np.ones(3, np.float32), mask)
+    table = cell_counts(bins, grid, N_BINS, mask)
     means, shape, sizes = window_means(table, grid, [8 * cells_a_side] * 3)
     assert shape == grid.shape
 
@@ -305,7 +305,7 @@ def test_packed_counts_are_the_same_numbers():
     bins = np.random.default_rng(0).integers(0, N_BINS, (3, 45, 50)).astype(np.uint8)
     mask = np.random.default_rng(1).random((45, 50)) > 0.3
     grid = cell_grid((45, 50), 8, mask)
-    plain, packed = (cell_counts(bins, grid, N_BINS, np.ones(3, np.float32), mask, p) for p in (False, True))
+    plain, packed = (cell_counts(bins, grid, N_BINS, mask, p) for p in (False, True))
     assert packed.table.dtype == np.uint8
     np.testing.assert_array_equal(packed[...], plain)
     np.testing.assert_array_equal(packed[3:9:2], plain[3:9:2])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from texseg import TextureSegmenter, read_image
-from texseg.counts.grid import PackedCounts
+from texseg.counts.grid import PackedCounts, cell_counts, cell_grid
 from texseg.counts.sites import Sites
 from texseg.fitting.assignment import PottsField
 from texseg.models.histograms import HistogramClustering, Profiles
@@ -89,3 +89,18 @@ def test_steps_and_halves_agree_on_any_number_of_clusters_and_columns(packed, n_
 
     for one, other in zip(fitted(), twin(fitted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "spacing"), [((33, 45), ()), ((5, 33, 45), ()), ((5, 33, 45), (np.inf, 1, 1))]
+)
+def test_cells_are_counted_alike_where_they_are_cut_and_masked(packed, shape, spacing, twin):
+    """Of images, volumes and stacks, whose last cells are cut off."""
+    rng = np.random.default_rng(0)
+    bins, mask = rng.integers(0, 9, (3, *shape), np.uint8), rng.random(shape) > 0.2
+
+    def counted():
+        return cell_counts(bins, cell_grid(shape, 6, mask, spacing), 9, mask, packed)
+
+    np.testing.assert_array_equal(counted()[...], twin(counted)[...])

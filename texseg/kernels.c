@@ -203,6 +203,26 @@ WIDE void nearest(const float *padded, Py_ssize_t H, Py_ssize_t W, const float *
         }
 }
 
+/* Histograms (cells, step) of the bins (D, H, W) below B where mask is not 0, in cells of some sides; of bytes or floats */
+static void counted(const uint8_t *bins, const uint8_t *mask, uint8_t *bytes, float *floats, const int64_t *shape,
+                    const int64_t *sides, Py_ssize_t B, Py_ssize_t step)
+{
+    int64_t W = shape[2], h = (shape[1] + sides[1] - 1) / sides[1], w = (W + sides[2] - 1) / sides[2];
+    for (int64_t z = 0; z < shape[0]; z++)
+        for (int64_t y = 0; y < shape[1]; y++) {
+            const uint8_t *row = bins + (z * shape[1] + y) * W, *there = mask ? mask + (z * shape[1] + y) * W : NULL;
+            Py_ssize_t at = (z / sides[0] * h + y / sides[1]) * w * step;
+            for (int64_t x = 0, end = sides[2]; x < W; end += sides[2], at += step)
+                for (end = end < W ? end : W; x < end; x++) {
+                    if (row[x] >= B || (there && !there[x])) continue;
+                    if (bytes)
+                        bytes[at + row[x]]++;
+                    else
+                        floats[at + row[x]]++;
+                }
+        }
+}
+
 typedef struct {
     const uint8_t *bins, *around;         /* (C, H, W), and (H, W): where densities are needed */
     const float *tables;                  /* (K / LANES, C, 256, LANES) */
@@ -775,6 +795,15 @@ CALLED(nearest) /* padded, words (T, PATCH), labels (H, W); W */
     nearest(g->v[0], g->bytes[2] / g->n[0], g->n[0], g->v[1], (int)(g->bytes[1] / 4 / PATCH), g->v[2]);
     return 1;
 }
+CALLED(count) /* bins (D, H, W), mask or None, table (cells, C, B) of bytes or floats, shape and sides (6,); C, B, channel, cells */
+{
+    Py_ssize_t C = g->n[0], B = g->n[1], step = C * B, first = g->n[2] * B;
+    int is_bytes = g->bytes[2] == g->n[3] * step;
+    uint8_t *bytes = is_bytes ? (uint8_t *)g->v[2] + first : NULL;
+    float *floats = is_bytes ? NULL : (float *)g->v[2] + first;
+    counted(g->v[0], g->v[1], bytes, floats, g->v[3], (int64_t *)g->v[3] + 3, B, step);
+    return 1;
+}
 CALLED(near_borders)
 /* bins, around, tables, channels, starts, form, factors, centres, offsets, weights or None, out, pixels; H, W; heavy */
 {
@@ -818,7 +847,8 @@ CALLED(passes)
 }
 
 #define METHOD(name) {#name, py_##name, METH_VARARGS, NULL}
-static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(near_borders),
+static PyMethodDef methods[] = {METHOD(soft_max), METHOD(sweep), METHOD(nearest), METHOD(count),
+                                METHOD(near_borders),
                                 METHOD(channel_scores), METHOD(pair_moments), METHOD(pair_scales), METHOD(passes), {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
 

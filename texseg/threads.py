@@ -8,13 +8,14 @@ divided does not depend on their number, and so neither do the results.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, copy_context
-from functools import wraps
+from functools import lru_cache, wraps
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -43,9 +44,8 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
         global _users
         with _lock:
             import numpy.linalg  # noqa: F401  # only loaded libraries can be limited
-            from threadpoolctl import ThreadpoolController
 
-            for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+            for library in _blas(len(sys.modules)):
                 if library.filepath not in _limits:
                     _limits[library.filepath] = limit, _ = _setter(library), library.num_threads
                     limit(1)
@@ -60,6 +60,14 @@ class one_blas_thread(ContextDecorator):  # reads as the function it is used as
                 for limit, before in _limits.values():
                     limit(before)
                 _limits.clear()
+
+
+@lru_cache(maxsize=1)
+def _blas(n_modules: int) -> list[Any]:
+    """Libraries of BLAS; looked for again where modules were loaded, which bring them."""
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def _setter(library: Any) -> Callable[[int], Any]:

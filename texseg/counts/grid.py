@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.channels.axes import shortened
-from texseg.threads import side_by_side
-
-_ROWS = 16  # rows of cells counted at once, of images; of volumes, one layer
+from texseg.threads import kernels, side_by_side
 
 
 class PackedCounts:
@@ -136,32 +134,32 @@ def cell_counts(
     bins: NDArray[np.uint8],
     grid: CellGrid,
     n_bins: int,
-    weights: NDArray[np.floating],
     mask: NDArray[np.bool_] | None = None,
     packed: bool = False,
 ) -> Any:
-    """Histograms (cells, C * n_bins) of bins (C, ...), summing to ``weights``; packed if all are 1."""
-    h, C, side, size = grid.shape[0], len(bins), grid.sides[0], math.prod(grid.sides)
-    w = grid.n_cells // h
-    table = np.empty((h, w, C, n_bins), np.uint8 if packed else np.float32)
-    step = _ROWS if len(grid.shape) == 2 else 1
+    """Histograms (cells, C * n_bins) of bins (C, ...), each channel summing to a cell's size; or packed."""
+    (C, *shape), side, size = bins.shape, grid.sides[0], math.prod(grid.sides)
+    w = grid.n_cells // grid.shape[0]
+    table = np.zeros((grid.n_cells, C, n_bins), np.uint8 if packed else np.float32)
+    places = np.ones(6, np.int64)
+    places[3 - len(shape) : 3], places[6 - len(shape) :] = shape, grid.sides
+    given = None if mask is None else np.ascontiguousarray(mask)
 
-    def count(top: int) -> None:
-        """Count the cells of some rows, so that only few indices are in memory at once."""
-        bottom = min(top + step, h)
-        pixels = slice(top * side, min(bottom * side, grid.image_shape[0]))
-        first = (grid.cells_of_rows(pixels) - top * w) * n_bins
-        for c in range(C):
-            index = first + bins[c, pixels]
+    def count(c: int) -> None:
+        plane = np.ascontiguousarray(bins[c])
+        if kernels is not None:
+            kernels.count(plane, given, table, places, C, n_bins, c, len(table))
+            return
+        for top in range(grid.shape[0]):
+            pixels = slice(top * side, min((top + 1) * side, len(plane)))
+            index = (grid.cells_of_rows(pixels) - top * w) * n_bins + plane[pixels]
             index = index.ravel() if mask is None else index[mask[pixels]]
-            counts = np.bincount(index, minlength=(bottom - top) * w * n_bins)
-            table[top:bottom, :, c] = counts.reshape(bottom - top, w, n_bins)
-            if not packed:
-                table[top:bottom, :, c] *= weights[c] / size
+            counts = np.bincount(index, minlength=w * n_bins)
+            table[top * w : (top + 1) * w, c] = counts.reshape(w, n_bins)
 
-    side_by_side(count, range(0, h, step))
-    flat = table.reshape(grid.n_cells, -1)
-    return PackedCounts(flat, np.float32(1) / size) if packed else flat
+    side_by_side(count, range(C))
+    flat, unit = table.reshape(grid.n_cells, -1), np.float32(1) / size
+    return PackedCounts(flat, unit) if packed else np.multiply(flat, unit, out=flat)
 
 
 def window_means(

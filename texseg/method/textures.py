@@ -105,8 +105,7 @@ class Scene:
         """
         if side not in self._tables:
             grid = cell_grid(self.shape, side, self.mask, self.spacing)
-            ones = np.ones(len(self.bins), np.float32)
-            self._tables[side] = cell_counts(self.bins, grid, n_bins, ones, self.mask, packed), grid
+            self._tables[side] = cell_counts(self.bins, grid, n_bins, self.mask, packed), grid
         return self._tables[side]
 
 

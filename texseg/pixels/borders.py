@@ -223,8 +223,10 @@ def learn_borders(
             return None
         places.append((composite.planes, pixels))
     tables = side_by_side(lambda place: classifier.scores(*place), places)
-    heat = _temperature(*_discriminant(tables[0], truths[0], K), tables[1], truths[1])
-    weights, offsets = _discriminant(np.concatenate(tables), np.concatenate(truths), K)
+    first, second = (_Scatter.of(*each, K) for each in zip(tables, truths, strict=True))
+    weights, offsets = first.discriminant()
+    heat = _temperature(weights.T @ tables[1].T + offsets[:, None], truths[1])
+    weights, offsets = (first + second).discriminant()
     of_all = np.zeros((len(weights), len(log_profiles)), np.float32)
     of_all[:, known] = weights / heat
     all_offsets = np.full(len(log_profiles), _NEVER)
@@ -288,36 +290,50 @@ def _marked(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDA
     return np.asarray(cv2.dilate(marked, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)), np.uint8)
 
 
-def _discriminant(
-    scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights (F, K), offsets (K,) of the linear discriminant of scores (n, F); labels equally likely."""
-    means = np.stack([scores[labels == k].mean(axis=0, dtype=np.float64) for k in range(n_labels)])
-    centred = scores - means.astype(scores.dtype)[labels]
-    covariance = (centred.T @ centred).astype(np.float64) / len(labels)
-    scale = np.sqrt(np.diag(covariance)) + 1e-6
-    correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
-    weights = np.linalg.solve(correlation, (means / scale).T) / scale[:, None]
-    return weights, -np.einsum("kf,fk->k", means, weights) / 2
+class _Scatter(NamedTuple):
+    """Scores of pixels with known labels, as a linear discriminant sees them; those of several composites add."""
+
+    sizes: NDArray[np.float64]  # (K,)
+    means: NDArray[np.float64]  # (K, F)
+    within: NDArray[np.float64]  # (F, F), squares and products around the own mean
+
+    @classmethod
+    def of(cls, scores: NDArray[np.floating], labels: NDArray[np.integer], n_labels: int) -> _Scatter:
+        """Measure scores (n, F) with labels (n,)."""
+        members = (labels == np.arange(n_labels)[:, None]).astype(scores.dtype)
+        sizes = members.sum(axis=1, dtype=np.float64)
+        means = (members @ scores) / sizes[:, None]
+        centred = scores - means.astype(scores.dtype)[labels]
+        return cls(sizes, means, (centred.T @ centred).astype(np.float64))
+
+    def __add__(self, other: Any) -> _Scatter:
+        sizes = self.sizes + other.sizes
+        apart, share = self.means - other.means, other.sizes / sizes
+        between = apart.T @ (apart * (self.sizes * share)[:, None])
+        means = self.means - apart * share[:, None]
+        return _Scatter(sizes, means, self.within + other.within + between)
+
+    def discriminant(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights (F, K) and offsets (K,); labels are equally likely."""
+        covariance = self.within / self.sizes.sum()
+        scale = np.sqrt(np.diag(covariance)) + 1e-6
+        correlation = covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+        weights = np.linalg.solve(correlation, (self.means / scale).T) / scale[:, None]
+        return weights, -np.einsum("kf,fk->k", self.means, weights) / 2
 
 
-def _temperature(
-    weights: NDArray[np.float64],
-    offsets: NDArray[np.float64],
-    scores: NDArray[np.floating],
-    labels: NDArray[np.integer],
-) -> float:
-    """Temperature of the least log-loss on other scores: Newton's steps within a bracket that shrinks."""
-    logits = scores @ weights + offsets
-    odds = logits - logits[np.arange(len(labels)), labels][:, None]  # (n, K), against the true label
-    (low, high), cold = _COLD, 1.0
+def _temperature(logits: NDArray[np.floating], labels: NDArray[np.integer]) -> float:
+    """Temperature of the least log-loss of logits (K, n): Newton's steps within a bracket that shrinks."""
+    odds = logits - np.take_along_axis(logits, labels[None], axis=0)  # against the true label
+    (low, high), cold, top = _COLD, 1.0, odds.max(axis=0)
     for _ in range(_MOST_STEPS):
-        p = np.exp(cold * odds - (cold * odds).max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        means = np.einsum("nk,nk->n", p, odds)
+        p = np.exp(cold * (odds - top))
+        p /= p.sum(axis=0)
+        of_each = p * odds
+        means = of_each.sum(axis=0)
         slope = means.sum()
         low, high = (cold, high) if slope < 0 else (low, cold)
-        before, cold = cold, cold - slope / max(np.einsum("nk,nk,nk", p, odds, odds) - means @ means, _TINY)
+        before, cold = cold, cold - slope / max(np.vdot(of_each, odds) - means @ means, _TINY)
         if not low < cold < high:
             cold = np.sqrt(low * high)
         if abs(cold - before) < _EXACT * before:

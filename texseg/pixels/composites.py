@@ -86,18 +86,19 @@ def compose(
     down -= np.add.reduceat(ys, ends - numbers) // numbers
     across -= np.add.reduceat(xs, ends - numbers) // numbers
 
-    def shifted(y: Any, x: Any, n: Any, down: Any, across: Any) -> tuple[Any, Any]:
-        """Give where pixels come from, n of each piece, clipped, and whether with their label."""
-        y, x, h, w = y + down.repeat(n), x + across.repeat(n), H.repeat(n), W.repeat(n)
+    def look(some: Any, down: Any, across: Any) -> tuple[Any, Any]:
+        """Give where some pixels come from, clipped, and whether with their label."""
+        piece = pieces.ravel()[order[some]]
+        (y, x), h, w = (ys[some] + down[..., piece], xs[some] + across[..., piece]), H[piece], W[piece]
         held = (y >= 0) & (y < h) & (x >= 0) & (x < w)
-        at = first[sources].repeat(n) + np.clip(y, 0, h - 1) * w + np.clip(x, 0, w - 1)
-        return at, held & (labels[at] == given.repeat(n))
+        at = first[sources[piece]] + np.clip(y, 0, h - 1) * w + np.clip(x, 0, w - 1)
+        return at, held & (labels[at] == given[piece])
 
     some = np.flatnonzero((np.arange(order.size) - (ends - numbers).repeat(numbers)) % _STRIDE**2 == 0)
     n = -(-numbers // _STRIDE**2)
-    tried = [shifted(ys[some], xs[some], n, *by)[1] for by in zip(down, across, strict=True)]
-    best = np.argmax(np.add.reduceat(tried, np.cumsum(n) - n, axis=1, dtype=np.intp), axis=0)
-    at, fits = shifted(ys, xs, numbers, *(by[best, np.arange(n_pieces)] for by in (down, across)))
+    fits = look(some, down, across)[1]
+    best = np.argmax(np.add.reduceat(fits, np.cumsum(n) - n, axis=1, dtype=np.intp), axis=0)
+    at, fits = look(slice(None), *(by[best, np.arange(n_pieces)] for by in (down, across)))
     filled = np.empty(height * width, bool)
     filled[order] = fits
     bands = []
