@@ -55,9 +55,6 @@ class State(NamedTuple):
     step: int  # EM steps so far, including those undone but not those made while growing
     converged: bool  # whether this is the last step at its temperature
     transitions: tuple[Transition, ...] = ()  # the phase transitions so far, when clusters are grown
-    stage: int = 0
-    """Temperatures and finer levels that :func:`anneal` has completed; includes this one if ``converged``."""
-    n_stages: int = 1  # number of temperatures of the first level, plus one for each other level
 
 
 class Level(NamedTuple):
@@ -122,8 +119,7 @@ def anneal(
     params = start
     if params is None:
         params = model.initial(first.counts, 1 if growth else n_clusters, rng)
-    posteriors, step, n_distinct, stage = None, 0, 1, 0
-    n_stages = len(schedule) + len(levels) - 1
+    posteriors, step, n_distinct = None, 0, 1
     growing = Growing(n_clusters, growth != "split", rng) if growth else None
     for index, level in enumerate(levels):
         if index and posteriors is not None:
@@ -137,7 +133,7 @@ def anneal(
             for now, settled in _at_one_temperature(problem, params, posteriors, settings, growing):
                 step += now.cost
                 if settled:
-                    n_distinct, stage = model.n_distinct(now.params), stage + 1
+                    n_distinct = model.n_distinct(now.params)
                 yield State(
                     now.params,
                     beta,
@@ -149,8 +145,6 @@ def anneal(
                     step,
                     settled,
                     growing.transitions if growing else (),
-                    stage,
-                    n_stages,
                 )
             params, posteriors = now.params, now.result.posteriors
 

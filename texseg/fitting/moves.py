@@ -228,26 +228,16 @@ class Growing:
         else:
             now = assess(problem, Q, result.stats, *self._halves)
         now, halves = refine_halves(problem, now, self.rng)
-        changed = self._split_unstable(problem, now, halves) or self._exchange(problem, now, halves)
-        self._halves = ((changed or now).halves, (changed or now).fresh)
-        return changed
-
-    def _split_unstable(self, problem: Problem, now: Partition, halves: Halves) -> Partition | None:
-        room = self.n_clusters - len(halves.gains)
-        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > resolution(now.energies)][:room]
-        if room <= 0 or not unstable:
-            return None
-        for k in unstable:
-            self.transitions += (Transition(problem.beta, int(k), now.Q.shape[1]),)
-            now = assess(problem, *split(now, int(k), halves))
-        return now
-
-    def _exchange(self, problem: Problem, now: Partition, halves: Halves) -> Partition | None:
-        allowed = self.exchanging and self._exchanges < MOVES
-        exchanged = exchange(problem, now, halves) if allowed else None
-        if exchanged is None:
-            return None
-        changed, transition = exchanged
-        self._exchanges += 1
-        self.transitions += (transition,)
-        return changed
+        changed, room = now, self.n_clusters - len(halves.gains)
+        unstable = [k for k in np.argsort(-halves.gains) if halves.gains[k] > resolution(now.energies)]
+        for k in unstable[: max(room, 0)]:
+            self.transitions += (Transition(problem.beta, int(k), changed.Q.shape[1]),)
+            changed = assess(problem, *split(changed, int(k), halves))
+        if changed is now and self.exchanging and self._exchanges < MOVES:
+            exchanged = exchange(problem, now, halves)
+            if exchanged is not None:
+                changed, transition = exchanged
+                self._exchanges += 1
+                self.transitions += (transition,)
+        self._halves = changed.halves, changed.fresh
+        return None if changed is now else changed

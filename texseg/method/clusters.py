@@ -168,16 +168,21 @@ class Search:
             fit, tree, is_likely = self._with_last(np.concatenate([profiles, start]))
             if is_likely and k < most:
                 profiles = fit.profiles
-            elif tree.n_clusters > k and not is_likely and k not in tree.merges[0]:
+            elif tree is not None and not is_likely and k not in tree.merges[0]:
                 profiles = self.on_cells(self._of_level(tree, k)[None])[0].profiles
         return profiles
 
-    def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree, bool]:
-        """Fit one cluster more than there were: the fit, its tree, and whether all are likely textures."""
+    def _with_last(self, profiles: Floats) -> tuple[Candidate, MergeTree | None, bool]:
+        """Fit one cluster more than there were: the fit, its tree, and whether all are likely textures.
+
+        There is no tree if a cluster has no interior.
+        """
         (fit,) = self.on_cells(profiles[None])
-        tree = self._merged(fit, 2)
-        is_likely = tree.n_clusters == len(profiles) and shipped_table().log_odds(tree.evidence)[0] > 0
-        return fit, tree, is_likely
+        labels = dissolved(fit.posteriors.argmax(axis=1), fit.scores, self.cells)
+        if labels.max() + 1 < len(profiles):
+            return fit, None, False
+        tree = merge_tree(labels, self.cells, self.window)
+        return fit, tree, bool(shipped_table().log_odds(tree.evidence)[0] > 0)
 
     def merits(self, fit: Candidate) -> NDArray[np.float64]:
         """Measure what speaks for a fit among others with as many clusters: (3,) logarithms.

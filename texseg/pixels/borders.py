@@ -291,7 +291,7 @@ def _marked(pixels: NDArray[np.intp], shape: tuple[int, ...], reach: int) -> NDA
 
 
 class _Scatter(NamedTuple):
-    """Scores of pixels with known labels, as a linear discriminant sees them; those of several composites add."""
+    """What a linear discriminant needs to know of scores with known labels; several composites add."""
 
     sizes: NDArray[np.float64]  # (K,)
     means: NDArray[np.float64]  # (K, F)
