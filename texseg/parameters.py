@@ -54,10 +54,10 @@ class Parameter(NamedTuple):
     presets: tuple[Any, Any] | None = None
     flags: tuple[str, ...] = ("",)  # of the option, as click has them; none if empty, "" for its name
     option: str = ""  # help of the option, where it is another
-    group: Literal["Number", "Image", "Method"] = "Method"  # section of the help of the command
     kind: str = ""  # words for the type, where they are not derived from it
     check: Callable[[Any], Any] | None = None  # raises a ValueError, in place of the check by type
     name: str = ""
+    group: str = "Method"  # section of the help of the command
     annotation: Any = None
     members: tuple[Any, ...] = ()  # types that are allowed
 
@@ -177,6 +177,11 @@ class Parameters(TypedDict, total=False):
     n_jobs: int | None
 
 
+# the sections of the help of the command; all others stand under Method
+_GROUPS = {
+    "Number": ("n_segments", "min_size", "k_min", "k_max", "grow"),
+    "Image": ("channel_axis", "planes", "nodata", "log", "crop_bar", "flat_ground"),
+}
 _ROWS = {
     "n_segments": Parameter(
         None,
@@ -185,7 +190,6 @@ _ROWS = {
         (1, MOST_SEGMENTS),
         flags=("-k", "--segments", "n_segments"),
         option="Number of textures; auto chooses it.",
-        group="Number",
     ),
     "model": Parameter(
         "acm",
@@ -202,7 +206,6 @@ _ROWS = {
         "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
         (-4, 3),
         option="Axis of the channels, where the file does not say.",
-        group="Image",
     ),
     "spatial_dims": Parameter(
         2,
@@ -213,7 +216,7 @@ _ROWS = {
     ),
     "spacing": Parameter(
         None,
-        "Distances of the planes, rows and columns of a volume, in any unit; by default they are equal.",
+        "Distances of the planes, rows and columns of a volume, in any unit; equal by default.",
         (1e-9, 1e9),
         flags=(),
     ),
@@ -223,7 +226,6 @@ _ROWS = {
         "one model for all, and the prior on the map couples neighbouring planes.",
         flags=("--series", "planes"),
         option="Pages of a file, or images of a folder, are planes in depth or time: textures within planes.",
-        group="Image",
     ),
     "plane_coupling": Parameter(
         0.5,
@@ -235,7 +237,6 @@ _ROWS = {
         None,
         "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
         option="Value for no data.  [default: what the file says]",
-        group="Image",
     ),
     "log": Parameter(
         None,
@@ -245,19 +246,13 @@ _ROWS = {
         "the plain preset.",
         option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
         "contrast follows brightness by the same factor]",
-        group="Image",
     ),
-    "crop_bar": Parameter(
-        False,
-        "Skip the info bar of a microscope, if any is found. It gets label 0.",
-        group="Image",
-    ),
+    "crop_bar": Parameter(False, "Skip the info bar of a microscope, if any is found. It gets label 0."),
     "flat_ground": Parameter(
         True,
         "Make background of one value round the textures, from a fifth of the image on, a segment of its "
         "own, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.",
         option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
-        group="Image",
     ),
     "smoothness": Parameter(
         None,
@@ -268,30 +263,24 @@ _ROWS = {
         presets=(1.0, 0.0),
     ),
     "min_size": Parameter(
-        0,
-        "Merge regions with fewer pixels into the neighbour that explains them best.",
-        (0, _LARGEST_IMAGE),
-        group="Number",
+        0, "Merge regions with fewer pixels into the neighbour that explains them best.", (0, _LARGEST_IMAGE)
     ),
     "k_min": Parameter(
         2,
         "Smallest number that is considered when the number is chosen; 1 lets an image be a single texture. "
         "This sorts plain from patterned images. An image without any structure always has one segment.",
         (1, MOST_SEGMENTS),
-        group="Number",
     ),
     "k_max": Parameter(
         14,
         "Largest number that is considered when the number is chosen. It is that of ``hierarchy_``, too.",
         (1, MOST_SEGMENTS),
-        group="Number",
     ),
     "grow": Parameter(
         True,
         "Let a number that is chosen on crops of a large scene grow by textures that are rare in it: parts "
         "of crops that look unlike most of what got their label, see :mod:`texseg.method.sampling`.",
         option="Let a number chosen on crops of a large scene grow by textures that are rare in it.",
-        group="Number",
     ),
     "random_state": Parameter(
         0,
@@ -327,11 +316,7 @@ _ROWS = {
         flags=("--orientations", "n_orientations"),
     ),
     "n_bins": Parameter(
-        None,
-        "Number of bins of each channel.",
-        (2, 256),
-        presets=(40, 40),
-        flags=("--bins", "n_bins"),
+        None, "Number of bins of each channel.", (2, 256), presets=(40, 40), flags=("--bins", "n_bins")
     ),
     "patch_weight": Parameter(
         None,
@@ -392,6 +377,7 @@ def _completed(name: str, row: Parameter) -> Parameter:
         flags = (f"--{dashed}/--no-{dashed}" if may_be_negated else f"--{dashed}",)
     return row._replace(
         name=name,
+        group=next((group for group, names in _GROUPS.items() if name in names), "Method"),
         annotation=getattr(given, "__forward_arg__", given),
         members=(int,) if isinstance(given, typing.ForwardRef) else members,  # a seed
         flags=flags,

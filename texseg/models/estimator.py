@@ -160,8 +160,11 @@ class CountEstimator(Scikit):
     """Base of whatever is fitted to counts: the checks of tables, and the names of columns."""
 
     components_: Floats
-    labels_: Labels
     mixing_: Floats
+    row_posteriors_: Floats
+    labels_: Labels
+    beta_: float
+    converged_: bool
 
     def fit_predict(self, X: Any, y: None = None, **options: Any) -> Labels:
         """Fit the model, with the options of `fit`, and return ``labels_``, int (N,)."""
@@ -186,8 +189,7 @@ class CountEstimator(Scikit):
         check_is_fitted(self)
         profiles, labels = getattr(self, "nodes_", self.components_), self._column_names(names)
         ranks = distinction(profiles) if distinct else profiles
-        best = np.argsort(-ranks, axis=1, kind="stable")[:, :n]
-        return [[(labels[j], float(p[j])) for j in row] for p, row in zip(profiles, best, strict=True)]
+        return [best_named(p, labels, n, own, -1.0) for p, own in zip(profiles, ranks, strict=True)]
 
     def to_frame(self, names: Sequence[str] | None = None) -> Any:
         """Return ``components_`` as a `pandas.DataFrame`: rows components, columns words."""
@@ -198,11 +200,8 @@ class CountEstimator(Scikit):
         )
 
     def _column_names(self, names: Sequence[str] | None) -> list[str]:
-        names = getattr(self, "feature_names_in_", None) if names is None else names
-        M = self.components_.shape[1]
-        if names is not None and len(names) != M:
-            raise ValueError(f"{type(self).__name__} needs names for its {M} columns, got {len(names)}")
-        return [str(name) for name in (range(M) if names is None else names)]
+        given = getattr(self, "feature_names_in_", None) if names is None else names
+        return checked_names(given, self.components_.shape[1], type(self).__name__, "names", "columns")
 
     def _checked(self, X: Any, name: str, reset: bool) -> CountMatrix:
         owner = type(self).__name__
@@ -250,6 +249,21 @@ class CountEstimator(Scikit):
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
         return tags
+
+
+def checked_names(names: Any, number: int, owner: str, what: str, of_what: str) -> list[str]:
+    """Give the names as strings, or numbers where there are none."""
+    if names is not None and len(names) != number:
+        raise ValueError(f"{owner} needs {what} for its {number} {of_what}, got {len(names)}")
+    return [str(name) for name in (range(number) if names is None else names)]
+
+
+def best_named(
+    profile: Floats, names: Sequence[str], n: int, ranks: Floats | None = None, above: float = 0.0
+) -> list[tuple[str, float]]:
+    """Names and values of the ``n`` greatest of ``ranks`` (M,) where ``profile`` (M,) is above a bound."""
+    best = np.argsort(-(profile if ranks is None else ranks), kind="stable")[:n]
+    return [(names[j], float(profile[j])) for j in best if profile[j] > above]
 
 
 def distinction(profiles: Floats) -> Floats:
@@ -314,8 +328,11 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         if data.everything is not None:
             model, run = self._with_all(model, run, data, rng)
         self._keep(model, run)
-        if weights is not None and not weights.all():
-            self._keep_unweighted(n, weights == 0)
+        if weights is not None and not weights.all():  # fold in the rows that took no part in the fit
+            rest, out = scale_rows(n, (weights == 0).astype(float)), (weights == 0)[:, None]
+            self.mixing_ = np.where(out, self._predictive_mixing(rest), self.mixing_)
+            self.row_posteriors_ = np.where(out, self.predict_proba(rest), self.row_posteriors_)
+            self.labels_ = self.row_posteriors_.argmax(axis=1)
         self._warn_of_long_rows(row_totals(n))
         if not self.converged_:
             warnings.warn(
@@ -418,31 +435,30 @@ class CooccurrenceEstimator(CountEstimator, ABC):
     def _refine(self, model: Any, run: Run, data: Data, rng: Rng) -> tuple[Any, Run]:
         """Change the model's settings or the temperature, one at a time, while held-out likelihood rises."""
         best, history, moved = run.state, list(run.history), data.beta is None
+        factor = self._beta_factor if self._warm else self._beta_factor**0.5
+
+        def others() -> list[list[tuple[Any, float]]]:
+            """For each setting, and for the temperature, the next larger and the next smaller value."""
+            settings, beta = list(model.others() if hasattr(model, "others") else ()), best.beta
+            heats = [beta * factor, *[colder for colder in [min(beta / factor, 1.0)] if colder > beta]]
+            kinds = [[(other, beta) for other in kind] for kind in settings]
+            return [*kinds, [(model, beta) for beta in heats]] if settings else []
+
         while moved:
             moved = False
-            for kind in range(len(self._others(model, best.beta))):
-                for way in (0, 1):
-                    gained = False
-                    while way < len(others := self._others(model, best.beta)[kind]):
-                        other, beta = others[way]
-                        trial = self._descend(other, data, best.params, beta, rng)
-                        history += trial.history
-                        if trial.state.heldout <= best.heldout + WORTHWHILE:
-                            break
+            for kind in range(len(others())):
+                way, gained = 0, False
+                while way < len(tried := others()[kind]):
+                    other, beta = tried[way]
+                    trial = self._descend(other, data, best.params, beta, rng)
+                    history += trial.history
+                    if trial.state.heldout > best.heldout + WORTHWHILE:
                         model, best, moved, gained = other, trial.state, True, True
-                    if gained:
+                    elif gained:  # the same way has gone far enough
                         break
+                    else:
+                        way += 1
         return model, Run(best, history)
-
-    def _others(self, model: Any, beta: float) -> list[tuple[tuple[Any, float], ...]]:
-        """For each setting, and for the temperature, the next larger and the next smaller value."""
-        settings = list(model.others()) if hasattr(model, "others") else []
-        if not settings:
-            return []
-        factor = self._beta_factor if self._warm else self._beta_factor**0.5
-        colder = min(beta / factor, 1.0)
-        heats = ((model, beta * factor), *(((model, colder),) if colder > beta else ()))
-        return [*(tuple((other, beta) for other in kind) for kind in settings), heats]
 
     def _descend(
         self, model: Any, data: Data, start: Any, beta: float, rng: Rng, plain_steps: int = 0
@@ -492,28 +508,19 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return Run(kept._replace(step=state.step, converged=converged), history)
 
     def _keep(self, model: Any, run: Run) -> None:
-        model, params, posteriors = self._in_order(model, run.state.params, run.state.posteriors)
+        state = run.state
+        model, params, posteriors = self._in_order(model, state.params, state.posteriors)
         self._fitted_model, self._params = model, params
         self.mixing_, self.components_ = model.prediction(params, posteriors)
         self.row_posteriors_ = model.row_posteriors(params, posteriors)
         self.labels_ = self.row_posteriors_.argmax(axis=1)
-        self.beta_ = run.state.beta
-        self.free_energy_ = run.state.free_energy
-        self.n_iter_ = max(1, run.state.step)
-        self.converged_ = run.state.converged
-        self.history_ = run.history
+        self.beta_, self.free_energy_ = state.beta, state.free_energy
+        self.n_iter_, self.converged_, self.history_ = max(1, state.step), state.converged, run.history
         self._publish(model, params, posteriors)
 
     def _in_order(self, model: Any, params: Any, posteriors: Any) -> tuple[Any, Any, Any]:
         """Sort the clusters (aspects) by weight, the heaviest first."""
         return model, *model.by_weight(params, posteriors)
-
-    def _keep_unweighted(self, n: CountMatrix, left_out: NDArray[np.bool_]) -> None:
-        """Fold in the rows that took no part in the fit."""
-        rest = scale_rows(n, left_out.astype(float))
-        self.mixing_ = np.where(left_out[:, None], self._predictive_mixing(rest), self.mixing_)
-        self.row_posteriors_ = np.where(left_out[:, None], self.predict_proba(rest), self.row_posteriors_)
-        self.labels_ = self.row_posteriors_.argmax(axis=1)
 
     def _warn_of_long_rows(self, totals: Floats) -> None:
         """Warn of a row that took a cluster away from the others merely because it is so long."""
@@ -570,10 +577,7 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         for _, block in row_blocks(self._check_new(rows, "rows"), 1024):
             p = self._predictive_mixing(block) @ self.components_
             p[entry_rows(block), block.indices] = -1.0
-            best = np.argsort(-p, axis=1, kind="stable")[:, :n]
-            out += [
-                [(labels[j], float(q[j])) for j in row if q[j] >= 0] for q, row in zip(p, best, strict=True)
-            ]
+            out += [best_named(row, labels, n, row, -1.0) for row in p]
         return out
 
     def predict(self, X: Any) -> Labels:
@@ -644,21 +648,20 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         return n, validation, self._check_weights(sample_weight, n)
 
     def _check_settings(self, owner: str) -> None:
-        if self.beta != "auto" and not (isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf):
-            raise ValueError(f'{owner} needs beta as a positive number or "auto", got {self.beta!r}')
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"{owner} needs validation_fraction between 0 and 1, got {self.validation_fraction!r}"
-            )
-        for name in (*self._size_parameters, "n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{owner} needs {name} as a whole number, at least 1, got {value!r}")
-        if not self.tol >= 0:
-            raise ValueError(f"{owner} needs tol of at least 0, got {self.tol!r}")
-        assignment = getattr(self, "assignment", "soft")
-        if assignment not in ("soft", "hard"):
-            raise ValueError(f'{owner} needs assignment "soft" or "hard", got {assignment!r}')
+        def is_whole(value: Any) -> bool:
+            return isinstance(value, (int, np.integer)) and bool(value >= 1)
+
+        is_beta = self.beta == "auto" or (isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf)
+        assignment, whole = getattr(self, "assignment", "soft"), "as a whole number, at least 1,"
+        for name, is_allowed, allowed in (
+            ("beta", is_beta, 'as a positive number or "auto",'),
+            ("validation_fraction", 0 < self.validation_fraction < 1, "between 0 and 1,"),
+            *((n, is_whole(getattr(self, n)), whole) for n in (*self._size_parameters, "n_init", "max_iter")),
+            ("tol", self.tol >= 0, "of at least 0,"),
+            ("assignment", assignment in ("soft", "hard"), '"soft" or "hard",'),
+        ):
+            if not is_allowed:
+                raise ValueError(f"{owner} needs {name} {allowed} got {getattr(self, name)!r}")
 
 
 def _halves(n: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:

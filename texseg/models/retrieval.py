@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from texseg.counts.matrix import check_counts, row_totals
 from texseg.fitting.assignment import Floats
 from texseg.models.base import FLOOR, Labels, entry_rows, log_floored, normalise, products_at
-from texseg.models.estimator import PREDICTION_FLOOR, distinction
+from texseg.models.estimator import PREDICTION_FLOOR, best_named, checked_names, distinction
 
 # share of a row's own words in what it is expected to say; .2 to .7 are alike in `benchmarks/dyadic.py`
 OWN_SHARE = 0.3
@@ -95,7 +95,10 @@ class Retrieval:
         self._counts = sp.csr_array(check_counts(X, owner="Retrieval"), dtype=float)
         self._model = model
         self.tree = getattr(model, "tree_", None)
-        self.node_shares, self.nodes = _nodes_of(model)
+        self.node_shares, self.nodes = model.mixing_, model.components_
+        if self.tree is not None and model.mixing != "object":
+            self.node_shares = model.row_posteriors_ @ self.tree.spread(model.vertical_)
+            self.nodes = model.nodes_
         expected = len(self.node_shares), self.nodes.shape[1]
         if self._counts.shape != expected:
             raise ValueError(
@@ -105,8 +108,8 @@ class Retrieval:
         if not 0 <= own_share <= 1:
             raise ValueError(f"Retrieval needs own_share between 0 and 1, got {own_share!r}")
         self.own_share = own_share
-        self.words = _names(words, expected[1], "words", "columns")
-        self.titles = _names(titles, expected[0], "titles", "rows")
+        self.words = checked_names(words, expected[1], "Retrieval", "words", "columns")
+        self.titles = checked_names(titles, expected[0], "Retrieval", "titles", "rows")
         self._column = {word: j for j, word in enumerate(self.words)}
         if len(self._column) < len(self.words):
             twice = next(word for j, word in enumerate(self.words) if self._column[word] != j)
@@ -152,7 +155,7 @@ class Retrieval:
 
     def words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
         """Words that distinguish a node from the others, with ``q_vj``; see `distinction`."""
-        return self._named(self.nodes[self._checked(node)], n, self._distinction[node])
+        return best_named(self.nodes[self._checked(node)], self.words, n, self._distinction[node])
 
     @cached_property
     def _distinction(self) -> Floats:
@@ -160,7 +163,7 @@ class Retrieval:
 
     def average_words_of(self, node: int, n: int = 5) -> list[tuple[str, float]]:
         """Most frequent words in the rows below a node, with shares: their plain average."""
-        return self._named(self.averages[self._checked(node)], n)
+        return best_named(self.averages[self._checked(node)], self.words, n)
 
     @cached_property
     def averages(self) -> Floats:
@@ -194,7 +197,7 @@ class Retrieval:
         np.add.at(by_level, levels, self.node_shares[row][:, None] * self.nodes)
         by_level[:, self._counts[[row]].indices] = 0
         by_level *= by_level.argmax(axis=0) == np.arange(len(by_level))[:, None]
-        return [self._named(words, n) for words in by_level]
+        return [best_named(row, self.words, n) for row in by_level]
 
     # ---- the tree
 
@@ -241,10 +244,6 @@ class Retrieval:
         best = np.argsort(-scores, kind="stable")[:n]
         return [Match(int(i), self.titles[i], float(scores[i])) for i in best]
 
-    def _named(self, profile: Floats, n: int, ranks: Floats | None = None) -> list[tuple[str, float]]:
-        best = np.argsort(-(profile if ranks is None else ranks), kind="stable")[:n]
-        return [(self.words[j], float(profile[j])) for j in best if profile[j] > 0]
-
     def _levels(self) -> Labels:
         return np.zeros(len(self.nodes), np.intp) if self.tree is None else self.tree.levels
 
@@ -257,18 +256,3 @@ class Retrieval:
         if not 0 <= node < len(self.nodes):
             raise ValueError(f"node must lie in 0 ... {len(self.nodes) - 1}, got {node!r}")
         return int(node)
-
-
-def _nodes_of(model: Any) -> tuple[Floats, Floats]:
-    """``p(v | i)`` (N, V) and ``q`` (V, M)."""
-    if getattr(model, "tree_", None) is None or model.mixing == "object":
-        return model.mixing_, model.components_
-    return model.row_posteriors_ @ model.tree_.spread(model.vertical_), model.nodes_
-
-
-def _names(names: Sequence[str] | None, number: int, what: str, of_what: str) -> list[str]:
-    if names is None:
-        return [str(j) for j in range(number)]
-    if len(names) != number:
-        raise ValueError(f"Retrieval needs {what} for its {number} {of_what}, got {len(names)}")
-    return [str(name) for name in names]
