@@ -10,6 +10,7 @@ import tifffile
 from PIL import Image
 
 from texseg.io.read import MAX_PIXELS, open_pages, open_source, shown
+from texseg.io.read import Image as ReadImage
 
 SHAPE = (160, 192)  # not square: a transposition shows
 GEO_TAGS = [
@@ -38,7 +39,12 @@ def scene():
 
 def read_pages(path, **options):
     with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
-        return [source.image() for source in sources]
+        return [source.read() for source in sources]
+
+
+def image_of(pixels, size=None):
+    """Return an array as if it had been read."""
+    return ReadImage(pixels, None, None, None, None, None, (), size)
 
 
 def read_mask(path):

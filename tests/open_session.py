@@ -4,10 +4,10 @@ import contextlib
 import threading
 import time
 
+import io_scenes
 import numpy as np
 
 from texseg.cli import session as module
-from texseg.cli.inputs import Pixels
 from texseg.cli.server import Server
 from texseg.cli.session import Canvas, Session
 
@@ -31,7 +31,7 @@ class ArrayPage:
         self.array, self.shape = array, array.shape
 
     def read(self, window=None):
-        return Pixels(self.array if window is None else self.array[window], None)
+        return io_scenes.image_of(self.array if window is None else self.array[window])
 
 
 @contextlib.contextmanager

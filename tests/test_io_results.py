@@ -214,8 +214,8 @@ def test_lengths_and_areas_in_units_are_those_in_pixels(fine, tmp_path):
     words = ["segment", str(fine / "fine.tif"), "--wavelengths", "1um,2nm"]
     assert "or lengths such as 1um,2um" in " ".join(CliRunner().invoke(main, words).output.split())
     with pytest.warns(UserWarning, match="pixels of different sizes; the model keeps none"):
-        from texseg.cli.process import Pixels, fit_model
+        from texseg.cli.process import fit_model
 
         grey = io_scenes.scene()[0]
-        both = [Pixels(grey, None, PixelSize(side, side, "um")) for side in (0.5, 1.0)]
+        both = [io_scenes.image_of(grey, PixelSize(side, side, "um")) for side in (0.5, 1.0)]
         assert fit_model(both, {"n_segments": 2, "preset": "plain"}).pixel_size_ is None

@@ -84,7 +84,7 @@ class TestStores:
             array[:] = GREY
             with open_source(tmp_path / str(i)) as source:
                 np.testing.assert_array_equal(source.read(WINDOW)[0], GREY[WINDOW], str(kind))
-                pixels, valid = source.read()
+                pixels, valid = source.read()[:2]
                 np.testing.assert_array_equal(pixels, GREY, str(kind))
                 assert valid is None and source.notes == (), kind
 
@@ -102,7 +102,7 @@ class TestStores:
         )
         array[:50] = GREY[:50]
         with open_source(tmp_path / "s") as source:
-            pixels, valid = source.read()
+            pixels, valid = source.read()[:2]
         assert valid[:50].all() and not valid[50:].any()
         np.testing.assert_array_equal(pixels[:50], GREY[:50])
 

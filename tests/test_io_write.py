@@ -36,19 +36,15 @@ from texseg.io.regions import (
     region_table,
     segment_table,
 )
-from texseg.io.write import Layout, Overlay, Rows, write_files, write_labels, write_rows
+from texseg.io.write import Layout, write_labels, write_overlay, write_rows
 
 PIXELS, TRUTH = io_scenes.scene()
 SHAPES = st.tuples(st.integers(1, 23), st.integers(1, 19))
 
 
-def write_overlay(path, pixels, labels, mask=None, geo=None):
-    write_files([([path], Overlay(pixels, {"": labels}, mask, geo))])
-
-
 def write_confidence(path, confidence, geo=None):
     layout = Layout(confidence.shape, dtype=confidence.dtype, geo=geo)
-    write_files([([path], Rows(confidence if confidence.ndim == 3 else [confidence], layout))])
+    write_rows([path], confidence if confidence.ndim == 3 else [confidence], layout)
 
 
 def opened(path):
@@ -184,7 +180,7 @@ class TestLabels:
     def test_inputs_are_not_modified(self, tmp_path):
         labels, pixels = TRUTH.copy(), PIXELS.copy()
         write_labels(tmp_path / "l.png", labels)
-        write_overlay(tmp_path / "o.png", pixels, labels)
+        write_overlay(tmp_path / "o.png", pixels, {"": labels})
         assert np.array_equal(labels, TRUTH)
         assert np.array_equal(pixels, PIXELS)
 
@@ -281,7 +277,7 @@ class TestGeoreference:
     def test_a_world_file_is_copied(self, tmp_path):
         geo = Georeference(world=io_scenes.WORLD_FILE)
         write_labels(tmp_path / "out.png", TRUTH, geo=geo)
-        write_overlay(tmp_path / "over.png", PIXELS, TRUTH, geo=geo)
+        write_overlay(tmp_path / "over.png", PIXELS, {"": TRUTH}, geo=geo)
         write_confidence(tmp_path / "conf.tif", np.ones(TRUTH.shape, np.float32), geo=geo)
         for name in ("out.pgw", "over.pgw", "conf.tfw"):
             assert (tmp_path / name).read_text() == io_scenes.WORLD_FILE
@@ -308,7 +304,7 @@ class TestOverlayAndConfidence:
     )
     def test_overlay_shows_the_image_stretched_under_every_type(self, tmp_path, pixels):
         labels = np.where(io_scenes.hole(), 0, 1)
-        write_overlay(tmp_path / "o.png", pixels, labels, mask=~io_scenes.hole())
+        write_overlay(tmp_path / "o.png", pixels, {"": labels}, mask=~io_scenes.hole())
         shown = np.asarray(opened(tmp_path / "o.png")).astype(float).mean(axis=-1)
         flat = pixels if pixels.ndim == 2 else pixels[..., 0]
         inner = np.zeros(labels.shape, bool)
@@ -318,7 +314,7 @@ class TestOverlayAndConfidence:
 
     @pytest.mark.parametrize("grey", [0, 128, 255])
     def test_overlay_draws_outlines_that_are_seen_on_any_image(self, tmp_path, grey):
-        write_overlay(tmp_path / "o.png", np.full((*TRUTH.shape, 3), grey, np.uint8), TRUTH)
+        write_overlay(tmp_path / "o.png", np.full((*TRUTH.shape, 3), grey, np.uint8), {"": TRUTH})
         shown = np.asarray(opened(tmp_path / "o.png"))
         left = np.zeros(TRUTH.shape, bool)
         left[:, :-1] = TRUTH[:, :-1] != TRUTH[:, 1:]
@@ -329,8 +325,8 @@ class TestOverlayAndConfidence:
     def test_overlay_has_the_numbers_of_the_labels(self, tmp_path):
         labels = np.repeat([1, 8], 60)[None].repeat(60, axis=0)
         pixels = np.full(labels.shape, 99, np.uint8)
-        write_overlay(tmp_path / "18.png", pixels, labels)
-        write_overlay(tmp_path / "81.png", pixels, 9 - labels)
+        write_overlay(tmp_path / "18.png", pixels, {"": labels})
+        write_overlay(tmp_path / "81.png", pixels, {"": 9 - labels})
         one, eight = (np.asarray(opened(tmp_path / name))[:, :55] for name in ("18.png", "81.png"))
         for half in (one, eight):
             assert (half > 200).all(axis=-1).any()
@@ -344,7 +340,7 @@ class TestOverlayAndConfidence:
         ink = []
         for times in (1, 4):
             large = np.kron(labels, np.ones((times, times), int))
-            write_overlay(tmp_path / "o.png", np.full(large.shape, 99, np.uint8), large)
+            write_overlay(tmp_path / "o.png", np.full(large.shape, 99, np.uint8), {"": large})
             shown = np.asarray(opened(tmp_path / "o.png"))
             half = shown[50 * times : 350 * times, : 390 * times]
             rows = np.flatnonzero((half > 200).all(axis=-1).any(axis=1))
@@ -355,7 +351,7 @@ class TestOverlayAndConfidence:
         np.testing.assert_allclose(*ink, rtol=0.2)
 
     def test_overlay_of_one_segment_is_not_tinted(self, tmp_path):
-        write_overlay(tmp_path / "o.png", PIXELS, TRUTH * 0 + 1)
+        write_overlay(tmp_path / "o.png", PIXELS, {"": TRUTH * 0 + 1})
         shown = np.asarray(opened(tmp_path / "o.png"))
         assert (shown[..., 0] == shown[..., 2]).all()
 
@@ -366,7 +362,7 @@ class TestOverlayAndConfidence:
 
     def test_shapes_must_match(self, tmp_path):
         with pytest.raises(ValueError, match=r"labels of shape \(160, 192\) do not match the image of shape"):
-            write_overlay(tmp_path / "o.png", PIXELS.T, TRUTH)
+            write_overlay(tmp_path / "o.png", PIXELS.T, {"": TRUTH})
 
     def test_confidence_in_every_format(self, tmp_path):
         confidence = (PIXELS / 255).astype(np.float32)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import io_scenes
 import numpy as np
 import pytest
 from open_session import SHAPE, served, settle, stripes, stroke
@@ -248,10 +249,8 @@ class Scene:
     tile = (100 + 40 * stripes((480, 640))).clip(0, 255).astype(np.uint8)
 
     def read(self, window):
-        from texseg.cli.inputs import Pixels
-
         rows, columns = (np.arange(part.start, part.stop) // 8 for part in window)
-        return Pixels(self.tile[np.ix_(rows % 480, columns % 640)], None)
+        return io_scenes.image_of(self.tile[np.ix_(rows % 480, columns % 640)])
 
 
 def test_a_large_scene_is_looked_at_by_tiles(browser, tmp_path, monkeypatch):  # noqa: F811

@@ -277,7 +277,7 @@ def info(**options: Any) -> None:
     from texseg.cli.inputs import describe, reading_of
 
     n_failed, about = 0, (options["n_segments"], options["preset"], options["memory"])
-    reading = reading_of({"page": None, **options})
+    reading = reading_of(options)
     for file in options["files"]:
         try:
             description = describe(file, *about, reading)

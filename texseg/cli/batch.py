@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from texseg.cli.inputs import Input, Pixels, ReadOptions, open_scenes, read_images
+from texseg.cli.inputs import Input, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import can_resume, parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.files import atomic_write, remove_leftovers
+from texseg.io.read import Image
 from texseg.io.regions import csv_text
 from texseg.method.sampling import read_crops
 from texseg.progress import ProgressBar
@@ -153,9 +154,9 @@ def fit_shared(
     return model
 
 
-def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
+def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
     """Read images of one kind spread evenly over the inputs; the next replaces one that cannot be read."""
-    sample: list[Pixels] = []
+    sample: list[Image] = []
     reason = "there are none"
     starts = np.unique(np.linspace(0, len(items), min(_SAMPLE_IMAGES, len(items)), endpoint=False, dtype=int))
     for start, end in zip(starts, [*starts[1:], len(items)], strict=True):
@@ -170,9 +171,9 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Pixels]:
             except (OSError, ValueError) as error:
                 reason = reason_of(error)
                 continue
-            n_axes = 2 + reading.is_volume
-            channels = (sample or images)[0].pixels.shape[n_axes:]
-            sample += [image for image in images if image.pixels.shape[n_axes:] == channels]
+            first = (sample or images)[0]
+            channels = first.pixels.shape[len(first.shape) :]
+            sample += [image for image in images if image.pixels.shape[len(image.shape) :] == channels]
             break
         if sum(math.prod(image.pixels.shape[:2]) for image in sample) >= _SAMPLE_PIXELS:
             break

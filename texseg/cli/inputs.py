@@ -9,9 +9,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -19,10 +19,18 @@ from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
 from texseg.io.files import ImageTooLargeError, is_image
-from texseg.io.read import MAX_PIXELS, Source, natural_key, open_pages, open_source, read_header, stacked
-from texseg.io.regions import PixelSize
+from texseg.io.read import (
+    MAX_PIXELS,
+    Image,
+    Reading,
+    Source,
+    as_volume,
+    natural_key,
+    open_pages,
+    open_source,
+    read_header,
+)
 from texseg.io.stores import is_store
-from texseg.method.sampling import valid_pixels
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads
 
@@ -159,22 +167,12 @@ def _named(files: list[tuple[Path, Path]]) -> list[Input]:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """How the inputs are read; see `texseg.io.read.read_image`."""
+class ReadOptions(Reading):
+    """How the inputs are read; masks and seeds are files, or folders with one named like each image."""
 
-    page: int | Literal["all"] | None = None
-    channel_axis: int | None = None
-    channels: tuple[int, ...] | None = None  # those that are looked at, from 0; None: all
-    grey: bool = False  # turn colour grey
-    mask: Path | None = None  # file with a mask for every image, or folder with one named like each image
-    seeds: Path | None = None  # file with strokes for the image, or folder with one named like each image
-    nodata: float | None = None
-    ignore_alpha: bool = False
     max_pixels: int | None = MAX_PIXELS
-    level: int | None = None  # level of a pyramid; such images are read by windows
+    seeds: Path | None = None  # strokes on the image
     is_volume: bool = False  # all pages of a file, or images of a folder, are planes of one volume
-    raw: Any = None  # shape and type of volumes without a header
-    pixel_size: PixelSize | None = None  # of all images, where the files do not say it, or wrongly
     memory: int | None = None
     """Bytes; images that need more are read by windows, block by block. None: half of what is free."""
 
@@ -193,15 +191,15 @@ def named_like(path: Path, folder: Path, what: str) -> Path:
 
 def reading_of(options: dict[str, Any]) -> ReadOptions:
     """Pick how the inputs are read."""
-    given: dict[str, Any] = {row.name: options.get(row.name) for row in fields(ReadOptions)}
-    given["is_volume"] = is_volume(options)
-    if given["is_volume"] and (given["page"] is not None or given["seeds"] is not None):
+    given = {row.name: options[row.name] for row in fields(ReadOptions) if row.name in options}
+    page, seeds, raw = (given.get(name) for name in ("page", "seeds", "raw"))
+    if is_volume(options) and (page is not None or seeds is not None):
         raise click.UsageError("--volume and --series read all pages, without --page and --seeds")
-    if given["raw"] is not None and not given["is_volume"]:
+    if raw is not None and not is_volume(options):
         raise click.UsageError("--raw states the shape of a volume; add --volume or --series")
-    if given["seeds"] is not None and given["page"] == "all":
+    if seeds is not None and page == "all":
         raise click.UsageError("--seeds are for a single page; choose it with --page")
-    return ReadOptions(**given | ({"page": "all"} if given["is_volume"] else {}))
+    return ReadOptions(**given | ({"page": "all", "is_volume": True} if is_volume(options) else {}))
 
 
 def is_volume(options: dict[str, Any]) -> bool:
@@ -209,91 +207,26 @@ def is_volume(options: dict[str, Any]) -> bool:
     return bool(options.get("volume") or options.get("planes"))
 
 
-class Pixels(NamedTuple):
-    """The pixels of a page or a crop, channels last, and where they hold data (None: everywhere)."""
-
-    pixels: NDArray[Any]
-    mask: NDArray[np.bool_] | None
-    size: PixelSize | None = None  # of a pixel, if it is known
-    is_volume: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and columns; of a volume, planes first."""
-        return self.pixels.shape[: 2 + self.is_volume]
-
-    @property
-    def channel_axis(self) -> int | None:
-        """-1 with channels."""
-        return -1 if self.pixels.ndim == 3 + self.is_volume else None
-
-    @property
-    def hold_data(self) -> bool:
-        """Whether there is anything to label."""
-        return bool(valid_pixels(self.pixels, self.mask, 2 + self.is_volume).any())
-
-
-class OpenPage:
-    """A page of an input that is open, in grey if requested; the windows that blocks are read by."""
-
-    def __init__(
-        self, source: Source, reading: ReadOptions, too_large: ImageTooLargeError | None = None
-    ) -> None:
-        self.source, self.shape, self.pixel_size = source, source.shape, source.pixel_size
-        if reading.pixel_size is not None:  # of level 0
-            size, (down, across) = reading.pixel_size, source.step
-            self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
-        self._grey = reading.grey and source.channel_axis is not None
-        self.channel_axis = None if self._grey else source.channel_axis
-        self.n_channels = 1 if self._grey else source.n_channels
-        self.too_large = too_large
-        """Why it must not be read whole, if it must not."""
-
-    def read(self, window: tuple[slice, ...] | None = None) -> Pixels:
-        """Read a window, or all of it."""
-        pixels, mask = self.source.read(window)
-        if not self._grey:
-            return Pixels(pixels, mask, self.pixel_size)
-        from skimage.color import rgb2gray  # slow to import
-
-        n_channels = pixels.shape[-1]
-        if n_channels != 3:
-            raise ValueError(f"only three channels can be turned grey, not {n_channels}; use --channels")
-        return Pixels(rgb2gray(pixels.astype(np.float32)), mask, self.pixel_size)
-
-
 @contextmanager
-def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[OpenPage]]:
+def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
     """Open the requested page or pages of a file; too large ones only if they are read by windows."""
-    options: dict[str, Any] = {
-        "channel_axis": reading.channel_axis,
-        "nodata": reading.nodata,
-        "ignore_alpha": reading.ignore_alpha,
-        "bands": reading.channels,
-        "mask": None if reading.mask is None else named_like(path, reading.mask, "mask"),
-    }
+    if reading.mask is not None:
+        reading = replace(reading, mask=named_like(path, reading.mask, "mask"))
     with ExitStack() as files:
         if reading.page == "all":
-            options |= {"raw": reading.raw, "max_pixels": reading.max_pixels}
-            pages = files.enter_context(open_pages(path, **options))
-            yield [OpenPage(page, reading) for page in pages]
+            yield files.enter_context(open_pages(path, reading))
             return
-        options |= {"page": reading.page, "level": reading.level or 0}
-        too_large = None
         try:
-            source = open_source(path, **options, max_pixels=reading.max_pixels)
+            source = open_source(path, reading)
         except ImageTooLargeError as error:
-            source, too_large = open_source(path, **options), error
-        yield [OpenPage(files.enter_context(source), reading, too_large)]
+            source = open_source(path, replace(reading, max_pixels=None))
+            source.too_large = error
+        yield [files.enter_context(source)]
 
 
-def read_images(scenes: Sequence[OpenPage], reading: ReadOptions) -> list[Pixels]:
+def read_images(scenes: Sequence[Source], reading: ReadOptions) -> list[Image]:
     """Read pages, or the one volume that they are planes of."""
-    images = [scene.read() for scene in scenes]
-    if not reading.is_volume:
-        return images
-    pixels, mask = stacked([(image.pixels, image.mask) for image in images])
-    return [Pixels(pixels, mask, images[0].size, is_volume=True)]
+    return [as_volume(scenes)] if reading.is_volume else [scene.read() for scene in scenes]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:

@@ -442,7 +442,9 @@ reading_options = section(
         "Page to use, counted from 0; all fits one model to all pages.",
     ),
     parameter_option("channel_axis"),
-    _value("--channels", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"),
+    _value(
+        "--channels bands", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"
+    ),
     _flag("--grey", text="Turn colour images grey."),
     _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),

@@ -23,12 +23,12 @@ from texseg.cli.record import PartsFolder, recorded_result, replace_earlier, wri
 from texseg.cli.terminal import shown
 from texseg.io import regions
 from texseg.io.display import orthogonal_cuts
-from texseg.io.files import open_regular
+from texseg.io.files import atomic_write, open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, content_of
 from texseg.io.read import Source
-from texseg.io.regions import PIXELS, PixelSize, SegmentRow, Tally, csv_text
-from texseg.io.write import Content, Layout, Overlay, Rows, write_files
+from texseg.io.regions import PIXELS, REGION_FIELDS, SEGMENT_FIELDS, PixelSize, Row, Tally, csv_text
+from texseg.io.write import Layout, write_overlay, write_rows
 
 if TYPE_CHECKING:
     from texseg.method.number import Selection
@@ -79,14 +79,43 @@ class Page:
     confidence: NDArray[np.floating] | None
     mask: NDArray[np.bool_] | None
     """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
-    size: PixelSize | None  # of a pixel of the labels
     rows: Bands | None = None
     """Of a page that is labelled by blocks, whose rows in full are not kept."""
+    tally: Tally = field(default_factory=Tally)  # these three are collected as rows arrive
+    outlines: Outlines | None = None
+    numbers: NDArray[np.integer] | None = None  # of the regions
 
     @property
     def geo(self) -> Georeference | None:
         """Where the picture lies on the earth; not known of a reduced one."""
         return self.source.geo if self.labels.shape == self.source.shape else None
+
+    def passed_on(self, found: Labelled, kinds: frozenset[str]) -> Iterator[NDArray[np.integer]]:
+        """Yield the labels, and collect what tables and outlines need."""
+        source, step = self.source, self.source.step
+        with_regions = self.rows is None or bool({"regions", "polygons"} & kinds)
+        about: dict[str, Any] = {"colours": found.colours, "step": step, "with_regions": with_regions}
+        self.tally = Tally(found.names, source.pixel_size or PixelSize(*step), **about)
+        self.outlines = Outlines(source.shape) if "polygons" in kinds else None
+        for labels, confidence in self.rows or [(self.labels, self.confidence)]:
+            height = len(labels) if self.rows is None else _ROWS
+            for top in range(0, len(labels), height):
+                part = slice(top, top + height)
+                self.numbers = self.tally.add(labels[part], None if confidence is None else confidence[part])
+                if self.outlines is not None:
+                    self.outlines.add(labels[part], self.numbers)
+            yield labels
+
+    def outlined(self) -> dict[str, Any]:
+        """Outlines of the regions as GeoJSON, in pixels of level 0 where there is no map."""
+        assert self.outlines is not None  # requested
+        rings = self.outlines.rings(self.tally.region_of_parts())
+        return collection(self.tally.regions(), rings, self.source.geo, self.source.step)
+
+    def table(self, kind: str) -> list[Row]:
+        """Table of segments, or of regions; places are in pixels of level 0."""
+        whole = self.labels if kind == "segments" else self.numbers
+        return getattr(self.tally, kind)(whole if self.rows is None else None)
 
 
 class Labelled(NamedTuple):
@@ -116,7 +145,7 @@ class Outcome(NamedTuple):
     result: Mapping[str, Any] = {}
     """What the record says about it: number of segments, height, width, and how sure these are."""
     seconds: float = 0.0
-    rows: tuple[SegmentRow, ...] = ()  # segments; of several pages, those of all together
+    rows: tuple[Row, ...] = ()  # segments; of several pages, those of all together
     choice: str = ""  # how the number was chosen, in words; empty where it was given
     outputs: tuple[Path, ...] = ()
     messages: tuple[str, ...] = ()  # notes and warnings, in words
@@ -280,8 +309,8 @@ def write_outputs(
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
     model, pages, source = found.model, found.pages, found.pages[0].source
     files = dict(planned)
-    records, reports = files.pop("run", []), files.pop("report", []) if model is not None else []
-    files.pop("report", None)
+    records, reports = files.pop("run", []), files.pop("report", [])
+    reports = reports if model is not None else []
     likely = _likely_numbers(model, pages) if "overlay" in files else {}
     if likely:
         stem = files["overlay"][0].name.removesuffix("_overlay.png")
@@ -289,20 +318,19 @@ def write_outputs(
     written = [*(path for paths in files.values() for path in paths), *reports]
     earlier: list[tuple[dict[str, Any], list[str]]] = []
     (writing.folder / item.name.parent).mkdir(parents=True, exist_ok=True)
-    noted = [_Noted(page, found, writing.kinds) for page in pages]
 
     def rows() -> Iterator[NDArray[np.integer]]:
         missing = sum(page.source.shape[0] for page in pages)
-        for labels in itertools.chain.from_iterable(page.rows() for page in noted):
+        for labels in itertools.chain(*(page.passed_on(found, writing.kinds) for page in pages)):
             missing -= len(labels)
             if missing == 0:  # everything is labelled, and what was written before can go
                 every = [*written, *records]
                 earlier.extend(replace_earlier(path, item.path, made, every) for path in records)
             yield labels
 
-    write_files(_contents(found, files, noted, likely, rows()))
+    _write_files(found, files, likely, rows(), "intervals" in writing.kinds)
     entry = _write_reports(item, found, reports, writing)
-    selection, tallies = getattr(model, "selection_", None), [page.tally for page in noted]
+    selection, tallies = getattr(model, "selection_", None), [page.tally for page in pages]
     whole = tallies[0]
     if len(pages) > 1:  # all pages below each other
         whole = Tally(found.names, with_regions=False)
@@ -353,113 +381,76 @@ def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str,
     return {f"{k} segments ({numbers[k]:.0%})": hierarchy.labels(k) for k in chosen}
 
 
-class _Noted:
-    """What tables and outlines of a page need, collected as its rows arrive."""
-
-    def __init__(self, page: Page, found: Labelled, kinds: frozenset[str]) -> None:
-        self.page, self.with_intervals, step = page, "intervals" in kinds, page.source.step
-        with_regions = page.rows is None or bool({"regions", "polygons"} & kinds)
-        about: dict[str, Any] = {"colours": found.colours, "step": step, "with_regions": with_regions}
-        self.tally = Tally(found.names, page.size or PixelSize(*step), **about)
-        self.outlines = Outlines(page.source.shape) if "polygons" in kinds else None
-        self.numbers: NDArray[np.integer] | None = None
-        self.outlined: dict[str, Any] | None = None
-
-    def rows(self) -> Iterator[NDArray[np.integer]]:
-        """Pass the labels on."""
-        for labels, confidence in self.page.rows or [(self.page.labels, self.page.confidence)]:
-            step = len(labels) if self.page.rows is None else _ROWS
-            for top in range(0, len(labels), step):
-                part = slice(top, top + step)
-                self.numbers = self.tally.add(labels[part], None if confidence is None else confidence[part])
-                if self.outlines is not None:
-                    self.outlines.add(labels[part], self.numbers)
-            yield labels
-
-    def polygons(self, path: Path) -> bytes:
-        """Outlines of the regions, in pixels of level 0 where there is no map."""
-        source = self.page.source
-        if self.outlined is None:
-            assert self.outlines is not None  # requested
-            rings = self.outlines.rings(self.tally.region_of_parts())
-            self.outlined = collection(self.table("regions", None), rings, source.geo, source.step)
-        return content_of(path, self.outlined, source.geo)
-
-    def table(self, kind: str, whole: NDArray[np.integer] | None) -> list[Any]:
-        """Rows of the table of segments, or of regions; places are in pixels of level 0."""
-        return getattr(self.tally, kind)(whole if self.page.rows is None else None)
-
-
-def _contents(
+def _write_files(
     found: Labelled,
     files: Mapping[str, Sequence[Path]],
-    noted: Sequence[_Noted],
     likely: Mapping[str, NDArray[np.integer]],
     rows: Iterator[NDArray[np.integer]],
-) -> Iterator[tuple[Sequence[Path], Content]]:
-    """Yield what files hold, labels first: their rows complete all else."""
-    pages, source = found.pages, found.pages[0].source
-    shape = source.shape if len(pages) == 1 else (len(pages), *source.shape)
-    about: dict[str, Any] = {"size": pages[0].size, "is_ome": source.header.is_ome}
-    named: dict[str, Any] = {"names": found.names, "colours": found.colours, "is_volume": found.is_volume}
-    is_pyramid = pages[0].rows is not None
-    yield (
-        files.get("labels", ()),
-        Rows(rows, Layout(shape, found.largest, geo=source.geo, pyramid=is_pyramid, **about, **named)),
-    )
+    with_intervals: bool,
+) -> None:
+    """Write files of all kinds, labels first: their rows complete all else."""
+    pages, source, (first, *others) = found.pages, found.pages[0].source, found.pages
+    shape = (len(pages), *source.shape) if others else source.shape
+    plain = Layout(shape, dtype=np.float32, size=source.pixel_size, is_ome=source.header.is_ome)
+    named = plain._replace(largest=found.largest, names=found.names, colours=found.colours, geo=source.geo)
+    named = named._replace(is_volume=found.is_volume, pyramid=first.rows is not None)
+    write_rows(files.get("labels", ()), rows, named)
     if found.is_volume:
-        yield from _of_volume(files, found)
-    for path, page in () if found.is_volume else zip(files.get("overlay", ()), pages, strict=False):
-        yield [path], Overlay(page.image, {"": page.labels}, page.mask, page.geo, found.colours)
+        _write_of_volume(files, found)
+    else:
+        for path, page in zip(files.get("overlay", ()), pages, strict=False):
+            write_overlay(path, page.image, {"": page.labels}, page.mask, page.geo, found.colours)
     if likely:
-        yield files["overlay"][-1:], Overlay(pages[0].image, likely, pages[0].mask)
+        write_overlay(files["overlay"][-1], first.image, likely, first.mask)
+    maps = [page.confidence for page in pages if page.confidence is not None]
     for path in files.get("confidence", ()):
-        maps = [page.confidence for page in pages if page.confidence is not None]
-        of_maps = shape if len(maps) > 1 else maps[0].shape
-        yield [path], Rows(maps, Layout(of_maps, dtype=np.float32, geo=pages[0].geo, **about))
+        write_rows([path], maps, plain._replace(shape=shape if others else maps[0].shape, geo=first.geo))
     for number, path in enumerate(files.get("probabilities", ())):
         assert found.probabilities is not None  # refused of blocks
         planes = found.probabilities(number)
-        yield [path], Rows(planes, Layout(planes.shape, dtype=np.float32, geo=source.geo, **about))
-    for path, noted_page in zip(files.get("polygons", ()), [*noted, *noted], strict=False):
-        yield [path], noted_page.polygons(path)
-    for kind, fields in (("segments", SegmentRow._fields), ("regions", regions.RegionRow._fields)):
-        if kind in files:
-            yield files[kind][:1], _table(found, noted, kind, fields)
+        write_rows([path], planes, plain._replace(shape=planes.shape, geo=source.geo))
+    for number, page in enumerate(pages):
+        paths = files.get("polygons", ())[number :: len(pages)]
+        outlined = page.outlined() if paths else {}
+        for path in paths:
+            atomic_write(path, content_of(path, outlined, page.source.geo))
+    for kind, fields in (("segments", SEGMENT_FIELDS), ("regions", REGION_FIELDS)):
+        for path in files.get(kind, ())[:1]:
+            atomic_write(path, _table(found, kind, fields, with_intervals))
 
 
-def _table(found: Labelled, noted: Sequence[_Noted], kind: str, fields: tuple[str, ...]) -> bytes:
-    """Table of segments or regions; of several pages or planes, a column tells their number."""
-    of_segments = kind == "segments"
-    tables = [each.table(kind, each.page.labels if of_segments else each.numbers) for each in noted]
-    if of_segments and noted[0].with_intervals and found.probabilities is not None:
+def _table(found: Labelled, kind: str, fields: tuple[str, ...], with_intervals: bool) -> bytes:
+    """Table of segments or regions; of several pages or planes, the first column tells their number."""
+    tables = [page.table(kind) for page in found.pages]
+    if kind == "segments" and with_intervals and found.probabilities is not None:
         halves = (regions.area_intervals(found.probabilities(number)) for number in range(len(tables)))
         tables = list(map(regions.with_intervals, tables, halves))
-    if len(tables) > 1:  # the first column is the page
-        fields = ("plane" if found.is_volume else "page", *fields)
-        tables = [[(number, *row) for row in rows] for number, rows in enumerate(tables)]
-    return csv_text(list(itertools.chain(*tables)), fields).encode()
+    first = () if len(tables) == 1 else ("plane",) if found.is_volume else ("page",)
+    cells = [
+        (*[number] * len(first), *(getattr(row, name) for name in fields))
+        for number, rows in enumerate(tables)
+        for row in rows
+    ]
+    return csv_text(cells, (*first, *fields)).encode()
 
 
-def _of_volume(
-    files: Mapping[str, Sequence[Path]], found: Labelled
-) -> Iterator[tuple[Sequence[Path], Content]]:
-    """Yield what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
+def _write_of_volume(files: Mapping[str, Sequence[Path]], found: Labelled) -> None:
+    """Write what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
     pages, names = found.pages, found.names
-    labels, size = np.stack([page.labels for page in pages]), pages[0].size or PIXELS
-    pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
-    cuts = Overlay(pixels, {"": orthogonal_cuts(labels)}, colours=found.colours)
-    yield files.get("overlay", ()), cuts
+    labels, size = np.stack([page.labels for page in pages]), pages[0].source.pixel_size or PIXELS
+    for path in files.get("overlay", ()):
+        pixels = orthogonal_cuts(np.stack([page.image for page in pages]))
+        write_overlay(path, pixels, {"": orthogonal_cuts(labels)}, colours=found.colours)
     for table, figure in [files["segments"][1:]] if "segments" in files else []:
         from texseg.plot import fractions
 
         sure = np.stack([page.confidence for page in pages if page.confidence is not None])
         rows = regions.volume_table(labels, sure, names, voxel_size=size)
-        yield [table], csv_text(rows, regions.VolumeRow._fields).encode()
+        atomic_write(table, csv_text(rows, regions.VolumeRow._fields).encode())
         buffer = io.BytesIO()
         figure_of: Any = fractions(labels, names=names, voxel_size=size).figure
         figure_of.savefig(buffer, format="png", dpi=120)
-        yield [figure], buffer.getvalue()
+        atomic_write(figure, buffer.getvalue())
 
 
 def _write_reports(
@@ -487,7 +478,7 @@ def _write_reports(
             source=shown(item.path),
             command=command_for(item, writing),
             overview_of=None if page.rows is None else page.source.shape,
-            pixel_size=page.size and page.size[:3],
+            pixel_size=page.source.pixel_size and page.source.pixel_size[:3],
         )
         entries.append(entry)
     return entries[0] if entries else None

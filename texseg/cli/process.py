@@ -21,8 +21,6 @@ from texseg.blocks import BlockPlan
 from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
-    OpenPage,
-    Pixels,
     ReadOptions,
     named_like,
     open_scenes,
@@ -49,9 +47,10 @@ from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.files import ImageTooLargeError
 from texseg.io.geo import relative_size
+from texseg.io.read import Image, Source
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
-from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, read_crops
+from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, read_crops, valid_pixels
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -130,7 +129,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             size = work.model.n_segments_, work.model.preset
         by_blocks = needs_blocks(scenes, reading, *size, times)
         made = made_from(item, reading, _what_is_done(work, by_blocks))
-        geo = scenes[0].source.geo
+        geo = scenes[0].geo
         about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}
         planned = planned_outputs(item, writing, n_pages=len(scenes), is_volume=reading.is_volume, **about)
         earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
@@ -167,7 +166,7 @@ def _what_is_done(work: Work, by_blocks: bool) -> dict[str, Any]:
     return what
 
 
-def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
+def _times_the_size(scene: Source, work: Work) -> tuple[float, float]:
     """How many times longer and wider pixels are than those the model learned from; 1 unless they matter."""
     learned = None if work.model is None else work.model.pixel_size_
     times = relative_size(scene.pixel_size, learned)
@@ -187,7 +186,7 @@ def _times_the_size(scene: OpenPage, work: Work) -> tuple[float, float]:
     return times if times is not None and work.resample else (1.0, 1.0)
 
 
-def _resampled(image: Pixels, times: tuple[float, float]) -> Pixels:
+def _resampled(image: Image, times: tuple[float, float]) -> Image:
     """Bring an image to so many times as many rows and columns; holes are filled from their edge."""
     if times == (1.0, 1.0):
         return image
@@ -196,7 +195,7 @@ def _resampled(image: Pixels, times: tuple[float, float]) -> Pixels:
     bands = [_resized(band.astype(np.float32), (height, width)) for band in planes.bands]
     bands *= image.pixels.shape[2] // len(bands) if image.pixels.ndim == 3 else 1
     mask = None if planes.mask is None else _resized(planes.mask.astype(np.uint8), (height, width)) > 0
-    return Pixels(np.stack(bands, axis=-1) if image.pixels.ndim == 3 else bands[0], mask)
+    return image._replace(pixels=np.stack(bands, axis=-1) if image.pixels.ndim == 3 else bands[0], mask=mask)
 
 
 def _resized(plane: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -227,12 +226,14 @@ def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
 
 
 def _label_whole(
-    item: Input, scenes: Sequence[OpenPage], work: Work, callback: Any, times: tuple[float, float]
+    item: Input, scenes: Sequence[Source], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
     """Label the pages of an input, or the volume that they are, by one model."""
     images, is_volume = read_images(scenes, work.reading), work.reading.is_volume
     seeds = read_seeds(item.path, work.reading, scenes[0])
-    usable = [number for number, image in enumerate(images) if image.hold_data]
+    usable = [
+        n for n, each in enumerate(images) if valid_pixels(each.pixels, each.mask, len(each.shape)).any()
+    ]
     if not usable and (is_volume or not work.allow_empty):
         raise ValueError(NO_DATA)
     model = None
@@ -265,7 +266,7 @@ def _label_whole(
     if is_volume:
         parts = zip(images[0].pixels, *found[0], itertools.repeat(None), strict=False)
     pages = [
-        Page(scene.source, pixels, labels, sure, mask, scene.pixel_size)
+        Page(scene, pixels, labels, sure, mask)
         for scene, (pixels, labels, sure, mask) in zip(scenes, parts, strict=True)
     ]
     choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
@@ -276,7 +277,7 @@ def _label_whole(
 
 
 def _label_images(
-    images: Sequence[Pixels], work: Work, callback: Any, seeds: Seeds | None
+    images: Sequence[Image], work: Work, callback: Any, seeds: Seeds | None
 ) -> tuple[Segmenter, list[tuple[NDArray[np.int32], NDArray[np.float32]]]]:
     """Return the model, and the labels and confidence of each image."""
     if work.model is None:
@@ -292,7 +293,7 @@ def _label_images(
 
 
 def fit_model(
-    images: Sequence[Pixels],
+    images: Sequence[Image],
     parameters: dict[str, Any],
     callback: Any = None,
     seeds: Seeds | None = None,
@@ -303,11 +304,11 @@ def fit_model(
 
     edits = parameters.get("edits") or Edits()
     given = {
-        name: value.in_pixels(name, images[0].size) if isinstance(value, Measured) else value
+        name: value.in_pixels(name, images[0].pixel_size) if isinstance(value, Measured) else value
         for name, value in parameters.items()
         if name != "edits"
     }
-    size = images[0].size
+    size = images[0].pixel_size
     if given.get("spatial_dims") == 3 and size is not None and size.depth is not None:
         given["spacing"] = size.depth, size.height, size.width
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
@@ -316,9 +317,9 @@ def fit_model(
         model._fit(pixels[0], masks[0], None if seeds is None else seeds.labels, sample)
     else:
         model._fit(pixels, masks, None, sample)
-    times = {relative_size(image.size, images[0].size) for image in images}
+    times = {relative_size(image.pixel_size, images[0].pixel_size) for image in images}
     if times == {(1.0, 1.0)}:
-        model.pixel_size_ = images[0].size
+        model.pixel_size_ = images[0].pixel_size
     elif None not in times:
         warnings.warn("the images have pixels of different sizes; the model keeps none", stacklevel=2)
     if seeds is not None:
@@ -327,12 +328,12 @@ def fit_model(
     return model.edit(edits)
 
 
-def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> Seeds | None:
+def read_seeds(path: Path, reading: ReadOptions, scene: Source) -> Seeds | None:
     """Read the strokes on an image, if there are any."""
     if reading.seeds is None:
         return None
     file = named_like(path, reading.seeds, "strokes")
-    strokes = read_seed_file(file, scene.shape, scene.source.geo)
+    strokes = read_seed_file(file, scene.shape, scene.geo)
     refuse_photograph(strokes.labels, file)
     return strokes
 
@@ -341,7 +342,7 @@ def read_seeds(path: Path, reading: ReadOptions, scene: OpenPage) -> Seeds | Non
 
 
 def needs_blocks(
-    scenes: Sequence[OpenPage],
+    scenes: Sequence[Source],
     reading: ReadOptions,
     n_segments: int | None = None,
     preset: str = "default",
@@ -355,14 +356,14 @@ def needs_blocks(
         return False
     scene = scenes[0]
     if scene.too_large is not None:
-        if not scene.source.only_whole and times == (1.0, 1.0):
+        if not scene.only_whole and times == (1.0, 1.0):
             return True
         raise scene.too_large
     budget = reading.memory or free_memory() // 2
     n_pixels = round(scene.shape[0] * scene.shape[1] * times[0] * times[1])
     needed = expected_memory(n_pixels, scene.n_channels, n_segments, preset)
-    if needed > budget and (times != (1.0, 1.0) or scene.source.only_whole):
-        what, remedy = f"{scene.shape[1]} x {scene.shape[0]} pixels need", scene.source.only_whole
+    if needed > budget and (times != (1.0, 1.0) or scene.only_whole):
+        what, remedy = f"{scene.shape[1]} x {scene.shape[0]} pixels need", scene.only_whole
         if times != (1.0, 1.0):
             what = f"resampled to {n_pixels / 1e6:.1f} Mpx it needs"
             remedy = "save it at the size of the model"
@@ -371,9 +372,7 @@ def needs_blocks(
     return needed > budget
 
 
-def _label_by_blocks(
-    item: Input, scene: OpenPage, work: Work, made: dict[str, Any], callback: Any
-) -> Labelled:
+def _label_by_blocks(item: Input, scene: Source, work: Work, made: dict[str, Any], callback: Any) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
     if work.writing.kinds & {"probabilities", "intervals"}:
         raise ValueError("probabilities and intervals are written only for images that fit into --memory")
@@ -429,7 +428,7 @@ def _label_by_blocks(
     small = [-(-length // reduction) for length in scene.shape]
     sure = np.zeros(small, np.float32) if wants_confidence else None
     picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
-    page = Page(scene.source, *picture, None, scene.pixel_size)
+    page = Page(scene, *picture, None)
     page.rows = _rows_of_blocks(found, plan, page, reduction)
     said = f"read by blocks of {plan.side} pixels"
     if not work.writing.formats:
@@ -463,7 +462,7 @@ def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands
             row, sure = [], []
 
 
-def _fit_crops(scene: OpenPage, work: Work, callback: Any) -> tuple[Segmenter, dict[str, Any]]:
+def _fit_crops(scene: Source, work: Work, callback: Any) -> tuple[Segmenter, dict[str, Any]]:
     """Fit to crops; give the model, and what is said and recorded about them."""
     n_crops = crop_count(work.reading.memory, scene.n_channels)
     sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops)

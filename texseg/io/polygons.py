@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from texseg.io.files import UnsuitableImageError, atomic_write, path_of
 from texseg.io.geo import Affine, Georeference, check_georeference, to_longitude_latitude
-from texseg.io.regions import RegionRow, Tally, checked_description
+from texseg.io.regions import Row, Tally, checked_description
 
 Ring = NDArray[np.int64]
 
@@ -117,7 +117,7 @@ def polygons(
 
 
 def collection(
-    rows: Sequence[RegionRow],
+    rows: Sequence[Row],
     outlines: Iterable[tuple[int, list[Ring]]],
     geo: Georeference | None = None,
     step: tuple[float, float] = (1.0, 1.0),

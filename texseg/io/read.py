@@ -8,18 +8,17 @@ alpha and the values for "no data" are settled here, whatever the format.
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +54,6 @@ from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store, open_zarr
 from texseg.progress import expected_memory
 
-__all__ = ["Image", "Source", "open_pages", "open_source", "read_header"]
-
 _LAST_UPRIGHT = 4  # EXIF orientation; from 5 on, rows and columns are swapped
 
 
@@ -79,6 +76,8 @@ class Image(NamedTuple):
         What the file says about itself.
     notes : tuple of str
         What a user should know about how the file was read.
+    pixel_size : PixelSize or None
+        Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`.
     """
 
     pixels: NDArray
@@ -88,11 +87,12 @@ class Image(NamedTuple):
     geo: Georeference | None
     header: Header
     notes: tuple[str, ...]
+    pixel_size: PixelSize | None = None
 
     @property
-    def pixel_size(self) -> PixelSize | None:
-        """Height, width and unit of a pixel, if the file states them: for :func:`texseg.segment_table`."""
-        return _upright_size(self.header)
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns; of a volume, planes first."""
+        return self.pixels.shape[: self.pixels.ndim - (self.channel_axis is not None)]
 
     def __repr__(self) -> str:
         """Say what one wants to know first."""
@@ -137,17 +137,41 @@ class Image(NamedTuple):
         return array
 
 
-class _Options(NamedTuple):
-    """What the caller of a reader requests."""
+@dataclass(frozen=True)
+class Reading:
+    """How files are read; checked before one is opened, so that the file is not blamed."""
 
+    page: int | Literal["all"] | None = None
+    level: int | None = None  # of a pyramid
     channel_axis: int | None = None
     """For arrays of three axes that do not say where their channels are, and pages meant as channels."""
+    bands: Sequence[int] | None = None
+    grey: bool = False  # turn colour grey
     nodata: float | None = None
     ignore_alpha: bool = False
-    bands: tuple[int, ...] | None = None
     mask: Path | None = None
     """An image of the same size, in which every value but zero, in any channel, means valid."""
+    pixel_size: PixelSize | None = None  # of level 0, where files do not state it, or wrongly
     max_pixels: int | None = None
+    raw: tuple[tuple[int, ...], np.dtype] | None = None  # shape and type of a volume without a header
+
+    def __post_init__(self) -> None:
+        nodata, bands = self.nodata, self.bands
+        if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
+            raise TypeError(f"nodata must be a number or None, got {nodata!r}")
+        if not isinstance(self.ignore_alpha, (bool, np.bool_)):
+            raise TypeError(f"ignore_alpha must be True or False, got {self.ignore_alpha!r:.80}")
+        if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
+            raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
+        numbers: dict[str, Sequence[Any]] = {name: [getattr(self, name)] for name in _WHOLE_NUMBERS}
+        for name, values in (numbers | {"bands": bands or ()}).items():
+            for value in values:
+                if isinstance(value, (bool, np.bool_)) or not (value is None or hasattr(value, "__index__")):
+                    if (name, value) != ("page", "all"):
+                        raise TypeError(f"{name} must be a whole number or None, got {value!r}")
+
+
+_WHOLE_NUMBERS = ("page", "level", "channel_axis", "max_pixels")
 
 
 class Source:
@@ -157,39 +181,45 @@ class Source:
     that of the upright image, `levels` are the shapes of a pyramid, and `nodata` is part of the masks.
     """
 
-    def __init__(
-        self, path: Path, stored: Stored, header: Header, page: int, level: int, options: _Options
-    ) -> None:
-        self.header, self.levels = header, stored.levels
-        self._path, self._stored, self._page, self._level, self._options = path, stored, page, level, options
-        self._lock, self._files = threading.Lock(), ExitStack()
+    too_large: ImageTooLargeError | None = None  # why it must not be read whole, if it must not
+
+    def __init__(self, path: Path, stored: Stored, header: Header, page: int, reading: Reading) -> None:
+        self.header, self.levels, self.dtype, self.geo = header, stored.levels, header.dtype, header.geo
+        self._path, self._stored, self._page, self._level = path, stored, page, reading.level or 0
+        self._reading, self._lock, self._files = reading, threading.Lock(), ExitStack()
         self._close = weakref.finalize(self, self._files.close)
+        level, n_levels, turned = self._level, len(self.levels), header.orientation > _LAST_UPRIGHT
+        if level and not 0 <= level < n_levels:
+            none = "only pyramids (TIFF, OME-Zarr) have levels, and this is not one"
+            found = f"levels are 0 to {n_levels - 1}" if n_levels > 1 else none
+            raise UnsuitableImageError(f"level {level} does not exist, {found}")
         shape = self.levels[level] if self.levels else (header.height, header.width)
-        self.shape = shape[::-1] if header.orientation > _LAST_UPRIGHT else shape
-        self.n_channels = header.n_channels if options.bands is None else len(options.bands)
+        self.shape = shape[::-1] if turned else shape
+        n_bands = header.n_channels if reading.bands is None else len(reading.bands)
+        self._grey = reading.grey and n_bands > 1
+        self.n_channels = 1 if self._grey else n_bands
         self.channel_axis = -1 if self.n_channels > 1 else None
-        self.dtype, self.geo = header.dtype, header.geo
         values = header.band_nodata or (header.nodata,) * header.n_channels
-        self._values = values if options.nodata is None else (options.nodata,) * header.n_channels
+        self._values = values if reading.nodata is None else (reading.nodata,) * header.n_channels
         self.nodata = self._values[0] if len(set(self._values)) == 1 else None
-        self.pixel_size = _upright_size(header)
         down, across = np.divide(self.levels[0], self.levels[level]).tolist() if level else (1.0, 1.0)
         self.step = down, across  # rows and columns of level 0 that a pixel of this level stands for
-        if self.pixel_size is not None:
-            size = self.pixel_size
-            self.pixel_size = size._replace(height=size.height * down, width=size.width * across)
-        self._notes = list(header.notes)
+        size = header.pixel_size
+        if size is not None and turned:
+            size = size._replace(height=size.width, width=size.height)
+        if (size := reading.pixel_size or size) is not None:
+            size = size._replace(height=size.height * down, width=size.width * across)
+        self.pixel_size, self._notes = size, list(header.notes)
         if level and header.geo is not None and (affine := header.geo.transform) is not None:
             self.geo = header.geo.moved(affine.enlarged(down, across))
         if header.orientation != 1:
             self._notes.append(f"turned upright (EXIF orientation {header.orientation})")
-        self._beside = (
-            None if header.mask_file is None or level else self._mask_beside(header.mask_file, shape)
-        )
+        beside = None if level else header.mask_file
+        self._beside = None if beside is None else self._mask_beside(beside, shape)
         self._mask: Source | None = None
-        if options.mask is not None:
+        if reading.mask is not None:
             with _said_of_the_mask():
-                self._mask = open_source(options.mask, max_pixels=options.max_pixels)
+                self._mask = open_source(reading.mask, max_pixels=reading.max_pixels)
             self._files.enter_context(self._mask)
             if self._mask.shape != self.shape:
                 raise UnsuitableImageError(f"mask shape {self._mask.shape} does not match image {self.shape}")
@@ -210,24 +240,28 @@ class Source:
         """What a user should know about how the file is read; reading the whole adds to it."""
         return tuple(dict.fromkeys(self._notes))
 
-    def read(self, window: Window | None = None) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Read pixels (h, w) or (h, w, channels), of all by default, and where they hold data (None: all)."""
-        whole = window is None
+    def read(self, window: Window | None = None) -> Image:
+        """Read a window, by default all, and where it holds data (None: everywhere)."""
+        reading, whole = self._reading, window is None
         window = window or (slice(0, self.shape[0]), slice(0, self.shape[1]))
         stored = _stored_window(window, self.shape, self.header.orientation)
-        options, notes = self._options, self._notes if whole else None
+        n_bands = (self.header.n_channels,) if "C" in self.header.axes else ()
         with failures_named(self._path):
             with self._lock:
-                pixels, opaque, valid = _checked(self._read(stored), stored, self.header)
-            if not options.ignore_alpha:
+                pixels, opaque, valid = self._read(stored)
+            if pixels.shape != (*(part.stop - part.start for part in stored), *n_bands):
+                raise MalformedFileError(
+                    "the decoded image is not of the size in the header, file is corrupt"
+                )
+            if not reading.ignore_alpha:
                 valid = both(valid, opaque)
             values = self._values
-            if options.bands is not None:
-                bands = list(options.bands)
+            if reading.bands is not None:
+                bands = list(reading.bands)
                 if pixels.ndim == 3:
                     pixels = np.ascontiguousarray(pixels[..., bands if len(bands) > 1 else bands[0]])
                 values = tuple(values[band] for band in bands if band < len(values))
-            valid = both(valid, data_pixels(pixels, values, notes, options.bands))
+            valid = both(valid, data_pixels(pixels, values, self._notes if whole else None, reading.bands))
         if self._beside is not None:
             valid = both(valid, shown(self._beside, None if whole else stored, np.all))
         if self.header.orientation != 1:
@@ -238,11 +272,12 @@ class Source:
                 valid = both(valid, shown(self._mask, None if whole else window, np.any))
         if whole and valid is not None:
             n_invalid = valid.size - np.count_nonzero(valid)
-            if not n_invalid:
-                return pixels, None
             said = "pixels are no data (transparent, masked or equal to the no-data value)"
-            self._notes.append(f"{n_invalid} {said}")
-        return pixels, valid
+            self._notes += [f"{n_invalid} {said}"] if n_invalid else []
+            valid = valid if n_invalid else None
+        pixels = _in_grey(pixels) if self._grey else pixels
+        about = self.channel_axis, self.nodata, self.geo, self.header, self.notes, self.pixel_size
+        return Image(pixels, valid, *about)
 
     def indices(self) -> NDArray | None:
         """Palette indices (H, W) of a single-page palette image, else None."""
@@ -250,15 +285,10 @@ class Source:
             indices = self._stored.decode_indices()
         return None if indices is None else upright(indices, self.header.orientation)
 
-    def image(self) -> Image:
-        """Read the whole."""
-        pixels, mask = self.read()
-        return Image(pixels, mask, self.channel_axis, self.nodata, self.geo, self.header, self.notes)
-
     def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
         """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
         try:
-            mask = self._files.enter_context(_open(path, None, 0, _Options(), alone=True))
+            mask = self._files.enter_context(_open(path, Reading(), alone=True))
         except (OSError, ValueError) as error:
             self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
@@ -275,37 +305,32 @@ class Source:
         self._close()
 
 
-def open_source(
-    path: str | os.PathLike[str], *, page: int | None = None, level: int = 0, **options: Any
-) -> Source:
-    """Open an image file, or the folder of a zarr array or OME-Zarr image; for options see `_options`."""
-    wanted = _options(**options)
-    return _open(path_of(path), _whole_number("page", page), _whole_number("level", level) or 0, wanted)
+def open_source(path: str | os.PathLike[str], reading: Reading | None = None, **options: Any) -> Source:
+    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are those of `Reading`."""
+    return _open(path_of(path), reading or Reading(**options))
 
 
 @contextmanager
-def open_pages(path: str | os.PathLike[str], **options: Any) -> Iterator[list[Source]]:
-    """Open all pages of a file, or the images of a folder in natural order; options as `read_volume`."""
-    path, raw = path_of(path), options.pop("raw", None)
-    wanted = _options(**options)
+def open_pages(
+    path: str | os.PathLike[str], reading: Reading | None = None, **options: Any
+) -> Iterator[list[Source]]:
+    """Open all pages of a file, or the images of a folder in natural order."""
+    path, reading = path_of(path), reading or Reading(**options)
     with ExitStack() as files:
         if path.is_dir() and not is_store(path):
-            yield _images_in(path, files, options)
+            yield _images_in(path, files, replace(reading, page=None, raw=None))
             return
         with failures_named(path):
-            stored: Stored
-            if raw is None:
+            if reading.raw is None:
                 stored, header = _stored_and_header(path, files)
             else:
-                stored = open_raw(path, *raw)
+                stored = open_raw(path, *reading.raw)
                 header = stored.header
-            header = _with_settled_axes(header, 0, wanted.channel_axis)
-            _check(header, header.n_pages, wanted)
+            header = _with_settled_axes(header, 0, reading.channel_axis)
+            _check(header, header.n_pages, reading)
             stored.check()
-        yield [
-            files.enter_context(Source(path, stored, header, page, 0, wanted))
-            for page in range(header.n_pages)
-        ]
+        pages = range(header.n_pages)
+        yield [files.enter_context(Source(path, stored, header, page, reading)) for page in pages]
 
 
 def natural_key(text: str) -> list[tuple[int, int | str]]:
@@ -314,20 +339,20 @@ def natural_key(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
-def _images_in(folder: Path, files: ExitStack, options: dict[str, Any]) -> list[Source]:
+def _images_in(folder: Path, files: ExitStack, reading: Reading) -> list[Source]:
     """Open the images of a folder as planes of one volume; a note says which numbers are missing."""
     images = (path for path in folder.iterdir() if not path.name.startswith(".") and is_image(path))
     found = sorted(images, key=lambda path: natural_key(path.name))
     if not found:
         raise ImageReadError(f"{folder.name}: there is no image in this folder")
-    sources = [files.enter_context(open_source(path, **options)) for path in found]
+    sources = [files.enter_context(open_source(path, reading)) for path in found]
     first = sources[0]
     for source, path in zip(sources, found, strict=True):
         if (source.shape, source.n_channels) != (first.shape, first.n_channels):
             raise UnsuitableImageError(
                 f"{path.name}: planes of a volume must have one size, got {source.shape} after {first.shape}"
             )
-    _check(first.header, len(sources), first._options)
+    _check(first.header, len(sources), reading)
     held = {int(number) for path in found for number in re.findall(r"\d{1,9}", path.stem)[-1:]}
     gaps = sorted(set(range(min(held, default=0), min(max(held, default=0), 10**6))) - held)
     if gaps:
@@ -353,35 +378,6 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         return _stored_and_header(path, files)[1]
 
 
-def _options(**given: Any) -> _Options:
-    """Check the parameters before any file is opened, so that the file is not blamed for them."""
-    options = _Options(**given)
-    nodata, bands, mask = options.nodata, options.bands, options.mask
-    if nodata is not None and (isinstance(nodata, (str, bytes)) or not np.isreal(nodata)):
-        raise TypeError(f"nodata must be a number or None, got {nodata!r}")
-    if not isinstance(options.ignore_alpha, (bool, np.bool_)):
-        raise TypeError(f"ignore_alpha must be True or False, got {options.ignore_alpha!r:.80}")
-    if bands is not None and (isinstance(bands, (str, bytes)) or not np.iterable(bands)):
-        raise TypeError(f"bands must be a sequence of whole numbers or None, got {bands!r}")
-    return options._replace(
-        channel_axis=_whole_number("channel_axis", options.channel_axis),
-        bands=None if bands is None else tuple(_whole_number("bands", band) or 0 for band in bands),
-        mask=None if mask is None else Path(mask),
-        max_pixels=_whole_number("max_pixels", options.max_pixels),
-    )
-
-
-def _whole_number(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number or None, got {value!r}") from None
-
-
 @contextmanager
 def failures_named(path: Path) -> Iterator[None]:
     """Make every failure name the file and say why."""
@@ -398,25 +394,21 @@ def failures_named(path: Path) -> Iterator[None]:
         raise ImageReadError(f"{name}: {reason_of(error)}") from error
 
 
-def _open(path: Path, page: int | None, level: int, options: _Options, *, alone: bool = False) -> Source:
+def _open(path: Path, reading: Reading, *, alone: bool = False) -> Source:
     with ExitStack() as files:
         with failures_named(path):
+            page: Any = reading.page
             stored, header = _stored_and_header(path, files, page, alone=alone)
             page = None if page is None else page - stored.first_page
-            header = _with_settled_axes(header, page, options.channel_axis)
+            header = _with_settled_axes(header, page, reading.channel_axis)
             if "P" in header.axes and page is None:
                 raise UnsuitableImageError(
                     f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
                     f"{header.n_pages - 1}), or all with --page all"
                 )
-            if level and not 0 <= level < len(stored.levels):
-                n_levels = len(stored.levels)
-                none = "only pyramids (TIFF, OME-Zarr) have levels, and this is not one"
-                found = f"levels are 0 to {n_levels - 1}" if n_levels > 1 else none
-                raise UnsuitableImageError(f"level {level} does not exist, {found}")
-            _check(header, 1, options)
+            _check(header, 1, reading)
             stored.check()
-            source = Source(path, stored, header, page or 0, level, options)
+            source = Source(path, stored, header, page or 0, reading)
         source._files.push(files.pop_all())
     return source
 
@@ -495,16 +487,16 @@ def _with_channel_axis(header: Header, channel_axis: int) -> str:
     return axes[:position] + "C" + axes[position + 1 :]
 
 
-def _check(header: Header, n_pages: int, options: _Options) -> None:
+def _check(header: Header, n_pages: int, reading: Reading) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
-    bands, n_bands = options.bands, header.n_channels
+    bands, n_bands, limit = reading.bands, header.n_channels, reading.max_pixels
     if bands is not None:
+        bands = tuple(bands)
         if not bands or any(not 0 <= band < n_bands for band in bands) or len(set(bands)) < len(bands):
             raise UnsuitableImageError(
                 f"bands={bands} (--channels) must name different bands of the image, from 0 to {n_bands - 1}"
             )
     n_pixels = header.height * header.width * n_pages
-    limit = options.max_pixels
     if limit is None or n_pixels * max(1.0, header.n_channels / 4) <= limit:
         return
     pages = f" x {n_pages} pages" if n_pages > 1 else ""
@@ -532,10 +524,13 @@ def upright(pixels: NDArray, orientation: int) -> NDArray:
     return pixels
 
 
-def _upright_size(header: Header) -> PixelSize | None:
-    size = header.pixel_size
-    is_on_its_side = header.orientation > _LAST_UPRIGHT
-    return size._replace(height=size.width, width=size.height) if size and is_on_its_side else size
+def _in_grey(pixels: NDArray) -> NDArray:
+    from skimage.color import rgb2gray  # slow to import
+
+    if pixels.shape[-1] != 3:
+        n_channels = pixels.shape[-1]
+        raise ValueError(f"only three channels can be turned grey, not {n_channels}; use --channels")
+    return rgb2gray(pixels.astype(np.float32))
 
 
 def _stored_window(window: Window, shape: tuple[int, int], orientation: int) -> Window:
@@ -548,17 +543,9 @@ def _stored_window(window: Window, shape: tuple[int, int], orientation: int) -> 
     return (columns, rows) if orientation > _LAST_UPRIGHT else (rows, columns)
 
 
-def _checked(decoded: Decoded, window: Window, header: Header) -> Decoded:
-    """Refuse what a decoder returns if it is not of the size that the header announces."""
-    bands = (header.n_channels,) if "C" in header.axes else ()
-    if decoded.pixels.shape != (*(part.stop - part.start for part in window), *bands):
-        raise MalformedFileError("the decoded image is not of the size in the header, file is corrupt")
-    return decoded
-
-
 def shown(mask: Source, window: Window | None, over_channels: Callable[..., Any]) -> NDArray[np.bool_]:
     """Pixels that a mask shows: every value but zero, in any channel or in all."""
-    values, valid = mask.read(window)
+    values, valid = mask.read(window)[:2]
     shown: NDArray[np.bool_] = values != 0
     if shown.ndim == 3:
         shown = over_channels(shown, axis=-1)
@@ -629,14 +616,10 @@ def read_image(
     array([[0., 1., 2.],
            [3., 4., 5.]])
     """
-    options: dict[str, Any] = {
-        "channel_axis": channel_axis,
-        "ignore_alpha": ignore_alpha,
-        "nodata": nodata,
-        "bands": bands,
-    }
-    with open_source(path, page=page, max_pixels=max_pixels, **options) as source:
-        return source.image()
+    channels: dict[str, Any] = {"channel_axis": channel_axis, "bands": bands}
+    data: dict[str, Any] = {"ignore_alpha": ignore_alpha, "nodata": nodata}
+    with open_source(path, page=page, max_pixels=max_pixels, **channels, **data) as source:
+        return source.read()
 
 
 def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
@@ -655,17 +638,17 @@ def read_volume(path: str | os.PathLike[str], **options: Any) -> Image:
     (4, 6, 8)
     """
     with open_pages(path, **{"max_pixels": MAX_PIXELS, **options}) as sources:
-        pixels, mask = stacked([source.read() for source in sources])
-        first, notes = sources[0], tuple(dict.fromkeys(note for source in sources for note in source.notes))
-    return Image(pixels, mask, first.channel_axis, first.nodata, None, first.header, notes)
+        return as_volume(sources)
 
 
-def stacked(planes: Sequence[tuple[NDArray, NDArray[np.bool_] | None]]) -> tuple[NDArray, Any]:
-    """Stack planes, and where they hold data (None: everywhere), to a volume."""
-    pixels = np.stack([own for own, _ in planes])
-    if all(mask is None for _, mask in planes):
-        return pixels, None
-    return pixels, np.stack([np.ones(own.shape[:2], bool) if mask is None else mask for own, mask in planes])
+def as_volume(planes: Sequence[Source]) -> Image:
+    """Read planes as one volume."""
+    images = [plane.read() for plane in planes]
+    masks = [np.ones(image.shape, bool) if image.mask is None else image.mask for image in images]
+    mask = None if all(image.mask is None for image in images) else np.stack(masks)
+    notes = tuple(dict.fromkeys(note for image in images for note in image.notes))
+    pixels = np.stack([image.pixels for image in images])
+    return images[0]._replace(pixels=pixels, mask=mask, geo=None, notes=notes)
 
 
 def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:
@@ -693,7 +676,7 @@ def read_label_picture(path: str | os.PathLike[str], *, max_pixels: int | None =
         indices, format = source.indices(), source.header.format
         if indices is not None:
             return LabelPicture(indices.astype(np.int32), format)
-        pixels, mask = source.read()
+        pixels, mask = source.read()[:2]
     if pixels.ndim == 3:
         colours, places = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0, return_inverse=True)
         numbers = (places.reshape(pixels.shape[:2]) + 1).astype(np.int32)

@@ -36,19 +36,23 @@ class PixelSize(NamedTuple):
 PIXELS = PixelSize()
 
 
-class SegmentRow(NamedTuple):
-    """One label: its pixels, its share of all labelled pixels, and the box [top, bottom) x [left, right).
+class Row(NamedTuple):
+    """One label, or one connected region of it; what was not measured is None.
 
-    The colour is that of overlays. Area (in squares of the unit) and perimeter are in the unit of the pixel
-    size, "px" if that is not known. The perimeter includes the border of the image; it is Crofton's, from the
-    crossings of lines in four directions: exact for discs, but 5 % short for long sides along rows or columns
-    of square pixels, up to 10 % for pixels twice as long as wide.
+    The fraction is that of all labelled pixels, the box [top, bottom) x [left, right), the colour that of
+    overlays. Area (in squares of the unit), perimeter and axes have the unit of the pixel size, "px" if it is
+    not known. The perimeter includes the border of the image; it is Crofton's, from the crossings of lines
+    in four directions: exact for discs, but 5 % short for long sides along rows or columns of square pixels,
+    up to 10 % for pixels twice as long as wide.
 
-    What follows the unit is None where it was not measured. Chords are the pieces of lines inside the label,
-    along rows, along columns, down and up to the right, in the mean; as in the intercept method only borders
-    to other labels end them, so that the edge of the image does not shorten them. The same borders count in
-    `boundary_per_area`, their length over the area of the label. Of the areas of its connected regions there
-    are the tenth, fiftieth and ninetieth percentile; the filled area includes holes.
+    Chords are the pieces of lines inside, along rows, along columns, down and up to the right, in the mean;
+    as in the intercept method only borders to other labels end them, so that the edge of the image does not
+    shorten them. The same borders count in `boundary_per_area`, their length over the area. Of the areas of a
+    label's regions there are the tenth, fiftieth and ninetieth percentile; the filled area includes holes.
+
+    What follows `region` describes a region, as :func:`skimage.measure.regionprops` does: the centroid in
+    pixels, the axes of the ellipse with the same second moments, and the angle from the row axis (downwards)
+    to the longer one, counter-clockwise, in radians from -pi/2 to pi/2.
     """
 
     label: int
@@ -76,31 +80,7 @@ class SegmentRow(NamedTuple):
     region_area_50: float | None = None
     region_area_90: float | None = None
     filled_area: float | None = None
-
-
-class RegionRow(NamedTuple):
-    """One connected region of a label, and its shape as :func:`skimage.measure.regionprops` measures it.
-
-    The fields from `label` to `unit` are those of `SegmentRow`. The centroid is in pixels. The axes are those
-    of the ellipse with the same second moments, in the unit; the orientation is the angle from the row axis
-    (downwards) to the longer axis, counter-clockwise, in radians from -pi/2 to pi/2. What follows the unit
-    is None if it was not measured: in images processed block by block.
-    """
-
-    region: int
-    label: int
-    name: str
-    colour: str
-    pixels: int
-    fraction: float
-    top: int
-    left: int
-    bottom: int
-    right: int
-    mean_confidence: float | None
-    area: float
-    perimeter: float
-    unit: str
+    region: int | None = None
     centroid_row: float | None = None
     centroid_column: float | None = None
     major_axis: float | None = None
@@ -108,13 +88,15 @@ class RegionRow(NamedTuple):
     eccentricity: float | None = None
     orientation: float | None = None
     solidity: float | None = None
-    filled_area: float | None = None
 
 
+_N_SHARED, _N_OF_SEGMENTS = Row._fields.index("unit") + 1, Row._fields.index("region")
+SEGMENT_FIELDS = Row._fields[:_N_OF_SEGMENTS]
+_SHAPE_FIELDS = (*Row._fields[_N_OF_SEGMENTS + 1 :], "filled_area")
+REGION_FIELDS = ("region", *Row._fields[:_N_SHARED], *_SHAPE_FIELDS)
 _CHORDS = ("chord_row", "chord_column", "chord_down", "chord_up")
-_N_SHARED = SegmentRow._fields.index("unit") + 1
 _SHAPE = "centroid axis_major_length axis_minor_length eccentricity orientation solidity area_filled".split()
-"""skimage's names for the last fields of `RegionRow`; the centroid is two of them."""
+"""skimage's names for `_SHAPE_FIELDS`; the centroid is two of them."""
 
 
 def segment_table(
@@ -124,7 +106,7 @@ def segment_table(
     *,
     pixel_size: tuple[float, float, str] | None = None,
     probabilities: NDArray[np.floating] | None = None,
-) -> list[SegmentRow]:
+) -> list[Row]:
     """Describe every label that occurs, ascending; label 0 is skipped.
 
     Parameters
@@ -169,7 +151,7 @@ def region_table(
     regions: NDArray[np.integer] | None = None,
     pixel_size: tuple[float, float, str] | None = None,
     shapes: bool = True,
-) -> list[RegionRow]:
+) -> list[Row]:
     """Describe every connected region, ascending by its number; label 0 is skipped.
 
     Parameters
@@ -266,7 +248,7 @@ def area_intervals(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.array(halves)
 
 
-def with_intervals(rows: Iterable[SegmentRow], halves: NDArray[np.floating]) -> list[SegmentRow]:
+def with_intervals(rows: Iterable[Row], halves: NDArray[np.floating]) -> list[Row]:
     """Put the intervals of fractions into a table of segments."""
     found = []
     for row in rows:
@@ -407,7 +389,7 @@ class Tally:
         _, found = self._joined(self._label_of_parts())
         return {int(row[1]): (int(row[2]), float(row[7])) for row in found}
 
-    def segments(self, whole: NDArray[np.integer] | None = None) -> list[SegmentRow]:
+    def segments(self, whole: NDArray[np.integer] | None = None) -> list[Row]:
         """Give the table of labels, ascending; filled areas need the ``whole`` labels (H, W)."""
         rows, unit = self._rows(self._label_of_parts())[1], self._size.height * self._size.width
         if self._with_regions:
@@ -419,22 +401,27 @@ class Tally:
                     regions=len(areas), region_area_10=low, region_area_50=middle, region_area_90=high
                 )
         if whole is not None:
-            rows = [row._replace(filled_area=_tidy(_filled(whole == row.label) * unit)) for row in rows]
+            for number, row in enumerate(rows):  # holes are not connected to the edge around the image
+                outside = np.pad(whole != row.label, 1, constant_values=True).astype(np.uint8)
+                _, _, statistics, _ = cv2.connectedComponentsWithStats(outside, connectivity=8)
+                filled = outside.size - int(statistics[1, cv2.CC_STAT_AREA])
+                rows[number] = row._replace(filled_area=_tidy(filled * unit))
         return rows
 
-    def regions(self, whole: NDArray[np.integer] | None = None) -> list[RegionRow]:
+    def regions(self, whole: NDArray[np.integer] | None = None) -> list[Row]:
         """Give the table of regions, ascending; shapes need the ``whole`` numbers (H, W) of the regions."""
-        groups = zip(*self._rows(self.region_of_parts()), strict=True)
-        rows: list[Any] = [(number, *row[:_N_SHARED]) for number, row in groups]
+        pairs = zip(*self._rows(self.region_of_parts()), strict=True)
+        rows = [row._replace(region=number) for number, row in pairs]
         if whole is None:
-            return [RegionRow(*row) for row in rows]
+            return rows
         from skimage.measure import regionprops_table
 
         table = regionprops_table(whole, properties=_SHAPE, spacing=self._size[:2])
         table["centroid-0"] *= self._step[0] / self._size.height
         table["centroid-1"] *= self._step[1] / self._size.width
         shapes = zip(*(map(_tidy, column.tolist()) for column in table.values()), strict=True)
-        return [RegionRow(*row, *own) for row, own in zip(rows, shapes, strict=True)]
+        named = (dict(zip(_SHAPE_FIELDS, shape, strict=True)) for shape in shapes)
+        return [row._replace(**shape) for row, shape in zip(rows, named, strict=True)]
 
     def _label_of_parts(self) -> NDArray[np.intp]:
         label_of = np.zeros(self._n_parts + 1, np.intp)
@@ -453,7 +440,7 @@ class Tally:
         out[:, 5:7] = np.maximum.reduceat(parts[order, 5:7], starts)
         return numbers, out
 
-    def _rows(self, group_of: NDArray[np.intp]) -> tuple[list[int], list[SegmentRow]]:
+    def _rows(self, group_of: NDArray[np.intp]) -> tuple[list[int], list[Row]]:
         """Give the groups of parts, and a row for each."""
         numbers, found = self._joined(group_of)
         crossings = [*self._crossings]
@@ -467,14 +454,17 @@ class Tally:
             np.reshape(sum(np.bincount(_N_WAYS * own + way, counted, n) for own in groups), (-1, _N_WAYS))
             for counted in (often, np.where(groups.all(axis=0), often, 0))
         )
-        steps, lengths = _geometry(self._size)
+        height, width, diagonal = *self._size[:2], math.hypot(*self._size[:2])
+        angle, steps = math.atan2(height, width), np.array([width, height, diagonal, diagonal])
+        angles = np.array([angle, np.pi / 2 - angle, np.pi / 4, np.pi / 4])
+        lengths = height * width / steps * angles / 2  # of border for a crossing (Crofton), by direction
         perimeters, borders = n_crossings @ lengths, n_inside @ lengths
         colours = hex_colours(int(found[:, 1].max(initial=0)), self._colours)
         rows, total = [], int(found[:, 2].sum())
         for number, (_, *whole, certain) in zip(numbers, found.tolist(), strict=True):
             label, pixels, *box = map(int, whole)
             box = [round(side * by) for side, by in zip(box, self._step * 2, strict=True)]
-            area = pixels * self._size.height * self._size.width
+            area = pixels * height * width
             name = self._names[label - 1] if label <= len(self._names) else ""
             sure = None if np.isnan(certain) else round(certain / pixels, _DIGITS)
             with np.errstate(divide="ignore"):
@@ -486,7 +476,7 @@ class Tally:
                 "boundary_per_area": _tidy(borders[number] / area),
             }
             measured |= {way: _tidy(n) for way, n in zip(_CHORDS, chords, strict=True) if math.isfinite(n)}
-            rows.append(SegmentRow(*about, **measured))
+            rows.append(Row(*about, **measured))
         return numbers.tolist(), rows
 
 
@@ -542,21 +532,6 @@ def _crossings_of(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
         pairs = np.stack(np.divmod(code, int(rows.max(initial=0)) + 1))
         found.append(np.stack([*pairs, np.full(len(code), way), often]))
     return np.concatenate(found, axis=1)
-
-
-def _geometry(size: PixelSize) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distance of neighbours, and length of border that a crossing stands for (Crofton), by direction."""
-    diagonal, angle = np.hypot(size.height, size.width), np.arctan2(size.height, size.width)
-    steps = np.array([size.width, size.height, diagonal, diagonal])
-    angles = np.array([angle, np.pi / 2 - angle, np.pi / 4, np.pi / 4])
-    return steps, size.height * size.width / steps * angles / 2
-
-
-def _filled(inside: NDArray[np.bool_]) -> int:
-    """Count the pixels of a label and of its holes, which are not connected to the edge around it."""
-    outside = np.pad(~inside, 1, constant_values=True).astype(np.uint8)
-    _, _, statistics, _ = cv2.connectedComponentsWithStats(outside, connectivity=8)
-    return int(inside.size + 2 * sum(inside.shape) + 4 - statistics[1, cv2.CC_STAT_AREA])
 
 
 def _tidy(value: float) -> float:

@@ -66,43 +66,13 @@ class Layout(NamedTuple):
         """Number, name and colour (RGB) of all labels that may occur."""
         colours = [bytes.fromhex(colour[1:]) for colour in hex_colours(self.largest or 0, self.colours)]
         names = itertools.chain(self.names, itertools.repeat(""))
-        pairs = enumerate(zip(names, colours, strict=False), start=1)
-        return [(label, name or f"segment {label}", colour) for label, (name, colour) in pairs]
+        named = zip(itertools.count(1), names, colours, strict=False)
+        return [(label, name or f"segment {label}", colour) for label, name, colour in named]
 
     @property
     def stored(self) -> np.dtype:
         """Smallest type that holds all values."""
         return np.min_scalar_type(self.largest) if self.largest is not None else np.dtype(np.float32)
-
-
-class Rows(NamedTuple):
-    """A label image, or numbers from 0 to 1, as bands (h, W) of which none crosses the end of a page."""
-
-    bands: Bands
-    layout: Layout
-
-
-class Overlay(NamedTuple):
-    """An image (H, W) or (H, W, C) under labellings (H, W), side by side under their names if several."""
-
-    pixels: NDArray
-    labellings: Mapping[str, NDArray[np.integer]]
-    mask: NDArray[np.bool_] | None = None  # of the pixels whose range of grey is shown
-    geo: Georeference | None = None  # for the world file
-    colours: Sequence[str] = ()  # of label 1 and so on; the usual ones after these
-
-
-Content = bytes | Rows | Overlay
-
-
-def write_files(contents: Iterable[tuple[Sequence[Path], Content]]) -> None:
-    """Write the same content to each of some files, one content after the other."""
-    for paths, content in contents:
-        if isinstance(content, Rows):
-            write_rows(paths, *content)
-            continue
-        for path in paths:
-            atomic_write(path, content if isinstance(content, bytes) else _drawn(path, content))
 
 
 def write_rows(paths: Sequence[Path], bands: Bands, layout: Layout) -> None:
@@ -414,26 +384,35 @@ def write_labels(
     target, labels = path_of(path), checked_labels(labels)
     check_georeference(geo)
     pages = labels.reshape(-1, *labels.shape[-2:])
-    size = checked_description(pages[0], None, names, pixel_size)[2]
-    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, names=names)
-    about: dict[str, Any] = {"size": None if pixel_size is None else size, "is_volume": labels.ndim == 3}
-    write_rows([target], pages, layout._replace(**about))
+    checked = checked_description(pages[0], None, names, pixel_size)[2]
+    size = None if pixel_size is None else checked
+    layout = Layout(labels.shape, int(labels.max()), labels.dtype, geo, size=size, names=names)
+    write_rows([target], pages, layout._replace(is_volume=labels.ndim == 3))
 
 
-def _drawn(path: Path, overlay: Overlay) -> bytes:
-    """Draw an overlay as PNG, and write its world file."""
+def write_overlay(
+    path: Path,
+    pixels: NDArray,
+    labellings: Mapping[str, NDArray[np.integer]],
+    mask: NDArray[np.bool_] | None = None,
+    geo: Georeference | None = None,
+    colours: Sequence[str] = (),
+) -> None:
+    """Draw an image (H, W) or (H, W, C) under labellings (H, W), side by side under their names if several.
+
+    The range of grey is that of the pixels in ``mask``, and ``colours`` are those of the first labels.
+    """
     from PIL import Image
 
-    drawn, pixels = {}, overlay.pixels
-    low, high = display_range(pixels, overlay.mask)
-    for name, labels in overlay.labellings.items():
+    drawn, (low, high) = {}, display_range(pixels, mask)
+    for name, labels in labellings.items():
         if checked_labels(labels).shape != pixels.shape[:2]:
             raise ValueError(f"labels of shape {labels.shape} do not match the image of shape {pixels.shape}")
         bands = (pixels[top : top + _BLOCK_ROWS] for top in range(0, len(labels), _BLOCK_ROWS))
         drawn[name] = np.concatenate([displayable(band, low, high).astype(np.uint8) for band in bands])
-        draw_overlay(drawn[name], labels, overlay.colours)
-    _write_world_file(path, overlay.geo)
+        draw_overlay(drawn[name], labels, colours)
+    _write_world_file(path, geo)
     buffer = BytesIO()
     picture = side_by_side(drawn) if len(drawn) > 1 else next(iter(drawn.values()))
     Image.fromarray(picture).save(buffer, "PNG", compress_level=3)
-    return buffer.getvalue()
+    atomic_write(path, buffer.getvalue())

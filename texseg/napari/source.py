@@ -177,7 +177,7 @@ def _reduced(windows: Source) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     pixels, masks = [], []
     height = step * max(1, _TILE // step)
     for top in range(0, H, height):
-        found, valid = windows.read((slice(top, min(top + height, H)), slice(0, W)))
+        found, valid = windows.read((slice(top, min(top + height, H)), slice(0, W)))[:2]
         pixels.append(found[::step, ::step].copy())
         masks.append(np.ones(pixels[-1].shape[:2], bool) if valid is None else valid[::step, ::step])
     return np.concatenate(pixels), np.concatenate(masks)
