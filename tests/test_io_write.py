@@ -357,7 +357,7 @@ class TestOverlayAndConfidence:
 
     def test_constant_and_empty_images_are_drawn(self, tmp_path):
         for pixels in (np.full((9, 9), 7.0), np.full((9, 9), np.nan)):
-            write_overlay(tmp_path / "o.png", pixels, np.ones((9, 9), int), mask=np.isfinite(pixels))
+            write_overlay(tmp_path / "o.png", pixels, {"": np.ones((9, 9), int)}, mask=np.isfinite(pixels))
             assert opened(tmp_path / "o.png").size == (9, 9)
 
     def test_shapes_must_match(self, tmp_path):

@@ -1,8 +1,4 @@
-"""Many images, one after the other or side by side, and what is said about them.
-
-A failure affects only the image it belongs to. Results are written as soon as they are available, each file
-whole or not at all, so that an interrupted run can be continued with the missing images.
-"""
+"""Many images, one after the other or side by side, and what is said; one's failure affects no other."""
 
 from __future__ import annotations
 
@@ -204,17 +200,10 @@ def write_report(path: Path, outcomes: Sequence[Outcome]) -> None:
     atomic_write(path, text.encode())
 
 
-# ---- side by side ------------------------------------------------------------------------------------------
-
-
 def run(
     items: Sequence[Input], work: Work, n_jobs: int | None = None, callback: Any = None
 ) -> Generator[Outcome, None, None]:
-    """Process inputs and yield the outcome of each as soon as it is known.
-
-    ``n_jobs`` processors are used by at most as many processes; if there are fewer images, each gets several
-    threads. None: one image after the other, each with all processors; only then there is progress within it.
-    """
+    """Yield the outcome of each input when it is known; `n_jobs` None: one by one, each by all processors."""
     if n_jobs is None or n_jobs == 1 or len(items) < 2:
         return (_with_crew(n_jobs, process, item, work, callback) for item in items)
     return _side_by_side(items, work, n_jobs)

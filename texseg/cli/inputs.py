@@ -91,11 +91,7 @@ def collect_inputs(
     output: Path | None = None,
     whole_folders: bool = False,
 ) -> Collection:
-    """Expand files, folders and patterns into a list of files in natural order, each once.
-
-    An argument that exists is used literally rather than as a pattern. In folders only files that are named
-    like an image or hold one are used; files that are named explicitly are all used.
-    """
+    """Expand what exists, else patterns, into files in natural order; of folders, those that are images."""
     found: dict[str, tuple[Path, Path]] = {}
     n_own_outputs = n_special = 0
     paths: list[Path] = []
@@ -140,11 +136,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _named(files: list[tuple[Path, Path]]) -> list[Input]:
-    """Give each file a name for its outputs: short if that is unique, otherwise longer.
-
-    A name is the path below the folder that was given, without suffix. Names that a file system might not
-    tell apart get, in this order, the folders in which they differ, their suffix, a number.
-    """
+    """Name outputs by the path below the folder that was given; where that is not unique, longer."""
     names = [PurePath(os.path.relpath(path, root)).with_suffix("") for path, root in files]
     for attempt in itertools.count():
         groups: dict[str, list[int]] = {}
@@ -248,10 +240,7 @@ def describe(
     memory: int | None = None,
     reading: ReadOptions = ReadOptions(),
 ) -> dict[str, str | int | float | None]:
-    """Describe an image file from its header alone, and forecast what segmenting it costs in so many bytes.
-
-    The size is that of the results (photographs are turned upright), memory in MB, processor time in seconds.
-    """
+    """Describe a file by its header, upright, and forecast memory and processor time of segmenting it."""
     if reading.is_volume:
         with open_pages(path, raw=reading.raw) as pages:
             header, n_planes = pages[0].header, len(pages)

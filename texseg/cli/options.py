@@ -205,9 +205,6 @@ def _value(names: str, kind: Any, text: str, **more: Any) -> Callable[[Any], Any
     return click.option(*names.split(), type=kind, help=text, **more)
 
 
-# ---- parameters --------------------------------------------------------------------------------------------
-
-
 def parameter_option(name: str) -> Callable[[Any], Any]:
     """Option of a parameter, from its row in the table."""
     row = PARAMETERS[name]
@@ -278,9 +275,6 @@ def edits_of(options: dict[str, Any], K: int | None) -> Edits:
             raise click.UsageError(f"--{name} names segment {beyond[0]}, not one of the segments, {allowed}")
         every += given
     return every
-
-
-# ---- options in files --------------------------------------------------------------------------------------
 
 
 class Verb(click.Command):
@@ -404,8 +398,6 @@ def _of_toml(key: str, value: Any, option: click.Option) -> Any:
     values = [str(each) for each in value] if isinstance(value, list) else [str(value)]
     return value if option.is_flag else values if option.multiple else ",".join(values)
 
-
-# ---- sections of options -----------------------------------------------------------------------------------
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 

@@ -152,9 +152,6 @@ class Outcome(NamedTuple):
     report: ReportEntry | None = None
 
 
-# ---- names -------------------------------------------------------------------------------------------------
-
-
 def planned_outputs(
     item: Input,
     writing: Writing,
@@ -224,9 +221,6 @@ def command_for(item: Input, writing: Writing) -> tuple[str, ...]:
     return tuple(map(shown, (*itertools.chain(*options.values()), *end, *inputs)))
 
 
-# ---- what is requested -------------------------------------------------------------------------------------
-
-
 def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable[str]) -> Writing:
     """Settle what is written, and make sure that no input would be overwritten."""
     folder: Path = options["output"]
@@ -294,9 +288,6 @@ def check_folder(folder: Path) -> None:
             place.rmdir()
     except OSError as error:
         raise OSError(f"cannot write to the folder {folder}: {error.strerror or error}") from None
-
-
-# ---- contents ----------------------------------------------------------------------------------------------
 
 
 def write_outputs(
@@ -503,9 +494,6 @@ def earlier_outcome(
         single = result.get("single_texture", 0.0)
         entry = ReportEntry(path, report["title"], report["n_segments"], shape, picture, single)
     return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
-
-
-# ---- how sure ----------------------------------------------------------------------------------------------
 
 
 def _how_sure(selection: Selection | None, confidence: float | None) -> dict[str, Any]:

@@ -82,10 +82,7 @@ def _save(
     image: int,
     kinds: Sequence[str],
 ) -> dict[str, Any]:
-    """Write results about an image; return their names, and the commands that make them again.
-
-    ``given`` are words of the other options of the command, by the names of these.
-    """
+    """Write results about an image; return their names, and the commands that make them again."""
     item, canvas, state = items[image], session.pictures[image], session.state
     assert state is not None  # nothing is saved before there is one
     maps, seeds, options, commands = [], None, dict(given), []

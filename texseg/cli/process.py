@@ -222,9 +222,6 @@ def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
     return said
 
 
-# ---- one block ---------------------------------------------------------------------------------------------
-
-
 def _label_whole(
     item: Input, scenes: Sequence[Source], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
@@ -338,9 +335,6 @@ def read_seeds(path: Path, reading: ReadOptions, scene: Source) -> Seeds | None:
     return strokes
 
 
-# ---- many blocks -------------------------------------------------------------------------------------------
-
-
 def needs_blocks(
     scenes: Sequence[Source],
     reading: ReadOptions,
@@ -348,10 +342,7 @@ def needs_blocks(
     preset: str = "default",
     times: tuple[float, float] = (1.0, 1.0),
 ) -> bool:
-    """Tell whether an image needs more memory than it may take, or is larger than what is read whole.
-
-    What must be enlarged so many times is never done by blocks.
-    """
+    """Tell whether an image is too large to be labelled whole; what must be enlarged is refused then."""
     if reading.page == "all":
         return False
     scene = scenes[0]

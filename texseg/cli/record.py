@@ -41,9 +41,6 @@ _EDGES = ("top", "bottom", "left", "right")
 _OPTIONAL = ("strange", "confidence", "preview", "small", "of_small")
 
 
-# ---- digests -----------------------------------------------------------------------------------------------
-
-
 def digest_of(path: Path) -> str:
     """SHA-256 of a file; for a folder, of the names and contents of all its files."""
     if path.is_dir():
@@ -90,16 +87,10 @@ def _beside(image: Path) -> list[Path]:
     return [file for file in files if file != image and file.is_file()]
 
 
-# ---- the record --------------------------------------------------------------------------------------------
-
-
 def replace_earlier(
     path: Path, input_path: Path, made: Mapping[str, Any], planned: Collection[Path]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Remove a record, and the unchanged results it names that are neither planned nor made from the same.
-
-    Returns the record to be written, with what stays of the earlier run, and what there is to say.
-    """
+    """Remove a record and what it names that is outdated and unchanged; return the new one, and notes."""
     withdrawn = _withdrawn(path)
     record = _read(path) or _read(withdrawn)
     if record:
@@ -178,9 +169,6 @@ def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
     }
 
 
-# ---- interrupted runs --------------------------------------------------------------------------------------
-
-
 def parts_of(item: Input, folder: Path) -> Path:
     """Folder in which the blocks of an input are kept, below the folder for its results."""
     return folder / item.name.parent / f".{item.name.name}.texseg-parts"
@@ -228,10 +216,7 @@ class PartsFolder:
         atomic_write(self.folder / _PLAN, json.dumps(self.plan, sort_keys=True).encode())
 
     def model(self) -> tuple[Segmenter | None, dict[str, Any]]:
-        """Return the model that was fitted before, if there is one, without which blocks are worth nothing.
-
-        Next to it stands what is said and recorded about the crops that it learned from.
-        """
+        """Return the model that was fitted before, if any, and what is recorded about its crops."""
         from texseg.segmenter import Segmenter
 
         about = _read_json(self.folder / _SAMPLE)

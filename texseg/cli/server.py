@@ -1,15 +1,8 @@
-"""The server of the page: HTTP for this computer alone, by the standard library.
+"""The server of the page: HTTP for this computer alone, by the standard library, which is as short as any.
 
-A framework would bring two packages and an event loop, and serve a handful of requests no better: what
-matters is what is refused, which is all in this file; and the plain install has it. Nothing is served unless
-
-- the connection comes over the loopback, which is all that is listened to;
-- ``Host`` names this server, so that no other name was made to lead here (DNS rebinding);
-- ``Origin``, and what the browser says of the site of the request, are those of this page;
-- the token is right, compared in constant time: it is in the address of the page, and in a header of
-  everything else, which no other page can send. There are no cookies, which ports share.
-
-Paths hold numbers of images and tiles; no path of a file is ever made from a request.
+Nothing is served unless the connection comes over the loopback; ``Host`` names this server (against DNS
+rebinding); ``Origin`` and the site of the request are those of this page; and the token is right, in the
+address of the page and in a header of everything else. No path of a file is ever made from a request.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What is painted on images, and the model that follows.
 
-Everything a user does is an operation in one list: strokes, merges, splits, names, lassos, fits. The model
-is a function of that list, found from the longest beginning whose result is kept. So undoing is taking an
-operation out, windows that paint at the same time do not lose each other's strokes, and a list that was saved
-brings everything back. A class keeps its identity when labels move: segments of the first fit have their
-numbers, classes that come later have others.
+Everything a user does is an operation in one list, and the model a function of that list: so undoing takes an
+operation out, windows do not lose each other's strokes, and a saved list brings everything back. Segments of
+the first fit are the classes of their numbers, later classes have others.
 """
 
 from __future__ import annotations
@@ -101,10 +99,7 @@ class Painted(NamedTuple):
 
 
 class Canvas:
-    """An image that is painted on; of a large one only windows are in memory.
-
-    ``page`` has ``shape``, ``channel_axis`` and ``read(window)``, which gives ``pixels`` and ``mask``.
-    """
+    """An image that is painted on; of a large one only windows are in memory."""
 
     def __init__(self, name: str, page: Any, is_large: bool, pixel_size: Any = None) -> None:
         self.name, self.page, self.is_large, self.pixel_size = name, page, is_large, pixel_size
@@ -151,10 +146,7 @@ class Canvas:
 
 
 class Session:
-    """Images, what is painted on them, and a thread that keeps a model up to date.
-
-    ``save(session, image, kinds)`` writes results and tells which; ``path`` holds the operations.
-    """
+    """Images, what is painted on them (kept in `path`), and a thread that keeps a model up to date."""
 
     def __init__(
         self,
@@ -505,10 +497,7 @@ class Session:
         return state._replace(model=model, classes=tuple(classes))
 
     def _anew(self, state: Painted, values: Mapping[str, Any], strokes: Sequence[Operation]) -> Painted:
-        """Fit with other parameters, or to what a lasso has left; painted classes stay.
-
-        All others stay as well, unless the number changes.
-        """
+        """Fit with other parameters, or to what a lasso has left; painted classes stay."""
         parameters, label_of = {**state.parameters, **values}, state.label_of
         painted = {each["cls"] for each in strokes} - {0}
         if not painted:

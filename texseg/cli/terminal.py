@@ -33,10 +33,7 @@ class InterruptedBySignalError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end the body as Ctrl-C does; another SIGTERM or Ctrl-C ends it at once.
-
-    `timeout` sends two signals, and terminals that are closed send several.
-    """
+    """Make SIGTERM and SIGHUP end the body as Ctrl-C does; another one, later, ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -71,10 +71,7 @@ class NumberPlace(NamedTuple):
 def draw_overlay(
     picture: NDArray[np.uint8], labels: NDArray[np.integer], own_colours: Sequence[str] = ()
 ) -> None:
-    """Tint a picture (H, W, 3) by labels (H, W), and draw outlines and numbers, in place.
-
-    A picture of one segment is not tinted. ``own_colours`` of the first labels replace the usual ones.
-    """
+    """Tint a picture (H, W, 3) by labels (H, W) unless these are one, outline and number them, in place."""
     colours = palette(int(labels.max(initial=0)), own_colours).astype(np.float32)
     inside, outside = _edges(labels)
     if len(colours) > 2 and inside.any():
@@ -134,13 +131,7 @@ def number_places(labels: NDArray[np.integer]) -> list[NumberPlace]:
 def deepest_places(
     labels: NDArray[np.integer], label: int, box: tuple[slice, ...], most: int = 1, apart: int = 0
 ) -> list[tuple[int, int, float]]:
-    """Find places (row, column, depth) deep inside a segment whose box is known, ``apart`` pixels or more.
-
-    Examples
-    --------
-    >>> deepest_places(np.repeat([[1] * 20 + [2] * 40], 20, axis=0), 1, (slice(0, 20), slice(0, 20)))
-    [(9, 9, 10.0)]
-    """
+    """Find places (row, column, depth) deep inside a segment whose box is known, ``apart`` pixels or more."""
     inside = np.pad((labels[box] == label).astype(np.uint8), 1)
     depth = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1]
     depth = np.round(np.ascontiguousarray(depth), 3)  # the last bits depend on the number of threads
@@ -179,13 +170,7 @@ def _draw_number(picture: NDArray[np.uint8], place: NumberPlace, enlarged: float
 
 
 def orthogonal_cuts(volume: NDArray[Any]) -> NDArray[Any]:
-    """Put the middle plane (H, W), and to its right and below it both cuts across planes, into one picture.
-
-    Examples
-    --------
-    >>> orthogonal_cuts(np.ones((2, 3, 4), int)).shape
-    (6, 7)
-    """
+    """Put the middle plane (H, W), beside and below it both cuts across: (H + D + 1, W + D + 1)."""
     D, H, W = volume.shape[:3]
     picture = np.zeros((H + D + 1, W + D + 1, *volume.shape[3:]), volume.dtype)
     picture[:H, :W] = volume[D // 2]

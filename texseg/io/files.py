@@ -236,10 +236,7 @@ def _named(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a free name for a file, or a folder, that replaces ``path`` at the end unless there is an error.
-
-    Leftovers of killed runs that wrote the same file are removed; what another run is writing is not.
-    """
+    """Yield a free name for what replaces ``path`` unless there is an error; leftovers of it are removed."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(f"{path} is a device or a pipe and was not replaced; choose another name")
     prefix = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."

@@ -1,7 +1,4 @@
-"""What an image file, and those next to it, say before a pixel is decoded.
-
-A sidecar is read only if it is a regular file of plausible size: a pipe would block for ever.
-"""
+"""What an image file, and those next to it, say before a pixel is decoded."""
 
 from __future__ import annotations
 
@@ -198,11 +195,7 @@ def data_pixels(
     notes: list[str] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> NDArray[np.bool_] | None:
-    """Pixels (H, W) that hold data in every band, or, if the value for "no data" is 0, in any; None for all.
-
-    Values that are not finite count only in images of several bands. With `notes` the image is whole: a note
-    tells of data missing from some bands, and a band without any, by its number in `numbers`, is refused.
-    """
+    """Pixels (H, W) with data in every band, or with nodata 0 in any; None: all. `notes`: of whole images."""
     bands = [pixels] if pixels.ndim == 2 else list(np.moveaxis(pixels, -1, 0))
     each = list(values) * len(bands) if len(values) == 1 else [*values, *[None] * len(bands)]
     hidden = [_hidden(band, value, len(bands) > 1) for band, value in zip(bands, each, strict=False)]

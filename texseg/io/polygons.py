@@ -204,11 +204,7 @@ def _closed_ring(ring: NDArray[np.int64], affine: Affine | None) -> list[list[fl
 
 
 class Outlines:
-    """Outlines of regions of an image of a known shape that arrives in bands of rows; only edges are kept.
-
-    If two pixels of a region touch only at a corner, the outline turns left: it stays with the pixel
-    outside, so that a hole that touches the outer ring remains a separate ring.
-    """
+    """Outlines of regions of an image that arrives in rows; a hole that touches the outer ring stays one."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._corners = shape[0] + 1, shape[1] + 1

@@ -175,11 +175,7 @@ _WHOLE_NUMBERS = ("page", "level", "channel_axis", "max_pixels")
 
 
 class Source:
-    """An image file that is open; made by :func:`open_source`. Several threads may read.
-
-    A context manager, which closes the file; else it is closed when nothing refers to it any more. `shape` is
-    that of the upright image, `levels` are the shapes of a pyramid, and `nodata` is part of the masks.
-    """
+    """An image file that is open, upright, made by :func:`open_source`. Several threads may read."""
 
     too_large: ImageTooLargeError | None = None  # why it must not be read whole, if it must not
 
@@ -652,10 +648,7 @@ def as_volume(planes: Sequence[Source]) -> Image:
 
 
 def read_labels(path: str | os.PathLike[str], *, max_pixels: int | None = MAX_PIXELS) -> NDArray[np.int32]:
-    """Read a label image (H, W): palette indices or grey values as they are, colours numbered from 1.
-
-    Colours that are not in a palette are numbered in the order of their red, green and blue values.
-    """
+    """Read a label image (H, W): palette indices or grey values as they are, colours numbered from 1."""
     return read_label_picture(path, max_pixels=max_pixels).labels
 
 

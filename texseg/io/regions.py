@@ -539,9 +539,6 @@ def _tidy(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-# ---- as text -----------------------------------------------------------------------------------------------
-
-
 def harmless_cell(value: Any) -> Any:
     """Escape what a terminal would interpret, and put an apostrophe before what spreadsheets calculate."""
     if not isinstance(value, str):
@@ -564,8 +561,6 @@ def csv_text(rows: Sequence[tuple[Any, ...]], fields: Sequence[str]) -> str:
         writer.writerow(map(harmless_cell, cells.values()))
     return buffer.getvalue()
 
-
-# ---- colours -----------------------------------------------------------------------------------------------
 
 _COLOURS = """
     0072b2 e69f00 009e73 cc79a7 f0e442 56b4e9 d55e00

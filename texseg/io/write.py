@@ -112,9 +112,6 @@ def _check(path: Path, layout: Layout) -> None:
         raise FileExistsError(f"{path.name} exists and is not a zarr array; not overwritten")
 
 
-# ---- formats -----------------------------------------------------------------------------------------------
-
-
 def _png(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     """Grey levels: labels in 8 or 16 bits, numbers from 0 to 1 as 0 to 255."""
     dtype = np.dtype(np.uint8) if layout.largest is None else layout.stored
@@ -335,9 +332,6 @@ def _write_categories(path: Path, layout: Layout) -> None:
     atomic_write(beside, ElementTree.tostring(root))
 
 
-# ---- whole images ------------------------------------------------------------------------------------------
-
-
 def write_labels(
     path: str | os.PathLike[str],
     labels: NDArray[np.integer],
@@ -398,10 +392,7 @@ def write_overlay(
     geo: Georeference | None = None,
     colours: Sequence[str] = (),
 ) -> None:
-    """Draw an image (H, W) or (H, W, C) under labellings (H, W), side by side under their names if several.
-
-    The range of grey is that of the pixels in ``mask``, and ``colours`` are those of the first labels.
-    """
+    """Draw an image (H, W) or (H, W, C) under labellings (H, W), side by side under names if several."""
     from PIL import Image
 
     drawn, (low, high) = {}, display_range(pixels, mask)
