@@ -22,8 +22,8 @@ from texseg.io.files import ImageTooLargeError, is_image
 from texseg.io.read import (
     MAX_PIXELS,
     Image,
-    Reading,
     Source,
+    SourceOptions,
     as_volume,
     natural_key,
     open_pages,
@@ -159,7 +159,7 @@ def _named(files: list[tuple[Path, Path]]) -> list[Input]:
 
 
 @dataclass(frozen=True)
-class ReadOptions(Reading):
+class ReadOptions(SourceOptions):
     """How the inputs are read; masks and seeds are files, or folders with one named like each image."""
 
     max_pixels: int | None = MAX_PIXELS

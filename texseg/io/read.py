@@ -138,7 +138,7 @@ class Image(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceOptions:
     """How files are read; checked before one is opened, so that the file is not blamed."""
 
     page: int | Literal["all"] | None = None
@@ -179,7 +179,7 @@ class Source:
 
     too_large: ImageTooLargeError | None = None  # why it must not be read whole, if it must not
 
-    def __init__(self, path: Path, stored: Stored, header: Header, page: int, reading: Reading) -> None:
+    def __init__(self, path: Path, stored: Stored, header: Header, page: int, reading: SourceOptions) -> None:
         self.header, self.levels, self.dtype, self.geo = header, stored.levels, header.dtype, header.geo
         self._path, self._stored, self._page, self._level = path, stored, page, reading.level or 0
         self._reading, self._lock, self._files = reading, threading.Lock(), ExitStack()
@@ -284,7 +284,7 @@ class Source:
     def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
         """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
         try:
-            mask = self._files.enter_context(_open(path, Reading(), alone=True))
+            mask = self._files.enter_context(_open(path, SourceOptions(), alone=True))
         except (OSError, ValueError) as error:
             self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
@@ -301,17 +301,17 @@ class Source:
         self._close()
 
 
-def open_source(path: str | os.PathLike[str], reading: Reading | None = None, **options: Any) -> Source:
-    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are those of `Reading`."""
-    return _open(path_of(path), reading or Reading(**options))
+def open_source(path: str | os.PathLike[str], reading: SourceOptions | None = None, **options: Any) -> Source:
+    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are `SourceOptions`."""
+    return _open(path_of(path), reading or SourceOptions(**options))
 
 
 @contextmanager
 def open_pages(
-    path: str | os.PathLike[str], reading: Reading | None = None, **options: Any
+    path: str | os.PathLike[str], reading: SourceOptions | None = None, **options: Any
 ) -> Iterator[list[Source]]:
     """Open all pages of a file, or the images of a folder in natural order."""
-    path, reading = path_of(path), reading or Reading(**options)
+    path, reading = path_of(path), reading or SourceOptions(**options)
     with ExitStack() as files:
         if path.is_dir() and not is_store(path):
             yield _images_in(path, files, replace(reading, page=None, raw=None))
@@ -335,7 +335,7 @@ def natural_key(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
-def _images_in(folder: Path, files: ExitStack, reading: Reading) -> list[Source]:
+def _images_in(folder: Path, files: ExitStack, reading: SourceOptions) -> list[Source]:
     """Open the images of a folder as planes of one volume; a note says which numbers are missing."""
     images = (path for path in folder.iterdir() if not path.name.startswith(".") and is_image(path))
     found = sorted(images, key=lambda path: natural_key(path.name))
@@ -390,7 +390,7 @@ def failures_named(path: Path) -> Iterator[None]:
         raise ImageReadError(f"{name}: {reason_of(error)}") from error
 
 
-def _open(path: Path, reading: Reading, *, alone: bool = False) -> Source:
+def _open(path: Path, reading: SourceOptions, *, alone: bool = False) -> Source:
     with ExitStack() as files:
         with failures_named(path):
             page: Any = reading.page
@@ -483,7 +483,7 @@ def _with_channel_axis(header: Header, channel_axis: int) -> str:
     return axes[:position] + "C" + axes[position + 1 :]
 
 
-def _check(header: Header, n_pages: int, reading: Reading) -> None:
+def _check(header: Header, n_pages: int, reading: SourceOptions) -> None:
     """Refuse images above the limit, before anything of their size is allocated."""
     bands, n_bands, limit = reading.bands, header.n_channels, reading.max_pixels
     if bands is not None:
