@@ -136,15 +136,16 @@ def test_threads_change_nothing_and_what_is_stored_is_not_read_again(image, mode
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(one, again, strict=True))
 
 
-def described(labels, scores, place, blocks):
+def described(labels, scores, place, blocks, small):
     pieces = connected_parts(np.ascontiguousarray(labels))
-    pixels = np.flatnonzero((pieces.sizes[pieces.places] < 40) & (pieces.places > 0))
+    pixels = np.flatnonzero((pieces.sizes[pieces.places] < small) & (pieces.places > 0))
     origin = tuple(part.start for part in blocks.core(place))
     return parts_of_block(pieces, scores.reshape(len(scores), -1)[:, pixels], pixels, origin, blocks.shape)
 
 
+@pytest.mark.parametrize("areas", [(0, 40), (25, 0), (25, 90), (300, 60), (10**6, 10**6)])
 @pytest.mark.parametrize("seed", range(4))
-def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
+def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed, areas):
     """A map of random labels has parts of every size across every border of blocks."""
     rng = np.random.default_rng(seed)
     shape, side, K = (37, 50), 12, 3
@@ -153,16 +154,18 @@ def test_small_parts_are_merged_as_when_all_is_seen_at_once(seed):
     blocks = BlockPlan(shape, side, 0)
     parts = {
         place: described(
-            labels[blocks.core(place)], scores[(slice(None), *blocks.core(place))], place, blocks
+            labels[blocks.core(place)], scores[(slice(None), *blocks.core(place))], place, blocks, max(areas)
         )
         for place in blocks
     }
-    names = joined_labels(parts, 0, 40)
-    one = described(labels, scores, (0, 0), BlockPlan(shape, 64, 0))
-    whole = joined_labels({(0, 0): one}, 0, 40)[0, 0][connected_parts(labels).places - 1]
+    names = joined_labels(parts, parts.get, *areas)
+    one = described(labels, scores, (0, 0), BlockPlan(shape, 64, 0), max(areas))
+    whole = joined_labels([(0, 0)], lambda _: one, *areas)[0, 0]
+    whole = [own[connected_parts(labels).places - 1] for own in whole]
     for place in blocks:
         rows, columns = np.divmod(parts[place].first, shape[1])
-        assert np.array_equal(names[place], whole[rows, columns])
+        for own, expected in zip(names[place], whole, strict=True):
+            assert np.array_equal(own, expected[rows, columns])
 
 
 def test_crops_lie_evenly_over_the_image():

@@ -112,7 +112,7 @@ def joined(labels, scores, area, min_size):
     pixels = np.flatnonzero(parts.places)
     of_pixels = scores.reshape(len(scores), -1)[:, pixels]
     block = parts_of_block(parts, of_pixels, pixels, (0, 0), labels.shape)
-    names = joined_labels({(0, 0): block}, area, min_size)[0, 0]
+    names = joined_labels([(0, 0)], lambda _: block, area, min_size)[0, 0][1]
     return np.concatenate([[-1], names]).astype(np.int32)[parts.places]
 
 

@@ -32,13 +32,13 @@ from texseg.method.labelling import (
     Place,
     Window,
     empty_reading,
-    final_names,
     finished,
     reading_of,
 )
 from texseg.method.sampling import SceneSample, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Scene, Textures
+from texseg.pixels.joining import joined_labels
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
@@ -244,7 +244,7 @@ def label_blocks(
             if tell is not None:
                 tell(len(blocks) - len(missing) + done, len(blocks))
     area = textures.speck_area(request.smoothness)
-    names = final_names({place: kept[place].parts for place in blocks}, area, request.min_size)
+    names = joined_labels(blocks, lambda place: kept[place].parts, area, request.min_size)
     for place in blocks:
         labels, reading = finished(kept[place], names[place], len(textures.profiles))
         yield place, labels, reading
@@ -320,7 +320,10 @@ def _lazy_labels(
     except ImportError:
         raise ImportError("lazy arrays need dask: pip install 'texseg[large]'") from None
     shared = dask.delayed(textures, traverse=False)
-    read, join, finish = (dask.delayed(task, pure=True) for task in (_read_part, final_names, finished))
+
+    def call(task: Callable[..., Any], *given: Any) -> Any:
+        return dask.delayed(task, pure=True)(*given)
+
     pixels, mask = (
         each if each is None or hasattr(each, "__dask_graph__") else da.from_array(each, name=False)
         for each in (source.array, source.mask)
@@ -329,12 +332,12 @@ def _lazy_labels(
     for place in blocks:
         window = blocks.around(place)
         part, valid = pixels[source.index(window)], None if mask is None else mask[window]
-        readings[place] = read(part, valid, channel_axis, place, blocks, shared, request)
-    parts = {place: reading.parts for place, reading in readings.items()}
-    names = join(parts, textures.speck_area(request.smoothness), request.min_size)
+        readings[place] = call(_read_part, part, valid, channel_axis, place, blocks, shared, request)
+    area = textures.speck_area(request.smoothness)
+    names = joined_labels(blocks, lambda place: readings[place].parts, area, request.min_size, call)
     found = [
         da.from_delayed(
-            finish(reading, names[place], len(textures.profiles))[0],
+            call(finished, reading, names[place], len(textures.profiles))[0],
             tuple(part.stop - part.start for part in blocks.core(place)),
             np.int32,
         )

@@ -6,7 +6,6 @@ probabilities of both labels; a part below ``min_size`` has the probability of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -79,13 +78,6 @@ def empty_reading(shape: Place, n_textures: int, whole: Place) -> BlockReading:
     return BlockReading(nothing[0], parts, None, nothing[1], None, pixels, of_small)
 
 
-def final_names(parts: Mapping[Place, BlockParts], area: float, min_size: float) -> dict[Place, Names]:
-    """Follow the parts of all blocks across their borders, and merge those that are too small."""
-    known = joined_labels(parts, area, 0)
-    final = joined_labels(parts, area, min_size) if min_size > 1 else known
-    return {place: (known[place], final[place]) for place in parts}
-
-
 def finished(block: BlockReading, names: Names, n_textures: int) -> tuple[NDArray[np.int32], BlockReading]:
     """Give the labels (h, w) of a block, from 1 (0 without data), and its reading with their confidence."""
     own = block.labels.astype(np.int32) - 1
@@ -114,7 +106,7 @@ def label_scene(scene: Scene, textures: Textures, smoothness: float, min_size: f
     """
     area = textures.speck_area(smoothness)
     block = reading_of(textures.read(scene, smoothness), scene.mask, max(area, min_size))
-    names = final_names({(0,): block.parts}, area, min_size)[0,]
+    names = joined_labels([(0,)], lambda _: block.parts, area, min_size)[0,]
     labels, block = finished(block, names, len(textures.profiles))
     confidence = block.confidence
     assert confidence is not None  # always known of a scene
@@ -134,7 +126,7 @@ def probabilities(scene: Scene, textures: Textures, smoothness: float) -> NDArra
     read = textures.read(scene, smoothness)
     block = reading_of(read, scene.mask, area)
     own = block.labels.astype(np.int32) - 1
-    known, _ = final_names({(0,): block.parts}, area, 0)[0,]
+    known, _ = joined_labels([(0,)], lambda _: block.parts, area, 0)[0,]
     known = np.concatenate([[-1], known]).astype(np.int32)[connected_parts(own).places]
     moved = np.flatnonzero(known != own)
     read.probabilities.exchange(moved, own.ravel()[moved], known.ravel()[moved])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,36 +51,109 @@ def parts_of_block(
     )
 
 
-def joined_labels(
-    blocks: Mapping[tuple[int, ...], BlockParts], area: float, min_size: float
-) -> dict[tuple[int, ...], NDArray[np.int32]]:
-    """Give the final labels of the parts of all blocks; those below ``area`` and ``min_size`` are merged."""
-    places = list(blocks)
-    sizes = [len(blocks[place].labels) for place in places]
+class Joined(NamedTuple):
+    """Blocks next to each other, joined: what is still open, and what became of their parts."""
+
+    up: BlockParts
+    """Parts that others may change, and for each label one part that stands for all that are final."""
+    named: dict[tuple[int, ...], NDArray[np.int32]]
+    """Of each block the final labels of its parts, or -1 - the number of the part in ``up``."""
+
+    def labels_of(self, place: tuple[int, ...], above: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Give the final labels of the parts of a block, given those of ``up``."""
+        names = self.named[place].copy()
+        names[names < 0] = above[-1 - names[names < 0]]
+        return names
+
+
+def joined(
+    blocks: Mapping[tuple[int, ...], BlockParts | Joined], area: float, is_whole: bool, spares: bool = True
+) -> Joined:
+    """Join neighbouring blocks, and merge their parts below ``area`` that no other block can change.
+
+    ``spares`` keeps the small parts of a label that has no larger one in the whole image.
+    """
+    given = {place: each.up if isinstance(each, Joined) else each for place, each in blocks.items()}
+    places, sizes = list(given), [len(each.labels) for each in given.values()]
     offset = dict(zip(places, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
-    if not sum(sizes):
-        return {place: blocks[place].labels for place in places}
-    pairs = [blocks[place].pairs + offset[place] for place in places] + _across(blocks, offset)
-    state = _Graph(
-        np.concatenate([blocks[place].labels for place in places]),
-        np.concatenate([blocks[place].sizes for place in places]),
-        np.concatenate([blocks[place].first for place in places]),
-        np.concatenate([blocks[place].sums for place in places]),
-        np.concatenate(pairs),
+    pairs = [each.pairs + offset[place] for place, each in given.items()] + _across(given, offset)
+    columns: list[Any] = [*zip(*(each[:4] for each in given.values()), strict=True), pairs]
+    state, names = _Graph(*map(np.concatenate, columns)).contracted()
+    own = np.split(names, np.cumsum(sizes)[:-1])
+    edges = (
+        () if is_whole else _edges({place: (given[place].edges, own[i]) for i, place in enumerate(places)})
     )
-    K = state.sums.shape[1]
-    state, names = state.contracted()
-    if area > 0:
-        largest = np.zeros(K, np.int64)
-        np.maximum.at(largest, state.labels, state.sizes)
-        limits = np.where(largest >= area, area, 0)  # none is a speck where all are so small
-        state = state._replace(labels=state.merged(limits))
-        state, again = state.contracted()
-        names = again[names]
-    if min_size > 1:
-        state = state._replace(labels=state.merged(np.full(K, min_size)))
-    ends = np.cumsum(sizes)[:-1]
-    return dict(zip(places, np.split(state.labels[names], ends), strict=True))
+    largest = np.zeros(state.sums.shape[1], np.int64)
+    np.maximum.at(largest, state.labels, state.sizes)
+    is_spared = (largest < area) & spares
+    limits = np.where(is_spared & is_whole, 0, area)
+    small = state.sizes < limits[state.labels]
+    is_open = np.zeros(len(small), bool)
+    if not is_whole:
+        is_open[np.concatenate(edges)[np.concatenate(edges) >= 0]] = True
+        is_open = small & (is_open | is_spared[state.labels])
+        one, other = state.pairs[small[state.pairs].all(axis=1)].T
+        before = -1
+        while before != (before := int(is_open.sum())):  # and all that these may change
+            is_open[one[is_open[other]]] = True
+            is_open[other[is_open[one]]] = True
+    number = np.cumsum(is_open) - 1
+    numbers = np.where(is_open, -1 - number, state.merged(small & ~is_open, limits))
+    named = {place: numbers[names].astype(np.int32) for place, names in zip(places, own, strict=True)}
+    return Joined(state.handed_up(is_open, ~small, number, edges), named)
+
+
+def joined_labels(
+    places: Iterable[tuple[int, ...]],
+    parts_of: Callable[[tuple[int, ...]], Any],
+    area: float,
+    min_size: float,
+    call: Callable[..., Any] = lambda function, *given: function(*given),
+) -> dict[tuple[int, ...], tuple[Any, Any]]:
+    """Label the parts of all blocks: when those below ``area``, and below ``min_size``, were merged.
+
+    A tree joins blocks 2 by 2, and hands up only what others may change; ``call`` runs a function, or has it
+    run elsewhere.
+    """
+    places = list(places)
+
+    def along_tree(parts_of: Callable[[tuple[int, ...]], Any], area: float, spares: bool) -> dict[Any, Any]:
+        tree = [{p: call(joined, {p: parts_of(p)}, area, len(places) == 1, spares) for p in places}]
+        while len(tree[-1]) > 1:
+            tiles: dict[tuple[int, ...], dict[Any, Any]] = {}
+            for place, each in tree[-1].items():
+                tiles.setdefault(tuple(at // 2 for at in place), {})[place] = each
+            is_whole = len(tiles) == 1
+            tree.append({place: call(joined, own, area, is_whole, spares) for place, own in tiles.items()})
+        labels: dict[Any, Any] = dict.fromkeys(tree[-1], np.zeros(0, np.int32))
+        for level, below in zip(tree[:0:-1], tree[-2::-1], strict=True):
+            parents = {place: tuple(at // 2 for at in place) for place in below}
+            labels = {p: call(Joined.labels_of, level[q], p, labels[q]) for p, q in parents.items()}
+        return {place: call(Joined.labels_of, each, place, labels[place]) for place, each in tree[0].items()}
+
+    def renamed(place: tuple[int, ...]) -> Any:
+        return call(_renamed, parts_of(place), known[place])
+
+    known = along_tree(parts_of, area, True)
+    final = along_tree(renamed, min_size, False) if min_size > 1 else known
+    return {place: (known[place], final[place]) for place in places}
+
+
+def _renamed(parts: BlockParts, labels: NDArray[np.int32]) -> BlockParts:
+    return parts._replace(labels=labels)
+
+
+def _edges(blocks: Mapping[tuple[int, ...], Any]) -> tuple[NDArray[np.int64], ...]:
+    """Parts along the ends of both axes of blocks side by side, given their edges and names of parts."""
+    found = []
+    for axis in (0, 1):
+        for side, end in enumerate((min, max)):
+            outer = end(place[axis] for place in blocks)
+            own = [blocks[place] for place in sorted(blocks) if place[axis] == outer]
+            found.append(
+                np.concatenate([np.append(names, -1)[edges[2 * axis + side]] for edges, names in own])
+            )
+    return tuple(found)
 
 
 class _Graph(NamedTuple):
@@ -117,18 +190,40 @@ class _Graph(NamedTuple):
         np.add.at(sizes, names, self.sizes)
         return _Graph(labels, sizes, np.sort(first), np.stack(sums, axis=1), pairs), names
 
-    def merged(self, limits: NDArray[np.floating]) -> NDArray[np.int32]:
-        """Labels, where parts below limits (K,) went to the neighbour that explains them, smallest first."""
+    def handed_up(
+        self,
+        is_open: NDArray[np.bool_],
+        is_large: NDArray[np.bool_],
+        number: NDArray[np.intp],
+        edges: tuple[NDArray[np.int64], ...],
+    ) -> BlockParts:
+        """Parts that are open, by their numbers, and one for all large parts of each label."""
+        n, K = np.count_nonzero(is_open), self.sums.shape[1]
+        first, sizes = np.full((2, K), -1, np.int64)
+        large = np.flatnonzero(is_large)[::-1]
+        first[self.labels[large]], sizes[self.labels[large]] = self.first[large], self.sizes[large]
+        there = sizes >= 0
+        number = np.where(is_large, n - 1 + np.cumsum(there)[self.labels], number)
+        pairs = np.sort(number[self.pairs[is_open[self.pairs].any(axis=1)]], axis=1)
+        return BlockParts(
+            np.append(self.labels[is_open], np.flatnonzero(there)).astype(np.int32),
+            np.append(self.sizes[is_open], sizes[there]),
+            np.append(self.first[is_open], first[there]),
+            np.concatenate([self.sums[is_open], np.zeros((np.count_nonzero(there), K))]),
+            np.unique(pairs, axis=0),
+            tuple(np.append(number, -1)[edge] for edge in edges),
+        )
+
+    def merged(self, small: NDArray[np.bool_], limits: NDArray[np.floating]) -> NDArray[np.int32]:
+        """Labels, where ``small`` parts, below limits (K,), went to the neighbour that explains them best."""
         near: list[set[int]] = [set() for _ in self.labels]
-        small = self.sizes < limits[self.labels]
         one, other = self.pairs.T
         for p, q in self.pairs[small[one] | small[other]].tolist():
             near[p].add(q)
             near[q].add(p)
-        own, sizes, sums = self.labels.copy(), self.sizes.copy(), self.sums.copy()
-        into = np.arange(len(own))
-        first = into.copy()
-        queue = [(int(sizes[p]), p, p) for p in np.flatnonzero(small).tolist()]
+        own, sizes, first = self.labels.copy(), self.sizes.copy(), self.first.copy()
+        sums, into = self.sums.copy(), np.arange(len(own))
+        queue = [(int(sizes[p]), int(first[p]), p) for p in np.flatnonzero(small).tolist()]
         heapq.heapify(queue)
         while queue:
             size, _, p = heapq.heappop(queue)
