@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import matplotlib.pyplot as plt
@@ -72,7 +72,7 @@ def overlay(
         raise ValueError(f"labels of shape {label_image.shape} do not match the image of {picture.shape[:2]}")
     if not 0 <= opacity <= 1:
         raise ValueError(f"opacity must lie between 0 and 1, got {opacity!r}")
-    ax = _draw([picture, _tint(label_image, opacity)], label_image if legend else None, names, ax)
+    ax = _draw([picture, _tint(label_image, opacity)], label_image, legend, names, ax)
     if boundaries:
         _draw_boundaries(ax, label_image)
     if numbers:
@@ -103,8 +103,8 @@ def fractions(
     counts = np.stack([np.bincount(plane.ravel(), minlength=n) for plane in volume])[:, 1:]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     depths = np.arange(len(volume)) * (voxel_size.depth or 1.0)
-    for k, colour in enumerate(palette(n - 1)[1:] / 255):
-        ax.plot(depths, shares[:, k], color=colour, label=_named(names, k, "segment"))
+    for k, share in enumerate(shares.T):
+        ax.plot(depths, share, color=_colour(k), label=_named(names, k, "segment"))
     unit = "plane" if voxel_size.depth is None else f"depth ({voxel_size.unit})"
     ax.set(xlabel=unit, ylabel="share of the plane", ylim=(0, 1))
     ax.legend()
@@ -116,7 +116,7 @@ def labels(
 ) -> Axes:
     """Label image (H, W) in the colours of the palette, 0 empty; ``legend`` and ``names`` as in `overlay`."""
     label_image = _checked(labels)
-    return _draw([_tint(label_image, 1.0)], label_image if legend else None, names, ax)
+    return _draw([_tint(label_image, 1.0)], label_image, legend, names, ax)
 
 
 def confidence(
@@ -203,27 +203,22 @@ def _tint(labels: NDArray[np.integer], opacity: float) -> NDArray[np.uint8]:
     return np.column_stack([colours, alpha])[labels]
 
 
-def _draw(
-    pictures: Sequence[NDArray[np.uint8]],
-    legend_of: NDArray[np.integer] | None,
-    names: Sequence[str],
-    ax: Axes | None,
-) -> Axes:
+def _draw(pictures: Any, labels: NDArray[Any], legend: bool, names: Sequence[str], ax: Axes | None) -> Axes:
     """Draw pictures over each other, and next to them a legend with the name and share of each label."""
-    patches = [
-        Patch(
-            facecolor=row.colour,
-            edgecolor="0.3",
-            linewidth=0.5,
-            label=f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)",
-        )
-        for row in ([] if legend_of is None else segment_table(legend_of, names=names))
-    ]
-    ax = _one_axes(ax, 6.2 if patches else 5.0, 4.4)
+    rows = segment_table(labels, names=names) if legend else []
+    ax = _one_axes(ax, 6.2 if rows else 5.0, 4.4)
     for picture in pictures:
         ax.imshow(picture, interpolation="nearest")
-    if legend_of is not None:
-        ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
+    if legend:
+        texts = [f"{row.label} {row.name}".rstrip() + f" ({100 * row.fraction:.1f} %)" for row in rows]
+        patches = [Patch(facecolor=row.colour, edgecolor="0.3", linewidth=0.5) for row in rows]
+        place: dict[str, Any] = {
+            "loc": "upper left",
+            "bbox_to_anchor": (1.02, 1),
+            "borderaxespad": 0,
+            "frameon": False,
+        }
+        ax.legend(patches, texts, **place)
     return _bare(ax)
 
 
@@ -255,7 +250,7 @@ def annealing(history: Sequence[Any], *, axes: Any = None) -> NDArray[Any]:
             f"got {len(cooling)} at the first level"
         )
     axes = _panels(axes, 2, 1, 5.6, 2.2, sharex=True)
-    energy, number = axes[:, 0]
+    energy, number = axes.flat
     temperatures = np.array([1 / record.beta for record in cooling])
     counts = np.array([record.n_distinct for record in cooling])
     energy.plot(temperatures, [record.free_energy / record.beta for record in cooling], "o-", markersize=3)
@@ -287,20 +282,12 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
     ax = _one_axes(ax, 5.6, 3.0)
     own = numbers == selection.chosen
     ax.bar(numbers[~own], probabilities[~own], color="0.7")
-    bars = ax.bar(numbers[own], probabilities[own], color=palette(1)[1] / 255)
+    bars = ax.bar(numbers[own], probabilities[own], color=_colour(0))
     ax.bar_label(bars, [f"chosen: {selection.chosen}"], padding=2)
     ax.set(xlabel="number of segments", ylabel="probability")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.margins(y=0.2)
     return ax
-
-
-class _Node(NamedTuple):
-    """A segment of the tree; its children begin where it splits."""
-
-    n_segments: int  # of the label image in which it first appears
-    region: NDArray[np.bool_]
-    parent: int  # index of the node; -1 for the root
 
 
 def hierarchy(
@@ -318,18 +305,17 @@ def hierarchy(
     numbers = [k for k in hierarchy.n_segments if n_segments is None or k <= n_segments]
     if not numbers:
         raise ValueError(f"hierarchy holds {list(hierarchy.n_segments)} segments, none up to {n_segments!r}")
-    nodes = _split_tree([(k, np.asarray(hierarchy.labels(k))) for k in numbers])
-    places = _across([node.parent for node in nodes])
+    firsts, regions, parents = _split_tree([(k, np.asarray(hierarchy.labels(k))) for k in numbers])
+    places = _across(parents)
     n_leaves = int(places.max()) + 1
     ax = _one_axes(ax, max(4.0, 0.8 * n_leaves), max(3.0, 0.92 * len(numbers) + 0.3))
     picture = None if image is None else to_rgb(image)
-    for index, node in enumerate(nodes):
-        if node.parent >= 0:
-            sideways, y = [places[node.parent]] * 2 + [places[index]] * 2, node.n_segments - 0.5
-            down = [nodes[node.parent].n_segments, y, y, node.n_segments]
-            ax.plot(sideways, down, color="0.5", linewidth=1, zorder=1)
-        box = OffsetImage(_thumbnail(picture, node.region, index), zoom=0.5)
-        ax.add_artist(AnnotationBbox(box, (places[index], node.n_segments), pad=0.05, frameon=True))
+    for index, (k, region, parent) in enumerate(zip(firsts, regions, parents, strict=True)):
+        if parent >= 0:
+            sideways = [places[parent]] * 2 + [places[index]] * 2
+            ax.plot(sideways, [firsts[parent], k - 0.5, k - 0.5, k], color="0.5", linewidth=1, zorder=1)
+        box = OffsetImage(_thumbnail(picture, region, index), zoom=0.5)
+        ax.add_artist(AnnotationBbox(box, (places[index], k), pad=0.05, frameon=True))
     ax.set(xlim=(-0.6, n_leaves - 0.4), ylim=(numbers[-1] + 0.6, numbers[0] - 0.6))
     ax.set_ylabel("number of segments")
     ax.set_yticks(numbers)
@@ -338,33 +324,33 @@ def hierarchy(
     return ax
 
 
-def _split_tree(levels: Sequence[tuple[int, NDArray[np.integer]]]) -> list[_Node]:
-    """Nodes of the tree; a segment that stays whole from one level to the next keeps its node."""
-    nodes: list[_Node] = []
-    node_of: dict[int, int] = {}
-    coarse = np.zeros_like(levels[0][1])
+def _split_tree(
+    levels: Sequence[tuple[int, NDArray[np.integer]]],
+) -> tuple[list[int], list[NDArray[np.bool_]], list[int]]:
+    """For each node the number of segments at which it appears, its region, and its parent (-1 at the root).
+
+    A segment that stays whole from one level to the next keeps its node.
+    """
+    firsts, regions, above = list[int](), list[NDArray[np.bool_]](), list[int]()
+    node_of, coarse = dict[int, int](), np.zeros_like(levels[0][1])
     for k, fine in levels:
-        regions = {int(label): fine == label for label in np.unique(fine[fine > 0])}
-        parents = {}
-        for label, region in regions.items():
-            shared = np.bincount(coarse[region], minlength=2)
-            parents[label] = int(shared[1:].argmax()) + 1
-        siblings = list(parents.values())
+        inside = {label: fine == label for label in np.unique(fine[fine > 0]).tolist()}
+        shared = (np.bincount(coarse[region], minlength=2)[1:] for region in inside.values())
+        parents = [int(counts.argmax()) + 1 for counts in shared]
         before, node_of = node_of, {}
-        for label, parent in parents.items():
-            if siblings.count(parent) == 1 and parent in before:
-                node_of[label] = before[parent]
-            else:
-                node_of[label] = len(nodes)
-                nodes.append(_Node(k, regions[label], before.get(parent, -1)))
+        for (label, region), parent in zip(inside.items(), parents, strict=True):
+            node_of[label] = before.get(parent, -1)
+            if parents.count(parent) > 1 or parent not in before:
+                firsts, regions, above = [*firsts, k], [*regions, region], [*above, node_of[label]]
+                node_of[label] = len(firsts) - 1
         coarse = fine
-    return nodes
+    return firsts, regions, above
 
 
 def _thumbnail(picture: NDArray[np.uint8] | None, region: NDArray[np.bool_], index: int) -> NDArray[np.uint8]:
     """Small picture of a segment, the rest of the image faded to white."""
     if picture is None:
-        picture = np.broadcast_to(palette(index + 1)[index + 1], (*region.shape, 3))
+        picture = np.broadcast_to(255 * _colour(index), (*region.shape, 3))
     faded = 255 - (255 - picture.astype(np.float32)) * np.where(region, 1, _FADED)[..., None]
     scale = min(1.0, _THUMBNAIL_SIDE / max(region.shape))
     small = cv2.resize(faded, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
@@ -382,8 +368,7 @@ def filter_bank(bank: GaborBank, *, axes: Any = None) -> NDArray[Any]:
     for ax, filter in zip(axes.flat, bank.filters, strict=True):
         kernel = scipy.fft.fftshift(scipy.fft.ifft2(bank.transfer(filter, (_GRID, _GRID))).real)
         kernel = kernel[centre, centre]
-        top = np.abs(kernel).max()
-        box = (-reach, reach, reach, -reach)
+        top, box = np.abs(kernel).max(), (-reach, reach, reach, -reach)
         name = f"{filter.wavelength:.3g} px, {filter.orientation:g}°"
         _bare(ax, name, 9).imshow(kernel, cmap="gray", vmin=-top, vmax=top, extent=box)
     return axes
@@ -393,15 +378,12 @@ def filter_frequencies(bank: GaborBank, *, ax: Axes | None = None) -> Axes:
     """Show the contour at half of each filter's peak in the frequency plane, in cycles per pixel."""
     ax = _one_axes(ax, 4.6, 4.4)
     frequencies = scipy.fft.fftshift(scipy.fft.fftfreq(_GRID * 2))
-    colours = palette(len(bank.wavelengths)) / 255
     for filter in bank.filters:
         transfer = scipy.fft.fftshift(bank.transfer(filter, (_GRID * 2, _GRID * 2)))
-        index = bank.wavelengths.index(filter.wavelength)
-        ax.contour(
-            frequencies, frequencies, transfer, levels=[transfer.max() / 2], colors=[colours[index + 1]]
-        )
+        colour = _colour(bank.wavelengths.index(filter.wavelength))
+        ax.contour(frequencies, frequencies, transfer, levels=[transfer.max() / 2], colors=[colour])
         if filter.orientation == 0:
-            ax.plot([], [], color=colours[index + 1], label=f"{filter.wavelength:.3g} px")
+            ax.plot([], [], color=colour, label=f"{filter.wavelength:.3g} px")
     ax.axhline(0, color="0.8", linewidth=0.6, zorder=0)
     ax.axvline(0, color="0.8", linewidth=0.6, zorder=0)
     ax.set(aspect="equal", xlabel="cycles per pixel, x", ylabel="cycles per pixel, y")
@@ -453,8 +435,7 @@ def channel_histograms(
     weights[segment - 1] = 0
     own = table[segment - 1]
     rest = np.tensordot(weights / weights.sum(), table, axes=1) if weights.sum() > 0 else np.zeros_like(own)
-    colour = palette(segment)[segment] / 255
-    edges = np.arange(n_bins + 1)
+    colour, edges = _colour(segment - 1), np.arange(n_bins + 1)
     axes = _panels(axes, C, n_columns, 2.1, 1.5, sharex=True)
     for index, ax in enumerate(axes.flat[:C]):
         ax.stairs(own[index], edges, fill=True, color=colour, alpha=0.75, label=f"segment {segment}")
@@ -518,7 +499,7 @@ def words(
     columns = min(n_columns, len(table))
     axes = _panels(axes, len(table), columns, 2.3, 0.5 + 0.19 * n_words, sharex=True)
     for k, ax in enumerate(axes.flat[: len(table)]):
-        ax.barh(range(len(top[k])), table[k, top[k]], color=palette(k + 1)[k + 1] / 255, alpha=0.8)
+        ax.barh(range(len(top[k])), table[k, top[k]], color=_colour(k), alpha=0.8)
         ax.set_yticks(range(len(top[k])), [vocabulary[j] for j in top[k]], fontsize=8)
         ax.set_title(_named(titles, k), fontsize=9)
         ax.tick_params(labelsize=7, axis="x")
@@ -540,8 +521,8 @@ def tree_words(
     n_levels = int(tree.levels.max()) + 1
     ax = _one_axes(ax, max(4.0, 1.15 * len(tree.leaves)), max(2.0, (0.45 + 0.16 * n_words) * n_levels))
     places = _draw_branches(ax, tree)
-    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-    style["bbox"] = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "bbox": box}
     for node, words in enumerate(top):
         ax.text(places[node], -tree.levels[node], "\n".join(vocabulary[j] for j in words), **style)
     ax.set(xlim=(-0.7, len(tree.leaves) - 0.3), ylim=(-n_levels + 0.4, 0.6))
@@ -618,6 +599,11 @@ def _bare(ax: Axes, title: str = "", size: float | None = None) -> Axes:
     if title:
         ax.set_title(title, fontsize=size)
     return ax
+
+
+def _colour(k: int) -> NDArray[np.floating]:
+    """Colour of label k + 1, from 0 to 1."""
+    return palette(k + 1)[k + 1] / 255
 
 
 def _named(names: Sequence[str], index: int, kind: str = "") -> str:
