@@ -79,8 +79,6 @@ def contingency_table(labels: ArrayLike, truth: ArrayLike, ignore_label: int | N
 
     Zero is a label like any other; pixels where `truth` is `ignore_label` are skipped.
 
-    Examples
-    --------
     >>> contingency_table([[1, 1], [7, 7]], [[0, 0], [0, 5]]).counts.tolist()
     [[2, 0], [1, 1]]
     """
@@ -109,8 +107,6 @@ def best_matching(counts: ArrayLike) -> NDArray[np.intp]:
     ``counts`` (M, N) is a contingency table; the result (M,) holds the column of each row, -1 for the M - N
     rows left over when M > N. The sum of intersections over unions decides between equal sums.
 
-    Examples
-    --------
     >>> best_matching([[5, 4], [4, 0], [0, 0]]).tolist()
     [1, 0, -1]
     """
@@ -132,8 +128,6 @@ def match_labels(
     get new ones, counting up from its greatest. `ignore_label` keeps its number in `labels`, is given to no
     other label, and its pixels do not count.
 
-    Examples
-    --------
     >>> match_labels([[2, 2, 9, 4]], [[1, 1, 2, 1]]).tolist()
     [[1, 1, 2, 3]]
     """
@@ -162,8 +156,6 @@ def pixel_accuracy(labels: ArrayLike, truth: ArrayLike, ignore_label: int | None
 
     The parameters are those of `contingency_table`.
 
-    Examples
-    --------
     >>> pixel_accuracy([1, 1, 2, 2], [5, 5, 3, 5])
     0.75
     """
@@ -175,8 +167,6 @@ def adjusted_rand_index(labels: ArrayLike, truth: ArrayLike, ignore_label: int |
 
     The parameters are those of `contingency_table`.
 
-    Examples
-    --------
     >>> adjusted_rand_index([1, 1, 2, 2], [5, 5, 3, 3])
     1.0
     """
@@ -189,8 +179,6 @@ def reliability(confidence: ArrayLike, correct: ArrayLike, n_bins: int = 10) -> 
     `confidence`, of any shape, holds the probability of the chosen label, in 0 ... 1; `correct`, of the same
     shape, whether that label is right (after `match_labels`). The `n_bins` bins have equal width.
 
-    Examples
-    --------
     >>> table = reliability([0.95, 0.95, 0.55, 0.55], [True, True, True, False], n_bins=2)
     >>> table.n.tolist(), table.accuracy.tolist(), round(table.calibration_error, 3)
     ([0, 4], [nan, 0.75], 0.0)
@@ -271,8 +259,6 @@ def agreement(truths: ArrayLike, ignore_label: int | None = None, tolerance: flo
 
     ``truths``, integers (n, H, W), are those of at least two annotators; the rest is as for `score`.
 
-    Examples
-    --------
     >>> agreement([[[1, 1, 2, 2]], [[5, 5, 5, 3]]]).co
     0.75
     """

@@ -62,7 +62,12 @@ def save_model(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     tensors, small = dict[str, NDArray[Any]](), dict[str, Any]()
     for key, value in values.items():
         if not isinstance(value, np.ndarray):
-            small[key] = _plain(key, value)
+            small[key] = value.item() if isinstance(value, np.generic) else value
+            try:
+                json.dumps(small[key])
+            except TypeError as error:
+                kind = type(value).__name__
+                raise TypeError(f"model value {key!r} of type {kind} is not plain data") from error
         elif value.dtype.kind in "biuf":
             tensors[key] = np.array(value, value.dtype.newbyteorder("="), order="C")
         else:
@@ -90,15 +95,6 @@ def load_model(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ModelFileError(f"{name}: {error.strerror or error}") from error
     except Exception as error:  # what was made to look like a model fails in many ways
         raise ModelFileError(f"{name}: model file is corrupt ({error})") from error
-
-
-def _plain(key: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    try:
-        return json.loads(json.dumps(value))
-    except TypeError as error:
-        raise TypeError(f"model value {key!r} of type {type(value).__name__} is not plain data") from error
 
 
 def _values_of(content: bytes) -> dict[str, Any]:
@@ -137,23 +133,20 @@ def _values_of_0_2(content: bytes) -> dict[str, Any]:
         raise ModelFileError("not a texseg model file")
     if header["version"] != 2:
         raise ModelFileError(f"model version {header['version']} has no checksum; fit and save it again")
-    arrays = {name.removesuffix(".npy"): _array(member) for name, member in unpacked.items()}
+    arrays = {}
+    for name, member in unpacked.items():
+        file = BytesIO(member)
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(member) - file.tell():
+            raise ValueError("an array is not of the size it announces")
+        arrays[name.removesuffix(".npy")] = np.load(BytesIO(member), allow_pickle=False)
     digest = hashlib.sha256(json.dumps(header["values"], sort_keys=True).encode())
     for key, array in sorted(arrays.items()):
         digest.update(json.dumps([key, array.dtype.str, array.shape]).encode() + array.tobytes())
     if header["sha256"] != digest.hexdigest():
         raise ModelFileError(_CHANGED)
     return {**header["values"], **arrays}
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """Read an array, whose announced size must be that of its data."""
-    file = BytesIO(content)
-    np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
-        raise ValueError("an array is not of the size it announces")
-    return np.load(BytesIO(content), allow_pickle=False)
 
 
 # ---- what the values mean ----------------------------------------------------------------------------------
@@ -305,16 +298,15 @@ def save_textures(
     pixel_size: Sequence[Any] | None,
 ) -> None:
     """Write what a segmenter has learned to a model file."""
-    values: dict[str, Any] = {"parameters": parameters, **_to_plain_data(textures)}
-    if ground is not None:
-        values["ground"] = ground
-    if any(names):
-        values["class_names"] = list(names)
-    if colours:
-        values["colours"] = dict(colours)
-    if pixel_size is not None:
-        values["pixel_size"] = [each for each in checked_size(pixel_size) if each is not None]
-    save_model(path, values)
+    size = () if pixel_size is None else checked_size(pixel_size)
+    others = {
+        "class_names": list(names) if any(names) else None,
+        "colours": dict(colours) or None,
+        "ground": ground,
+        "pixel_size": [each for each in size if each is not None] or None,
+    }
+    found = {name: value for name, value in others.items() if value is not None}
+    save_model(path, {"parameters": parameters, **_to_plain_data(textures), **found})
 
 
 def read_textures(path: str | os.PathLike[str]) -> tuple[Any, ...]:
@@ -418,15 +410,14 @@ def _features(values: Mapping[str, Any]) -> Features:
     intensity = Intensity(*(v[name] for name in Intensity._fields))
     about = bank, intensity, v["illumination_sigma"], v["patch_weight"], v["value_weight"], v["n_bins"]
     texts = tuple(names)
-    features = Features(*about, ranges, v["codebook"], texts, v["wavelengths"], weights, has_filters)
-    _check_channels(features)
-    return features
+    f = Features(*about, ranges, v["codebook"], texts, v["wavelengths"], weights, has_filters)
+    _check_channels(f)
+    return f
 
 
 def _check_channels(f: Features) -> None:
     """Make sure that an image would yield exactly the channels of the model."""
-    image = Planes([np.zeros((1,) * len(f.bank.spacing), np.float32)] * f.n_bands, None)
-    found = f.recipes(image)
+    found = f.recipes(Planes([np.zeros((1,) * len(f.bank.spacing), np.float32)] * f.n_bands, None))
     if tuple(channel.name for channel in found) != f.names:
         expected = ", ".join(channel.name for channel in found)
         raise ValueError(f"channel_names must be {expected}, got {', '.join(f.names)}")

@@ -75,7 +75,10 @@ def mosaic(
     >>> [round(float(image[truth == k].mean())) for k in (1, 2)]
     [128, 128]
     """
-    shape = _check_size(size)
+    shape: Any = tuple(size) if isinstance(size, Sequence | np.ndarray) else (size, size)
+    are_sides = all(isinstance(side, int | np.integer) and 1 <= side <= _LARGEST_SIDE for side in shape)
+    if len(shape) != 2 or not are_sides or isinstance(size, bool):
+        raise ValueError(f"size of mosaic must be a positive number or (height, width), got {size!r}")
     checked = _check_textures(textures)
     is_whole = isinstance(n_segments, int | np.integer) and not isinstance(n_segments, bool)
     if not is_whole or not 1 <= n_segments <= len(checked):
@@ -98,8 +101,6 @@ def mosaic(
 def example(size: int = 320, random_state: int = 0) -> Mosaic:
     """Make a mosaic of five textures that need no files: a weave, two woods, clouds and sand.
 
-    Examples
-    --------
     >>> image, truth = example(size=96)
     >>> image.shape, int(truth.max())
     ((96, 96), 5)
@@ -114,8 +115,6 @@ def example(size: int = 320, random_state: int = 0) -> Mosaic:
 def volume(textures: Sequence[ArrayLike], random_state: int | None = 0) -> Mosaic:
     """Compose a solid mosaic of volumes of one shape: one bent Voronoi cell for each, equalised by rank.
 
-    Examples
-    --------
     >>> image, truth = volume([solid("fibres", 32, direction=(1, 0, 0)), solid("foam", 32)])
     >>> image.shape, image.dtype.name, np.unique(truth).tolist()
     ((32, 32, 32), 'uint8', [1, 2])
@@ -145,8 +144,6 @@ def solid(
     Random fields have wavelengths around ``scale`` pixels, only along ``direction`` if that is given; spheres
     and the cells of foam lie about ``scale`` apart; fibres run along the direction, and layers across it.
 
-    Examples
-    --------
     >>> solid("layers", 16, scale=4, direction=(1, 0, 0)).shape
     (16, 16, 16)
     """
@@ -196,8 +193,6 @@ def equalize_ranks(
     marks the n pixels to equalise, by default all; the result (n,) holds their new values in row-major order,
     (i + .5) / n in some order.
 
-    Examples
-    --------
     >>> equalize_ranks([[10, 30], [20, 99]]).tolist()
     [0.125, 0.625, 0.375, 0.875]
     """
@@ -210,14 +205,6 @@ def equalize_ranks(
     ranks = np.empty(n)
     ranks[order] = np.arange(n)
     return (ranks + 0.5) / n
-
-
-def _check_size(size: Any) -> tuple[int, int]:
-    shape = tuple(size) if np.ndim(size) == 1 else (size, size)
-    are_sides = all(isinstance(side, int | np.integer) and 1 <= side <= _LARGEST_SIDE for side in shape)
-    if len(shape) != 2 or not are_sides or isinstance(size, bool):
-        raise ValueError(f"size of mosaic must be a positive number or (height, width), got {size!r}")
-    return int(shape[0]), int(shape[1])
 
 
 def _check_textures(textures: Sequence[ArrayLike]) -> list[NDArray]:
