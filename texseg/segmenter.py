@@ -138,10 +138,8 @@ class Segmenter(Editable):
         )
         self._publish(fit, isinstance(images, (list, tuple)), ground)
         if by_blocks and sample is not None:
-            self.sample_, self._hierarchy = (
-                sample._replace(survey=None),
-                self.hierarchy_,
-            )  # of the crops, to which labels belong
+            self.sample_ = sample._replace(survey=None)
+            self._hierarchy = self.hierarchy_  # of the crops, to which labels belong so far
             self.labels_ = self.predict(X, mask=mask)
         self._warn_of_fewer(fit)
         return self

@@ -169,27 +169,22 @@ def merge_tree(labels: NDArray[np.intp], cells: Sites, window: float) -> MergeTr
     for _ in range(K - 1):
         separation = pairs.separations(linkage)
         separations.append(float(separation.min()))
-        closest = _closest(separation, _RIVALS)
+        a, b = np.triu_indices(K, 1)
+        order = np.argsort(separation[a, b], kind="stable")[:_RIVALS]
+        order = order[np.isfinite(separation[a, b][order])]  # clusters that are left
+        closest = a[order], b[order]
         seen = pairs.evidence(*closest, pairs.distances(), separation[closest])
         earlier = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
         best = int(np.argmin(table.log_odds(in_context(earlier, seen))))
-        a, b = (int(ends[best]) for ends in closest)
-        merges.append((a, b))
+        kept, absorbed = (int(ends[best]) for ends in closest)
+        merges.append((kept, absorbed))
         evidence.append(seen[best])
-        sizes = pairs.areas.sum(axis=1)
-        linkage[a] = (sizes[a] * linkage[a] + sizes[b] * linkage[b]) / (sizes[a] + sizes[b])
-        linkage[:, a] = linkage[a]
-        pairs.merge(a, b)
+        share = pairs.areas[[kept, absorbed]].sum(axis=1)
+        linkage[kept] = share / share.sum() @ linkage[[kept, absorbed]]
+        linkage[:, kept] = linkage[kept]
+        pairs.merge(kept, absorbed)
     seen = np.array(evidence).reshape(-1, len(PAIR_EVIDENCE))
     return MergeTree(labels, areas, tuple(merges), np.array(separations), along_the_tree(seen))
-
-
-def _closest(separation: NDArray[np.float64], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs a < b with the ``n`` least separations, closest first."""
-    a, b = np.triu_indices(len(separation), 1)
-    order = np.argsort(separation[a, b], kind="stable")[:n]
-    order = order[np.isfinite(separation[a, b][order])]
-    return a[order], b[order]
 
 
 def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = None) -> Selection:
@@ -200,7 +195,7 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
     """
     K = tree.n_clusters
     table = table or shipped_table()
-    logits = _logits(tree, table)
+    logits = np.append(0.0, np.cumsum(table.log_odds(tree.evidence)[::-1]))
     first = min(k_min, K) - 1
     levels = [tree.groups(k) for k in range(first + 1, K + 1)]
     apart = 1 - np.array([[_agreement(tree.areas, one, other) for other in levels] for one in levels])
@@ -213,11 +208,6 @@ def choose_number(tree: MergeTree, k_min: int = 1, table: PairTable | None = Non
         np.append(np.nan, tree.separations[::-1]),
         first + 1 + int(np.argmax(losses <= losses.min() + _AS_GOOD)),
     )
-
-
-def _logits(tree: MergeTree, table: PairTable) -> NDArray[np.float64]:
-    """Logarithms of the probabilities of 1, 2, ... textures, up to a constant."""
-    return np.append(0.0, np.cumsum(table.log_odds(tree.evidence)[::-1]))
 
 
 def _doubted(probabilities: NDArray[Any], doubt: float) -> NDArray[Any]:

@@ -328,17 +328,13 @@ class Pairs:
 
 def along_the_tree(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Append to the evidence (merges, PAIR_EVIDENCE) of successive merges how each compares with others."""
+    if not len(evidence):
+        return np.empty((0, len(EVIDENCE)))
+    compared = np.concatenate([in_context(evidence[:i], evidence[i : i + 1]) for i in range(len(evidence))])
     separation = evidence[:, PAIR_EVIDENCE.index("separation")]
-    linked = evidence[:, PAIR_EVIDENCE.index("linked separation")]
-    contrast = evidence[:, PAIR_EVIDENCE.index("contrast")]
-    later = np.append(separation[1:], separation[-1:])
-    context = [
-        np.clip(separation - _largest_before(separation), -2, 3),
-        np.clip(linked - _largest_before(linked), -2, 3),
-        np.clip(separation - later, -3, 3),
-        np.full(len(contrast), contrast.max(initial=0.0)),
-    ]
-    return np.column_stack([evidence, *context])
+    compared[:, -2] = np.clip(separation - np.append(separation[1:], separation[-1:]), -3, 3)
+    compared[:, -1] = compared[-1, -1]
+    return compared
 
 
 def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -348,11 +344,6 @@ def in_context(earlier: NDArray[np.float64], seen: NDArray[np.float64]) -> NDArr
     leaps = np.clip(seen[:, linked] - earlier[:, linked].max(axis=0, initial=_FIRST), -2, 3)
     largest = np.maximum(seen[:, contrast], earlier[:, contrast].max(initial=0.0))
     return np.column_stack([seen, leaps, np.zeros(len(seen)), largest])
-
-
-def _largest_before(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give, for each value, the largest of all values before it."""
-    return np.append(_FIRST, np.maximum.accumulate(values))[: len(values)]
 
 
 @dataclass(frozen=True)

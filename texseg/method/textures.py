@@ -170,9 +170,9 @@ class Textures:
         _, planes, bins = zip(*(image for scene in scenes for image in scene.images()), strict=True)
         maps = [self._cells(scene, smoothness).labels() for scene in scenes]
         labels = [own for whole in maps for own in (whole if scenes[0].is_stack else [whole])]
-        borders = learn_borders(
-            planes, labels, bins, self.features, self._log_profiles(), self.cell, _PART, rng
-        )
+        mixed = mix_background(self.profiles, self.background)
+        profiles = log_profiles(mixed).reshape(len(mixed), -1, self.features.n_bins)
+        borders = learn_borders(planes, labels, bins, self.features, profiles, self.cell, _PART, rng)
         return replace(self, borders=borders)
 
     def _cells(self, scene: Scene, smoothness: float) -> _Cells:
@@ -255,7 +255,9 @@ class Textures:
         local = np.empty((len(of_cells), len(band)), np.float32)
         if not known.all():
             wide = _SMALL_WINDOWS * (_WIDER if len(self.features.bank.spacing) == 3 else 1)
-            n = self._windowed(scene, wide, votes_of_scales(self.features.wavelengths))
+            # coarse filters reach across a border: in inverse proportion to the area that each covers
+            votes = (_FINEST / np.maximum(self.features.wavelengths, _FINEST)) ** 2
+            n = self._windowed(scene, wide, votes)
             for k in range(len(local)):  # the scores of all at once would take as much again
                 local[k, ~known] = self._scores(n, slice(k, k + 1))[band[~known], 0]
         if self.borders is not None and scene.planes is not None and known.any():
@@ -300,11 +302,6 @@ class Textures:
         profiles = self.profiles[which]
         params = Profiles(profiles, np.ones(len(profiles)))
         return HistogramClustering(background=self.background).scores(n, params)
-
-    def _log_profiles(self) -> NDArray[np.floating]:
-        """Logarithms (K, C, n_bins) of the profiles, with a share of the background in each."""
-        mixed = mix_background(self.profiles, self.background)
-        return log_profiles(mixed).reshape(len(mixed), -1, self.features.n_bins)
 
     def _foreign(self, cells: _Cells, borders: BorderClassifier) -> NDArray[np.bool_]:
         """Which cells lie near those of a texture whose borders were not learned."""
@@ -488,14 +485,6 @@ def mean_values(scene: Scene, grid: CellGrid, features: Features) -> NDArray[np.
 def window_sides(wavelengths: NDArray[np.float64], windows: float) -> NDArray[np.intp]:
     """Odd side in pixels of each channel's window, given in wavelengths; plain values count as the finest."""
     return (windows * np.maximum(wavelengths, _FINEST)).astype(int) // 2 * 2 + 1
-
-
-def votes_of_scales(wavelengths: NDArray[np.float64]) -> NDArray[np.floating]:
-    """Nats that each channel counts for the place of a border: coarse filters reach across it.
-
-    One for the finest, and inversely proportional to the area that a filter covers.
-    """
-    return (_FINEST / np.maximum(wavelengths, _FINEST)) ** 2
 
 
 def effective_observations(bank: GaborBank, windows: ArrayLike) -> float:
