@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -33,13 +33,10 @@ def display_range(pixels: NDArray, mask: NDArray[np.bool_] | None = None) -> tup
 
 def displayable(pixels: NDArray, low: float, high: float) -> NDArray[np.float32]:
     """Pixels stretched to 0 .. 255 as RGB, float32 (H, W, 3); more or fewer than three bands become grey."""
-    values = pixels.astype(np.float64) if pixels.ndim == 2 else pixels[..., :3].astype(np.float64)
-    values = (np.nan_to_num(values, nan=low) - low) * (255.0 / (high - low))
+    values = pixels[..., None] if pixels.ndim == 2 else pixels[..., :3]
+    values = (np.nan_to_num(values.astype(np.float64), nan=low) - low) * (255.0 / (high - low))
     light = np.clip(values, 0, 255).astype(np.float32)
-    if light.ndim == 3 and light.shape[2] == 3:
-        return light
-    grey = light if light.ndim == 2 else light.mean(axis=-1)
-    return np.repeat(grey[..., None], 3, axis=-1)
+    return light if light.shape[2] == 3 else np.repeat(light.mean(axis=-1, keepdims=True), 3, axis=-1)
 
 
 def to_rgb(image: ArrayLike, mask: NDArray[np.bool_] | None = None) -> NDArray[np.uint8]:
@@ -59,34 +56,30 @@ _DIGIT_HEIGHT, _LARGE_PICTURE = 16.0, 640  # pixels, up to that side of the pict
 # where there is room, so that digits have 20 pixels when a large picture is shrunk to 800
 
 
-class NumberPlace(NamedTuple):
-    """Where the number of a segment stands: in the middle of its widest part."""
-
-    label: int
-    row: int
-    column: int
-    depth: float  # Distance in pixels to the nearest pixel of another segment
-
-
 def draw_overlay(
     picture: NDArray[np.uint8], labels: NDArray[np.integer], own_colours: Sequence[str] = ()
 ) -> None:
     """Tint a picture (H, W, 3) by labels (H, W) unless these are one, outline and number them, in place."""
     colours = palette(int(labels.max(initial=0)), own_colours).astype(np.float32)
-    inside, outside = _edges(labels)
+    inside, outside = np.zeros((2, *labels.shape), bool)  # of borders: opposite pixels to the right or below
+    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
+    inside[:-1] |= below
+    inside[:, :-1] |= right
+    outside[1:] |= below
+    outside[:, 1:] |= right
     if len(colours) > 2 and inside.any():
         for top in range(0, len(labels), _BLOCK_ROWS):
             rows = slice(top, top + _BLOCK_ROWS)
             light = picture[rows].astype(np.float32)
             tinted = light + TINT * (colours[labels[rows]] - light)
             picture[rows] = np.where(labels[rows, :, None] > 0, tinted, light)
-    picture[inside], picture[outside] = 255, 0  # one of the two is visible on any image
+    picture[inside], picture[outside & ~inside] = 255, 0  # one of the two is visible on any image
     usual = max(1.0, max(labels.shape) / _LARGE_PICTURE)
-    for place in number_places(labels):
-        _, least = cv2.getTextSize(str(place.label), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
-        enlarged = min(usual, 2 * place.depth / least)
+    for label, row, column, depth in number_places(labels):
+        _, least = cv2.getTextSize(str(label), _FONT, _DIGIT_HEIGHT / _FONT_HEIGHT, 2)[0]
+        enlarged = min(usual, 2 * depth / least)
         if enlarged >= 1:
-            _draw_number(picture, place, enlarged)
+            _draw_number(picture, str(label), row, column, enlarged)
 
 
 def html_picture(picture: NDArray[np.uint8], labels: NDArray[np.integer] | None = None) -> str:
@@ -117,15 +110,12 @@ def side_by_side(pictures: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]
     return np.hstack(panels)
 
 
-def number_places(labels: NDArray[np.integer]) -> list[NumberPlace]:
-    """Find where to write the number of every label that occurs in a label image (H, W)."""
+def number_places(labels: NDArray[np.integer]) -> list[tuple[int, int, int, float]]:
+    """Find (label, row, column, depth) of the widest part of each label that occurs in an image (H, W)."""
     from scipy.ndimage import find_objects  # slow to import
 
-    places = []
-    for label, box in enumerate(find_objects(labels), start=1):
-        if box is not None:
-            places += [NumberPlace(label, *place) for place in deepest_places(labels, label, box)]
-    return places
+    boxes = ((label, box) for label, box in enumerate(find_objects(labels), start=1) if box is not None)
+    return [(label, *place) for label, box in boxes for place in deepest_places(labels, label, box)]
 
 
 def deepest_places(
@@ -143,24 +133,12 @@ def deepest_places(
     return places
 
 
-def _edges(labels: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Pixels on both sides of borders: with another label to the right or below, and those opposite them."""
-    inside, outside = np.zeros((2, *labels.shape), bool)
-    below, right = labels[:-1] != labels[1:], labels[:, :-1] != labels[:, 1:]
-    inside[:-1] |= below
-    inside[:, :-1] |= right
-    outside[1:] |= below
-    outside[:, 1:] |= right
-    return inside, outside & ~inside
-
-
-def _draw_number(picture: NDArray[np.uint8], place: NumberPlace, enlarged: float) -> None:
-    text, (H, W) = str(place.label), picture.shape[:2]
-    scale, thickness = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged)
+def _draw_number(picture: NDArray[np.uint8], text: str, row: int, column: int, enlarged: float) -> None:
+    scale, thickness, (H, W) = enlarged * _DIGIT_HEIGHT / _FONT_HEIGHT, round(2 * enlarged), picture.shape[:2]
     rim = 2 * thickness + 1
     (width, height), _ = cv2.getTextSize(text, _FONT, scale, thickness)
-    left = int(np.clip(place.column - width // 2, 1, max(1, W - width - 1)))
-    bottom = int(np.clip(place.row + height // 2, height + 1, max(height + 1, H - 2)))
+    left = int(np.clip(column - width // 2, 1, max(1, W - width - 1)))
+    bottom = int(np.clip(row + height // 2, height + 1, max(height + 1, H - 2)))
     top, first = max(0, bottom - 2 * height), max(0, left - height)  # OpenCV's sizes are only a guide
     patch = picture[top : bottom + height, first : left + width + height]
     ink = np.zeros(patch.shape[:2], np.uint8)

@@ -41,6 +41,11 @@ class MalformedFileError(OSError):
     """The reason, in words, why a file cannot be read; the reader adds the name of the file."""
 
 
+INVALID = "{} is invalid: the file is corrupt"
+WRONG_SIZE = "the decoded image is not of the size in the header, file is corrupt"
+TRUNCATED = "file is truncated"
+
+
 def reason_of(error: Exception) -> str:
     """One line that says why a file cannot be read."""
     if isinstance(error, MalformedFileError):
@@ -287,29 +292,26 @@ def _locked(descriptor: int) -> bool | None:
 
 def remove_leftovers(place: Path, prefix: str = ".") -> None:
     """Remove unfinished folders that are texseg's by what they hold, and that no process has locked."""
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        for entry in list(entries):
+        for entry in list(entries) if fcntl is not None else ():
             is_named_so = entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)
             if is_named_so and entry.is_dir(follow_symlinks=False):
                 _remove_leftover(Path(entry))
 
 
 def _remove_leftover(folder: Path) -> None:
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # killed before it had written anything
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # killed before it had written anything
         return
-    try:
-        content = os.read(lock, len(_MARK) + 1)
-        if content == _MARK and _locked(lock):
-            shutil.rmtree(folder, ignore_errors=True)
-        elif not content and _locked(lock):
-            with contextlib.suppress(OSError):
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        contextlib.suppress(OSError),
+        open(folder / _LOCK, "rb", 0, opener=lambda n, _: os.open(n, flags)) as lock,
+    ):
+        content = lock.read(len(_MARK) + 1)
+        if content in (_MARK, b"") and _locked(lock.fileno()):
+            if content:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
                 (folder / _LOCK).unlink()
                 folder.rmdir()
-    finally:
-        os.close(lock)

@@ -21,24 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import ImageTooLargeError, MalformedFileError, UnsuitableImageError
+from texseg.io.files import INVALID, WRONG_SIZE, ImageTooLargeError, MalformedFileError, UnsuitableImageError
 from texseg.io.header import Decoded, Header, Stored, Window
 
 _SMALL = 2**22  # pixels, of a picture that may be announced by any file
 _SIDE_DATA_BYTES = 2**26  # metadata, previews and colour profiles that may come on top of the pixels
 _ORIENTATION_TAG = 0x0112
-
-
-def orientation_of(exif: bytes | None) -> int:
-    """EXIF orientation, 1 to 8, from an EXIF block."""
-    from PIL.Image import Exif
-
-    found = Exif()
-    with suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about all else in it
-        found.load(exif or b"")
-    value: Any = found.get(_ORIENTATION_TAG)
-    return int(value) if value in range(1, 9) else 1
 
 
 def cmyk_to_rgb(light: NDArray) -> NDArray:
@@ -65,23 +53,23 @@ class Picture(Stored, ABC):
         """Decode a page: grey or colours, and alpha as the last channel if the header announces it."""
 
     def _describe(
-        self,
-        size: tuple[int, int],
-        n_channels: int,
-        *,
-        n_frames: int = 1,
-        dtype: Any = np.uint8,
-        has_alpha: bool = False,
-        exif: bytes | None = None,
-        notes: tuple[str, ...] = (),
+        self, size: tuple[int, int], n_channels: int, exif: bytes | None = None, **more: Any
     ) -> Header:
-        """Make a header of a picture of this height and width."""
+        """Make a header of a picture of this height and width; `more` may hold the number of frames."""
+        from PIL.Image import Exif
+
         if min(size) < 1 or n_channels < 1:
-            raise MalformedFileError(f"{self.format} header is invalid: the file is corrupt")
-        pages, channels = (n_frames,) * (n_frames > 1), (n_channels,) * (n_channels > 1)
-        axes = "P" * len(pages) + "YX" + "C" * len(channels)
-        upright, shape = orientation_of(exif), (*pages, *size, *channels)
-        return Header(self.format, shape, axes, np.dtype(dtype), has_alpha, upright, notes=notes)
+            raise MalformedFileError(INVALID.format(f"{self.format} header"))
+        found, frames = Exif(), more.pop("n_frames", 1)
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about all else in it
+            found.load(exif or b"")
+        upright: Any = found.get(_ORIENTATION_TAG)
+        shape = (*[frames] * (frames > 1), *size, *[n_channels] * (n_channels > 1))
+        axes = "P" * (frames > 1) + "YX" + "C" * (n_channels > 1)
+        dtype = np.dtype(more.pop("dtype", np.uint8))
+        orientation = int(upright) if upright in range(1, 9) else 1
+        return Header(self.format, shape, axes, dtype, orientation=orientation, **more)
 
     def check(self) -> None:
         """Refuse a picture that the file cannot hold."""
@@ -105,9 +93,7 @@ class Picture(Stored, ABC):
         def whole() -> Decoded:
             pixels, n_channels = self._decode(page), self.header.n_channels
             if pixels.shape[:2] != (self.header.height, self.header.width):
-                raise MalformedFileError(
-                    "the decoded image is not of the size in the header, file is corrupt"
-                )
+                raise MalformedFileError(WRONG_SIZE)
             if not self.header.has_alpha or pixels.shape[2:] != (n_channels + 1,):
                 return Decoded(pixels)
             return Decoded(pixels[..., 0] if n_channels == 1 else pixels[..., :-1], pixels[..., -1] != 0)
@@ -166,7 +152,7 @@ class Png(Picture):
             raise MalformedFileError("file is truncated" if len(self.data) < 33 else "PNG header is invalid")
         width, height, depth, self._colour = struct.unpack_from(">IIBB", start)
         if self._colour not in _PNG_SAMPLES:
-            raise MalformedFileError("PNG header is invalid: the file is corrupt")
+            raise MalformedFileError(INVALID.format("PNG header"))
         self._bits, self.data = depth * _PNG_SAMPLES[self._colour], b"".join(kept)
         notes = ["the first picture of the animation is read"] * (b"acTL" in chunks)
         notes += ["the end mark of the PNG file is missing"] * (not self.data.endswith(b"IEND\xaeB`\x82"))
@@ -251,7 +237,7 @@ class Jpeg(Picture):
         self._marker, frame = frames[0]
         self._precision, height, width, self.n_components = struct.unpack_from(">BHHB", frame + bytes(6))
         if len(frames) > 1 or self.n_components not in (1, 3, 4) or len(frame) < 6 + 3 * self.n_components:
-            raise MalformedFileError("JPEG header is invalid: the file is corrupt")
+            raise MalformedFileError(INVALID.format("JPEG header"))
         self._components = frame[6 : 6 + 3 * self.n_components : 3]
         notes = () if self._end else ("the end mark of the JPEG file is missing",)
         n_channels = 1 if self.n_components == 1 else 3
@@ -333,7 +319,7 @@ class Webp(Picture):
             width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", content, 6))
             has_alpha = False
         else:
-            raise MalformedFileError("WebP header is invalid: the file is corrupt")
+            raise MalformedFileError(INVALID.format("WebP header"))
         return self._describe((height, width), 3, has_alpha=has_alpha, exif=chunks.get(b"EXIF"))
 
     def _decode(self, page: int) -> NDArray:
@@ -386,7 +372,7 @@ class Jpeg2000(Picture):
         x1, y1, x0, y0, tile_x, tile_y = struct.unpack_from(">IIIIII", self._codestream, 8)
         n_components = struct.unpack_from(">H", self._codestream, 40)[0]
         if not tile_x or not tile_y or not n_components:
-            raise MalformedFileError("JPEG 2000 header is invalid: the file is corrupt")
+            raise MalformedFileError(INVALID.format("JPEG 2000 header"))
         area = (x1 - x0) * (y1 - y0)
         tables = -(-x1 // tile_x) * -(-y1 // tile_y) * (_TILE_BYTES + _COMPONENT_BYTES * n_components)
         if tables > _TABLE_BYTES + 4 * area or min(self._precinct_sides(), default=15) < _LEAST_PRECINCT:

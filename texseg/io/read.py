@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from texseg.io.display import html_picture, to_rgb
 from texseg.io.files import (
     SNIFF_BYTES,
+    WRONG_SIZE,
     ImageReadError,
     ImageTooLargeError,
     MalformedFileError,
@@ -246,9 +247,7 @@ class Source:
             with self._lock:
                 pixels, opaque, valid = self._read(stored)
             if pixels.shape != (*(part.stop - part.start for part in stored), *n_bands):
-                raise MalformedFileError(
-                    "the decoded image is not of the size in the header, file is corrupt"
-                )
+                raise MalformedFileError(WRONG_SIZE)
             if not reading.ignore_alpha:
                 valid = both(valid, opaque)
             values = self._values
@@ -451,36 +450,29 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
 
 
 def _with_settled_axes(header: Header, page: int | None, channel_axis: int | None) -> Header:
-    """Settle which axis is which from what the file and the caller say."""
-    if channel_axis is not None:
-        header = replace(header, axes=_with_channel_axis(header, channel_axis))
-    elif "?" in header.axes:
+    """Settle which axis is which from what the file and the caller say; the file has precedence."""
+    axes, shape, n_axes = header.axes, header.shape, len(header.shape)
+    if channel_axis is not None and n_axes != 2:
+        if not -n_axes <= channel_axis < n_axes:
+            raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {shape}")
+        position = channel_axis % n_axes
+        if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
+            raise UnsuitableImageError(
+                f"channel_axis={channel_axis} contradicts the file, whose axes {shape} are {axes}"
+            )
+        axes = ("?YX", "Y?X", "YX?")[position] if "?" in axes else axes
+        axes = axes[:position] + "C" + axes[position + 1 :]
+    elif "?" in axes and channel_axis is None:
         if page is None:
             raise UnsuitableImageError(
-                f"array of shape {header.shape} does not say what its axes are; "
+                f"array of shape {shape} does not say what its axes are; "
                 "give channel_axis (--channel-axis), or page (--page) if the first axis counts pages"
             )
-        header = replace(header, axes="PYX")
+        axes = "PYX"
+    header = replace(header, axes=axes)
     if page is not None and not 0 <= page < header.n_pages:
         raise UnsuitableImageError(f"page {page} does not exist, pages are 0 to {header.n_pages - 1}")
     return header
-
-
-def _with_channel_axis(header: Header, channel_axis: int) -> str:
-    """Axes with the channels where the caller says, unless the file itself says otherwise."""
-    axes, n_axes = header.axes, len(header.shape)
-    if n_axes == 2:
-        return axes
-    if not -n_axes <= channel_axis < n_axes:
-        raise UnsuitableImageError(f"channel_axis={channel_axis} is not an axis of shape {header.shape}")
-    position = channel_axis % n_axes
-    if axes[position] in "YX" or ("C" in axes and axes[position] != "C"):
-        raise UnsuitableImageError(
-            f"channel_axis={channel_axis} contradicts the file, whose axes {header.shape} are {axes}"
-        )
-    if "?" in axes:
-        return "".join("C" if i == position else "YX"[i - (i > position)] for i in range(n_axes))
-    return axes[:position] + "C" + axes[position + 1 :]
 
 
 def _check(header: Header, n_pages: int, reading: SourceOptions) -> None:
@@ -612,9 +604,10 @@ def read_image(
     array([[0., 1., 2.],
            [3., 4., 5.]])
     """
-    channels: dict[str, Any] = {"channel_axis": channel_axis, "bands": bands}
-    data: dict[str, Any] = {"ignore_alpha": ignore_alpha, "nodata": nodata}
-    with open_source(path, page=page, max_pixels=max_pixels, **channels, **data) as source:
+    reading = SourceOptions(
+        page, channel_axis=channel_axis, bands=bands, nodata=nodata, ignore_alpha=ignore_alpha
+    )
+    with open_source(path, replace(reading, max_pixels=max_pixels)) as source:
         return source.read()
 
 
