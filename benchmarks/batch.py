@@ -50,7 +50,7 @@ def resident_megabytes() -> float:
 
 
 def print_memory(folder: Path, out: Path) -> None:
-    items = collect_inputs([str(folder)]).inputs
+    items = collect_inputs([str(folder)])[0]
     work = Work(ReadOptions(), Writing(out), {"n_segments": 3})
     memory, statuses = [], []
     start = time.perf_counter()

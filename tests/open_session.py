@@ -25,7 +25,7 @@ def stripes(shape=SHAPE):
 class ArrayPage:
     """What a session reads: an array as an open file."""
 
-    channel_axis = None
+    channel_axis = pixel_size = None
 
     def __init__(self, array):
         self.array, self.shape = array, array.shape

@@ -52,8 +52,7 @@ def folder_of(path, names, array=SMALL):
 
 def names_of(arguments, **options):
     return [
-        (item.path.name, str(item.name))
-        for item in collect_inputs(list(map(str, arguments)), **options).inputs
+        (item.path.name, str(item.name)) for item in collect_inputs(list(map(str, arguments)), **options)[0]
     ]
 
 
@@ -72,7 +71,7 @@ class TestInputs:
             (folder / name).write_text("x")
         assert names_of([folder]) == [("b9.png", "b9"), ("b10.png", "b10"), ("no_suffix", "no_suffix")]
         assert names_of([folder], recursive=True)[-1] == ("c.png", os.path.join("sub", "c"))
-        assert collect_inputs([str(folder)]).n_own_outputs == 4
+        assert sum(collect_inputs([str(folder)])[1].values()) == 4
 
     def test_output_folder_inside_the_input_is_not_searched(self, tmp_path):
         folder = folder_of(tmp_path, ["a.png", "out/other.png"])
@@ -122,7 +121,7 @@ class TestInputs:
     )  # fmt: skip
     def test_outputs_never_collide(self, places):
         paths = [str(Path("/nowhere", folder, stem + suffix)) for folder, stem, suffix in places]
-        names = [str(item.name).casefold() for item in collect_inputs(paths).inputs]
+        names = [str(item.name).casefold() for item in collect_inputs(paths)[0]]
         assert len(set(names)) == len(places)
         assert not any(Path(name).is_absolute() or ".." in PurePath(name).parts for name in names)
 
@@ -183,7 +182,7 @@ class TestBatches:
     def test_a_shared_model_costs_no_more_to_send_for_more_images(self, tmp_path):
         """Every worker gets it with every image, so it must not bring along what it was learned from."""
         folder = folder_of(tmp_path, [f"{i}.png" for i in range(4)], PIXELS)
-        items = collect_inputs([str(folder)]).inputs
+        items = collect_inputs([str(folder)])[0]
         sizes = [
             len(pickle.dumps(batch.fit_shared(some, ReadOptions(), {"n_segments": 2})))
             for some in (items[:1], items)
@@ -615,19 +614,19 @@ class TestSample:
                 yield scenes
 
         monkeypatch.setattr(batch, "open_scenes", noting)
-        sample = read_sample(collect_inputs([str(folder)]).inputs, ReadOptions())
+        sample = read_sample(collect_inputs([str(folder)])[0], ReadOptions())
         assert len(sample) == 16
         numbers = [int(path.stem) for path in seen]
         assert numbers[0] == 1  # the first cannot be read
         assert max(np.diff(numbers)) <= 3
         monkeypatch.setattr(batch, "_SAMPLE_PIXELS", 2 * SMALL.size)
-        assert len(read_sample(collect_inputs([str(folder)]).inputs, ReadOptions())) == 2
+        assert len(read_sample(collect_inputs([str(folder)])[0], ReadOptions())) == 2
 
     def test_other_channels_are_left_out(self, tmp_path):
         io_scenes.write(tmp_path / "a.png", SMALL)
         io_scenes.write(tmp_path / "b.png", np.dstack([SMALL] * 3))
         assert [
-            image.pixels.ndim for image in read_sample(collect_inputs([str(tmp_path)]).inputs, ReadOptions())
+            image.pixels.ndim for image in read_sample(collect_inputs([str(tmp_path)])[0], ReadOptions())
         ] == [2]
 
 

@@ -245,7 +245,7 @@ def test_a_server_that_is_gone_is_said_and_what_is_painted_meanwhile_is_sent_aga
 class Scene:
     """An image of 12,000 x 12,000 pixels that is made where it is read."""
 
-    channel_axis, shape = None, (12_000, 12_000)
+    channel_axis, pixel_size, shape = None, None, (12_000, 12_000)
     tile = (100 + 40 * stripes((480, 640))).clip(0, 255).astype(np.uint8)
 
     def read(self, window):

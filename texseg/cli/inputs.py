@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -57,14 +58,6 @@ class Input(NamedTuple):
     name: PurePath
 
 
-class Collection(NamedTuple):
-    """Files found for the arguments of a command, and how many outputs, pipes and devices were skipped."""
-
-    inputs: list[Input]
-    n_own_outputs: int
-    n_special: int
-
-
 def collect(options: dict[str, Any]) -> list[Input]:
     """Find the inputs of a command; none at all is a usage error. A folder of planes is one input."""
     paths, recursive, output = options["paths"], options["recursive"], options.get("output")
@@ -73,59 +66,47 @@ def collect(options: dict[str, Any]) -> list[Input]:
             raise click.UsageError("'-' would be standard input, which is not read; save the image to a file")
         if re.match(r"[a-z][a-z0-9+.-]+://", path, re.IGNORECASE):
             raise click.UsageError(f"{path} is an address; download the file and give its name")
-    found = collect_inputs(paths, recursive=recursive, output=output, whole_folders=is_volume(options))
-    if found.n_own_outputs:
-        say(f"note: skipped {found.n_own_outputs} files that look like texseg output", err=True)
-    if found.n_special:
-        say(f"note: skipped {found.n_special} that are pipes or devices, not files", err=True)
-    if not found.inputs:
+    found, skipped = collect_inputs(paths, recursive, output, is_volume(options))
+    for what, n_files in skipped.items():
+        say(f"note: skipped {n_files} {what}", err=True)
+    if not found:
         hint = "" if recursive else "; --recursive looks into the folders inside"
         raise click.UsageError(f"no images found in {', '.join(paths)}{hint}")
-    return found.inputs
+    return found
 
 
 def collect_inputs(
-    arguments: Sequence[str],
-    *,
-    recursive: bool = False,
-    output: Path | None = None,
-    whole_folders: bool = False,
-) -> Collection:
-    """Expand what exists, else patterns, into files in natural order; of folders, those that are images."""
+    arguments: Sequence[str], recursive: bool = False, output: Path | None = None, whole_folders: bool = False
+) -> tuple[list[Input], Counter[str]]:
+    """Expand what exists, else patterns, into files in natural order; count what is skipped."""
     found: dict[str, tuple[Path, Path]] = {}
-    n_own_outputs = n_special = 0
+    skipped: Counter[str] = Counter()
     paths: list[Path] = []
     for argument in arguments:
         is_pattern = not os.path.lexists(argument) and glob.has_magic(argument)
         paths += map(Path, (is_pattern and glob.glob(argument, recursive=True)) or [argument])
     for path in paths:
-        if not path.is_dir() or is_store(path) or whole_folders:
-            found.setdefault(os.path.abspath(path), (path, path.parent))
-            continue
-        images = 0
-        for file in _files_in(path, recursive, output):
+        before, is_file = len(found), not path.is_dir() or is_store(path) or whole_folders
+        for file in () if is_file else _files_in(path, recursive, output):
             if _OWN_OUTPUT.search(file.name):
-                n_own_outputs += 1
+                skipped["files that look like texseg output"] += 1
             elif _is_special(file):
-                n_special += 1
+                skipped["that are pipes or devices, not files"] += 1
             elif file.suffix.lower() in _IMAGE_SUFFIXES or is_image(file):
-                images += 1
                 found.setdefault(os.path.abspath(file), (file, path))
-        if not images and path.suffix.lower() in _IMAGE_SUFFIXES:  # named as a file, to be reported as one
+        # what is named as a file is reported as one
+        if is_file or (len(found) == before and path.suffix.lower() in _IMAGE_SUFFIXES):
             found.setdefault(os.path.abspath(path), (path, path.parent))
     files = sorted(found.values(), key=lambda entry: natural_key(str(entry[0])))
-    return Collection(_named(files), n_own_outputs, n_special)
+    return _named(files), skipped
 
 
 def _files_in(folder: Path, recursive: bool, output: Path | None) -> Iterator[Path]:
     """Files in a folder that are neither hidden nor of the operating system."""
     avoided = None if output is None else os.path.realpath(output)
     for place, folders, files in os.walk(folder):
-        folders[:] = [
-            name
-            for name in folders
-            if recursive and name[0] != "." and os.path.realpath(os.path.join(place, name)) != avoided
-        ]
+        folders[:] = [name for name in folders if recursive and name[0] != "."]
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(place, name)) != avoided]
         shown = (name for name in files if name[0] != "." and name.casefold() not in _SYSTEM_FILES)
         yield from (Path(place, name) for name in shown)
 

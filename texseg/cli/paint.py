@@ -54,8 +54,7 @@ def open_page(options: dict[str, Any]) -> None:
         pictures = []
         for item, page in zip(items, pages, strict=True):
             is_large = page.shape[0] * page.shape[1] > _LARGEST_WHOLE or needs_blocks([page], reading)
-            size = page.pixel_size and page.pixel_size[:3]
-            pictures.append(Canvas(shown(item.name), page, is_large, size))
+            pictures.append(Canvas(shown(item.name), page, is_large))
         others = f"_and_{len(items) - 1}" if items[1:] else ""
         path = folder / "strokes" / f"{items[0].name.name}{others}.json"
         session = Session(pictures, given, partial(_save, items, reading, folder, words), path)

@@ -293,7 +293,7 @@ def fit_model(
     images: Sequence[Image],
     parameters: dict[str, Any],
     callback: Any = None,
-    seeds: Seeds | None = None,
+    seeds: Seeds | Sequence[NDArray[np.int32] | None] | None = None,
     sample: SceneSample | None = None,
 ) -> Segmenter:
     """Fit one model to an image, to several jointly, or to a sample of crops, and edit its segments."""
@@ -310,16 +310,17 @@ def fit_model(
         given["spacing"] = size.depth, size.height, size.width
     model = Segmenter(**given, channel_axis=images[0].channel_axis, callback=callback)
     pixels, masks = [image.pixels for image in images], [image.mask for image in images]
+    maps = [seeds.labels] if isinstance(seeds, Seeds) else seeds
     if len(images) == 1:
-        model._fit(pixels[0], masks[0], None if seeds is None else seeds.labels, sample)
+        model._fit(pixels[0], masks[0], maps and maps[0], sample)
     else:
-        model._fit(pixels, masks, None, sample)
+        model._fit(pixels, masks, maps, sample)
     times = {relative_size(image.pixel_size, images[0].pixel_size) for image in images}
     if times == {(1.0, 1.0)}:
         model.pixel_size_ = images[0].pixel_size
     elif None not in times:
         warnings.warn("the images have pixels of different sizes; the model keeps none", stacklevel=2)
-    if seeds is not None:
+    if isinstance(seeds, Seeds):
         model.rename(dict(enumerate(seeds.names[: model.n_segments_], start=1)))
         model.colours_ = dict(seeds.colours)
     return model.edit(edits)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
+from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
@@ -101,22 +102,22 @@ class Painted(NamedTuple):
 class Canvas:
     """An image that is painted on; of a large one only windows are in memory."""
 
-    def __init__(self, name: str, page: Any, is_large: bool, pixel_size: Any = None) -> None:
-        self.name, self.page, self.is_large, self.pixel_size = name, page, is_large, pixel_size
+    def __init__(self, name: str, page: Any, is_large: bool) -> None:
+        self.name, self.page, self.is_large, self.pixel_size = name, page, is_large, page.pixel_size
         self.shape = H, W = int(page.shape[0]), int(page.shape[1])
         self.shown = shown_shape(self.shape)
         self.everything: Window = (slice(0, H), slice(0, W))
-        self._kept: Any = None
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self.page.read(self.everything)
 
     def read(self, window: Window) -> Any:
         """Pixels of a window, and where they hold data."""
         if self.is_large:
             return self.page.read(window)
-        self._kept = self._kept or self.page.read(self.everything)
-        mask = self._kept.mask
-        return self._kept._replace(
-            pixels=self._kept.pixels[window], mask=None if mask is None else mask[window]
-        )
+        pixels, mask = self._whole[:2]
+        return self._whole._replace(pixels=pixels[window], mask=None if mask is None else mask[window])
 
     @cached_property
     def _reduced(self) -> tuple[NDArray[np.float32], tuple[float, float]]:
@@ -128,7 +129,7 @@ class Canvas:
             pixels = self.read((rows, self.everything[1])).pixels.astype(np.float32)
             strips.append(reduced(pixels, (bottom - top, self.shown[1])))
         small = np.concatenate(strips)
-        return small, display_range(small) if self.is_large else display_range(*self._kept[:2])
+        return small, display_range(small) if self.is_large else display_range(*self._whole[:2])
 
     def drawn(self, pixels: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.uint8]:
         """Picture (h, w, 3) of pixels."""
@@ -390,20 +391,14 @@ class Session:
         given = {**state.parameters, "n_segments": n_segments}
         if any(self.pictures[image].is_large for image, _ in state.members):
             given["flat_ground"] = False  # crops do not show how much there is
-        axis = self.pictures[0].page.channel_axis
-        model = Segmenter(**given, channel_axis=axis, callback=self.follow)
-        images, masks = zip(*(self._data(*member) for member in state.members), strict=True)
-        if len(images) == 1:
-            model.fit(images[0], mask=masks[0], seeds=seeds and seeds[0])
-        else:
-            model.fit(list(images), mask=list(masks), seeds=seeds)
+        model = fit_model([self._data(*member) for member in state.members], given, self.follow, seeds)
         model.callback = None
         return state._replace(model=model, seeds=seeds)
 
-    def _data(self, image: int, window: Window) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _data(self, image: int, window: Window) -> Any:
         read, left = self.pictures[image].read(window), self.left.get(image)
-        mask = np.ones(read.pixels.shape[:2], bool) if read.mask is None else read.mask
-        return read.pixels, mask if left is None else mask & left[window]
+        mask = np.ones(read.shape, bool) if read.mask is None else read.mask
+        return read._replace(mask=mask if left is None else mask & left[window])
 
     def _first(self, parameters: Mapping[str, Any]) -> Painted:
         picture = self.pictures[0]
@@ -632,7 +627,7 @@ class Session:
         if picture.is_large:
             self._blocks[image], labels = set(), np.zeros(picture.shape, np.uint8)
         else:
-            pixels, mask = self._data(image, picture.everything)
+            pixels, mask = self._data(image, picture.everything)[:2]
             labels, self.confidence[image] = state.model.predict_with_confidence(pixels, mask=mask)
         with self.changed:
             self.labels[image] = labels
@@ -681,13 +676,12 @@ class Session:
                     return  # a stroke goes first
                 levels.append(_level(k, other, math.prod(picture.shape) / other.size))
         chosen = None if state.strokes else hierarchy  # the odds are of the number without strokes
-        about = (picture.shape, picture.shown, small, chosen, picture.pixel_size)
+        about = (picture.shape, picture.shown, small, chosen, picture.pixel_size and picture.pixel_size[:3])
         content = page_content(model, levels, *about) | {"title": picture.name, "number": self.number}
         content |= {"classes": [own[0] for own in state.classes], "rest": not with_others}
         doubts = (_doubts(self.labels[image], own, window, picture.shown) for window, own in sure)
-        content["doubts"] = [
-            each[1:] for each in sorted(itertools.chain(*doubts), reverse=True)[:_MOST_DOUBTS]
-        ]
+        worst = sorted(itertools.chain(*doubts), reverse=True)[:_MOST_DOUBTS]
+        content["doubts"] = [each[1:] for each in worst]
         content["parameters"] = {name: state.parameters.get(name) for name in FITTED}
         with self.changed:
             if state is self.state:
@@ -745,16 +739,12 @@ def _doubts(
 
 def _level(n_segments: int, labels: NDArray[np.integer], scale: float) -> dict[str, Any]:
     sizes = np.bincount(labels.ravel())
-    empty: dict[str, Any] = {"n_parts": None, "parts": [], "samples": [], "room": 0}
-    empty |= {"name": "", "words": "", "confidence": None}
+    empty: dict[str, Any] = dict.fromkeys(("n_parts", "confidence")) | dict.fromkeys(("name", "words"), "")
+    empty |= {"parts": [], "samples": [], "room": 0}
+    pixels = {k: float(sizes[k]) for k in (np.flatnonzero(sizes[1:]) + 1).tolist()}
     segments = [
-        {
-            "label": k,
-            "pixels": round(float(sizes[k] * scale)),
-            "fraction": sizes[k] / sizes[1:].sum(),
-            **empty,
-        }
-        for k in (np.flatnonzero(sizes[1:]) + 1).tolist()
+        {"label": k, "pixels": round(n * scale), "fraction": n / sum(pixels.values()), **empty}
+        for k, n in pixels.items()
     ]
     found = {"n": n_segments, "labels": labels_uri(labels), "segments": segments}
     return {**found, "estimated": True, "histograms": ""}
