@@ -25,7 +25,7 @@ import numpy as np
 from texseg.cli.inputs import Input, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
 from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
-from texseg.cli.record import can_resume, parts_of
+from texseg.cli.record import parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.files import atomic_write, remove_leftovers
 from texseg.io.read import Image
@@ -69,7 +69,8 @@ def run_and_show(items: Sequence[Input], work: Work, options: dict[str, Any]) ->
                     if outcome.status == "failed" and options["on_error"] == "stop":
                         break
         except KeyboardInterrupt as interruption:
-            if any(can_resume(parts_of(item, work.writing.folder)) for item in items):
+            folders = (parts_of(item, work.writing.folder) for item in items)
+            if any(list(folder.glob("*.npz")) + list(folder.glob("*.texseg")) for folder in folders):
                 interruption.add_note("run the same command with --resume to continue")
             raise
         finally:

@@ -73,22 +73,17 @@ class Measured(NamedTuple):
         return PARAMETERS[name].checked(tuple(each * math.sqrt(by[0] * by[1]) for each in self.values))
 
 
-def _length(text: str, end: str = "") -> PixelSize | None:
-    """Read a length with its unit; None if there is none."""
+def _lengths(text: str, end: str = "") -> list[PixelSize]:
+    """Read lengths, each with its unit; none unless all have the same."""
     from texseg.io.geo import size_of
 
-    found = re.fullmatch(rf"\s*(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([^\W\d_]+){end}\s*", text, re.IGNORECASE)
-    side = "" if found is None else found[1] + (found[2] or "")
-    return None if found is None else size_of(side, side, found[3])
-
-
-def _measured(text: str, power: int) -> Measured | None:
-    """Read lengths, or an area, of one unit; None if they have none."""
-    parts = [_length(part, "" if power == 1 else r"(?:2|\^2|²)") for part in text.split(",")]
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts) or len({each.unit for each in found}) > 1 or (power == 2 and len(found) > 1):
-        return None
-    return Measured(tuple(each.height for each in found), found[0].unit, power)
+    number = r"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+    found = [
+        re.fullmatch(rf"{number}\s*([^\W\d_]+){end}\s*", part, re.IGNORECASE) for part in text.split(",")
+    ]
+    sizes = [each and size_of(each[1], each[1], each[2]) for each in found]
+    kept = [size for size in sizes if size is not None]
+    return kept if len(kept) == len(sizes) and len({size.unit for size in kept}) == 1 else []
 
 
 def _of_parameter(row: Parameter) -> Callable[[str], Any]:
@@ -104,8 +99,9 @@ def _of_parameter(row: Parameter) -> Callable[[str], Any]:
         may_be_auto = row.name == "n_segments"
         if may_be_auto and text == "auto":
             return None
-        if power and (found := _measured(text, power)) is not None:
-            return found
+        found = _lengths(text, r"(?:2|\^2|²)" if power == 2 else "") if power else []
+        if found and not (power == 2 and found[1:]):
+            return Measured(tuple(each.height for each in found), found[0].unit, power)
         try:
             return row.checked(kinds[row.base](text))
         except ValueError:
@@ -134,9 +130,8 @@ def _count(text: str, wrong: str, *others: str) -> int | None:
 
 
 def _pixel_size(text: str) -> PixelSize:
-    sides = [_length(part) for part in text.split(",")]
-    found = [side for side in sides if side is not None]
-    if len(found) < len(sides) or len(found) not in (1, 3) or len({each.unit for each in found}) > 1:
+    found = _lengths(text)
+    if len(found) not in (1, 3):
         raise ValueError("not a length with its unit, such as 0.25um or 30m, or of voxels 2um,2um,5um")
     depth = found[2].height if found[1:] else None
     return found[0]._replace(height=found[len(found) // 2].height, depth=depth)

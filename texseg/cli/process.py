@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Sequence
@@ -42,7 +43,7 @@ from texseg.cli.outputs import (
     write_outputs,
     writing_of,
 )
-from texseg.cli.record import PartsFolder, digest_of_model, made_from, parts_of
+from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
 from texseg.io.files import ImageTooLargeError
@@ -91,7 +92,9 @@ class Work:
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""
-        return replace(self, model=model, model_digest=digest_of_model(model))
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(Path(folder) / "model")
+            return replace(self, model=model, model_digest=digest_of(Path(folder) / "model"))
 
     def names(self, model: Segmenter | None) -> tuple[str, ...]:
         """Names of the labels that a model gives."""
@@ -109,10 +112,8 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
             outcome = Outcome(item.path, "failed", reason_of(error, item.path))
             parts = str(parts_of(item, work.writing.folder))
             if isinstance(error, FileNotFoundError) and str(error.filename).startswith(parts):
-                reason = (
-                    "another run has finished this image and removed the blocks of both; choose another -o"
-                )
-                outcome = outcome._replace(reason=reason)
+                reason = "another run has finished this image and removed the blocks of both"
+                outcome = outcome._replace(reason=f"{reason}; choose another -o")
     no_matter = (DeprecationWarning, FourthBandWarning)  # files say which of their bands is transparency
     said = [str(each.message) for each in caught if not issubclass(each.category, no_matter)]
     messages = tuple(dict.fromkeys((*outcome.messages, *said)))
@@ -237,14 +238,25 @@ def _label_whole(
     found = [(np.zeros(image.shape, np.int32), np.zeros(image.shape, np.float32)) for image in images]
     if usable:
         seen = [_resampled(images[number], times) for number in usable]
-        model, answers = _label_images(seen, work, callback, seeds)
-        for number, (labels, sure) in zip(usable, answers, strict=True):
+        model = work.model or fit_model(seen, work.parameters, callback, seeds)
+        if work.model is None:
+            answers: Any = model.labels_, model.confidence_
+            answers = answers if seen[1:] else ([answers[0]], [answers[1]])
+        else:
+            model = copy.copy(work.model)
+            model.channel_axis = seen[0].channel_axis
+            pixels, masks = [image.pixels for image in seen], [image.mask for image in seen]
+            given: Any = {"mask": masks, "unknown": work.unknown, "rescale": work.rescale}
+            answers = model.predict_with_confidence(pixels, **given)
+        for number, labels, sure in zip(usable, *answers, strict=True):
             if times != (1.0, 1.0):
                 image = images[number]
                 own, sure = (_resized(plane, image.shape) for plane in (labels.astype(np.uint16), sure))
-                labels, sure = own.astype(np.int32), np.clip(sure, 0, 1)
-                if image.mask is not None:
-                    labels[~image.mask], sure[~image.mask] = 0, 0
+                valid = True if image.mask is None else image.mask
+                labels, sure = (
+                    np.where(valid, own, 0).astype(np.int32),
+                    np.where(valid, np.clip(sure, 0, 1), 0),
+                )
             found[number] = labels, sure
 
     def probabilities(number: int) -> NDArray[np.float32]:
@@ -271,22 +283,6 @@ def _label_whole(
     return Labelled(
         pages, model, largest, choice, probabilities=None if is_volume else probabilities, is_volume=is_volume
     )
-
-
-def _label_images(
-    images: Sequence[Image], work: Work, callback: Any, seeds: Seeds | None
-) -> tuple[Segmenter, list[tuple[NDArray[np.int32], NDArray[np.float32]]]]:
-    """Return the model, and the labels and confidence of each image."""
-    if work.model is None:
-        fitted: Any = fit_model(images, work.parameters, callback, seeds)
-        if len(images) == 1:
-            return fitted, [(fitted.labels_, fitted.confidence_)]
-        return fitted, list(zip(fitted.labels_, fitted.confidence_, strict=True))
-    model = copy.copy(work.model)
-    model.channel_axis = images[0].channel_axis
-    pixels, masks = [image.pixels for image in images], [image.mask for image in images]
-    found = model.predict_with_confidence(pixels, mask=masks, unknown=work.unknown, rescale=work.rescale)
-    return model, list(zip(*found, strict=True))
 
 
 def fit_model(

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -49,13 +48,6 @@ def digest_of(path: Path) -> str:
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-
-
-def digest_of_model(model: Segmenter) -> str:
-    """SHA-256 of the file that a model would be saved to."""
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder) / "model")
-        return digest_of(Path(folder) / "model")
 
 
 def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,11 +164,6 @@ def _outputs_in(record: Mapping[str, Any], path: Path) -> dict[str, str]:
 def parts_of(item: Input, folder: Path) -> Path:
     """Folder in which the blocks of an input are kept, below the folder for its results."""
     return folder / item.name.parent / f".{item.name.name}.texseg-parts"
-
-
-def can_resume(folder: Path) -> bool:
-    """Tell whether a run has left something that the next can go on with."""
-    return (folder / _MODEL).is_file() or any(folder.glob("*.npz"))
 
 
 class PartsFolder:

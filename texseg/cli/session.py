@@ -566,21 +566,17 @@ class Session:
                 places = (place for place in self.plan(image) if place not in self._blocks[image])
                 yield from (partial(self._fill, image, place) for place in places)
 
-    def _lasso(self, live: Sequence[Operation]) -> None:
-        self.left = {}
-        for each in live:
-            if each["kind"] == "mask":
-                drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
-                cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
-                left = (drawn > 0) == each["keep"]
-                self.left[each["image"]] = left & self.left.get(each["image"], left)
-
     def _build(self) -> None:
         with self.changed:
             live = [each for each in self.live if each["kind"] not in ("name", "class")]
             self._is_filling = True
         ids = tuple(each["id"] for each in live)
-        self._lasso(live)
+        self.left = {}
+        for each in (each for each in live if each["kind"] == "mask"):
+            drawn = np.zeros(self.pictures[each["image"]].shape, np.uint8)
+            cv2.fillPoly(drawn, [np.array(each["points"])[:, :2].astype(np.int32)], 1)
+            left = (drawn > 0) == each["keep"]
+            self.left[each["image"]] = left & self.left.get(each["image"], left)
         if () not in self._kept:
             self._kept[()] = self._first(self.parameters)
         start = max(n for n in range(len(ids) + 1) if ids[:n] in self._kept)

@@ -52,7 +52,14 @@ def open_npy(path: Path) -> ArrayStored:
             shape, _, dtype = read(file)
         except Exception as error:  # malformed headers raise many kinds
             raise MalformedFileError("NPY header is invalid: the file is corrupt") from error
-        _check_is_image(shape, dtype)
+        for is_wrong, why in (
+            (dtype.hasobject, "holds Python objects; these are never unpickled, save numbers"),
+            (dtype.kind not in "buif", "is not an image; expected real numbers or booleans"),
+            (len(shape) not in (2, 3), "is not an image; expected 2 axes, or 3 with channels or pages"),
+            (0 in shape, "is empty"),
+        ):
+            if is_wrong:
+                raise UnsuitableImageError(f"array of shape {shape} and dtype {dtype} {why}")
         if file.tell() + math.prod(shape) * dtype.itemsize > path.stat().st_size:
             raise MalformedFileError("file is truncated")
     axes = "YX" if len(shape) == 2 else "???"
@@ -101,17 +108,6 @@ class ItkStored(ArrayStored):
         return SimpleITK.GetArrayFromImage(self._reader.Execute())
 
 
-def _check_is_image(shape: tuple[int, ...], dtype: np.dtype) -> None:
-    for is_wrong, why in (
-        (dtype.hasobject, "holds Python objects; these are never unpickled, save numbers"),
-        (dtype.kind not in "buif", "is not an image; expected real numbers or booleans"),
-        (len(shape) not in (2, 3), "is not an image; expected 2 axes, or 3 with channels or pages"),
-        (0 in shape, "is empty"),
-    ):
-        if is_wrong:
-            raise UnsuitableImageError(f"array of shape {shape} and dtype {dtype} {why}")
-
-
 _DRIVERS = "HFA FITS GRIB NITF AAIGrid USGSDEM DTED SRTMHGT".split()
 _MOST_NAMES = 12
 _HEADER_BYTES = 2**22  # enough for the wavelengths and names of many bands
@@ -129,8 +125,11 @@ class RasterStored(Stored):
     def __init__(self, path: Path, files: ExitStack, drivers: Sequence[str] = _DRIVERS) -> None:
         path = path.resolve()
         self._raster = raster = files.enter_context(_opened(path, drivers))
-        others = [name for name in raster.files if not _belongs_to(Path(name), path)]
-        if others or not raster.count:
+        for other in (Path(name).resolve() for name in raster.files):
+            is_beside = other.stem.startswith(path.stem) and other.name.lower().endswith(_SIDE_SUFFIXES)
+            if other != path and not is_beside:
+                raise UnsuitableImageError("its pixels lie in other files, which are not opened")
+        if not raster.count:
             raise UnsuitableImageError("its pixels lie in other files, which are not opened")
         if np.dtype(raster.dtypes[0]).kind not in "buif":
             raise UnsuitableImageError(f"values of type {raster.dtypes[0]}; expected real numbers")
@@ -194,8 +193,3 @@ def open_hierarchical(format: str, path: Path, files: ExitStack) -> RasterStored
     raise MalformedFileError(
         f"{format} file{parts}; save the array you mean as TIFF or .npy, such as with gdal_translate"
     )
-
-
-def _belongs_to(name: Path, image: Path) -> bool:
-    name = name.resolve()
-    return name == image or (name.stem.startswith(image.stem) and name.name.lower().endswith(_SIDE_SUFFIXES))

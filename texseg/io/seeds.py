@@ -61,8 +61,17 @@ def read_seed_file(
     """
     path = Path(path)
     with failures_named(path):
-        is_drawing = path.suffix.lower() in _DRAWINGS
-        found, said = _drawn(path, shape, geo) if is_drawing else _painted(path, shape)
+        if path.suffix.lower() in _DRAWINGS:
+            found, said = _drawn(path, shape, geo)
+        else:
+            picture = read_label_picture(path)
+            (rows, columns), (height, width) = shape, picture.labels.shape
+            if (rows, columns) != (height, width):
+                size = f"{width} x {height} pixels"
+                raise UnsuitableImageError(f"the strokes are {size}, the image {columns} x {rows}")
+            if picture.format == "JPEG":
+                raise UnsuitableImageError("JPEG compression alters the colours of strokes; save them as PNG")
+            found, said = _classes(picture)
     if said:
         warnings.warn(f"{path.name}: {said}", stacklevel=2)
     return found
@@ -89,18 +98,6 @@ def _drawn(path: Path, shape: tuple[int, int], geo: Georeference | None) -> tupl
     colours = {called: colour_of[called] for called in names if called in colour_of}
     said = ", ".join(f"class {number} is {called:.60}" for called, number in number_of.items())
     return Seeds(labels, tuple(names), colours), said
-
-
-def _painted(path: Path, shape: tuple[int, int]) -> tuple[Seeds, str]:
-    """Read a picture of strokes, and say what its colours were taken as."""
-    picture = read_label_picture(path)
-    if picture.labels.shape != tuple(shape):
-        (rows, columns), found = shape, picture.labels.shape
-        size = f"{found[1]} x {found[0]} pixels"
-        raise UnsuitableImageError(f"the strokes are {size}, the image {columns} x {rows}")
-    if picture.format == "JPEG":
-        raise UnsuitableImageError("JPEG compression alters the colours of strokes; save them as PNG")
-    return _classes(picture)
 
 
 def _classes(picture: LabelPicture) -> tuple[Seeds, str]:

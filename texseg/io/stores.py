@@ -208,7 +208,11 @@ class ZarrStored(Stored):
             y, x = axes.index("Y"), axes.index("X")
             self.levels = tuple((array.shape[y], array.shape[x]) for array in arrays)
         total = math.prod(-(-n // side) for n, side in zip(shape, arrays[0].file, strict=True))
-        missing = total - _count_files(arrays[0])
+        numbers = re.escape(arrays[0].separator).join([r"\d+"] * len(shape))
+        name, folder = re.compile(re.escape(arrays[0].prefix) + numbers), arrays[0].folder
+        found = (os.path.join(place, file) for place, _, files in os.walk(folder) for file in files)
+        paths = (os.path.relpath(path, folder).replace(os.sep, "/") for path in found)
+        missing = total - sum(name.fullmatch(path) is not None for path in paths)
         note = f"{missing} of {total} chunks of the zarr array are missing; their pixels are no data"
         self.header = Header(
             format="zarr",
@@ -225,7 +229,18 @@ class ZarrStored(Stored):
         def read(window: Window) -> Decoded:
             fixed = {"Y": window[0], "X": window[1], "P": slice(page, page + 1), "1": slice(0, 1)}
             box = [fixed.get(axis, slice(0, n)) for axis, n in zip(axes, array.shape, strict=True)]
-            values, there = _read_box(array, box)
+            values = np.zeros([part.stop - part.start for part in box], array.dtype.newbyteorder("="))
+            there, pairs = np.ones(values.shape, bool), list(zip(box, array.chunk, strict=True))
+            for place in itertools.product(*(range(b.start // n, -(-b.stop // n)) for b, n in pairs)):
+                chunk, corner = _chunk(array, place), np.multiply(place, array.chunk).tolist()
+                ends = [
+                    (max(b.start, c), min(b.stop, c + n)) for (b, n), c in zip(pairs, corner, strict=True)
+                ]
+                inside = tuple(slice(s - b.start, e - b.start) for (s, e), b in zip(ends, box, strict=True))
+                taken = tuple(slice(s - c, e - c) for (s, e), c in zip(ends, corner, strict=True))
+                there[inside] = chunk is not None
+                if chunk is not None:
+                    values[inside] = chunk[taken]
             dropped = tuple(i for i, axis in enumerate(axes) if axis in "P1")
             values, there = values.squeeze(dropped), there.squeeze(dropped)
             if "C" in letters:
@@ -234,34 +249,6 @@ class ZarrStored(Stored):
             return Decoded(values, None, None if there.all() else there)
 
         return read
-
-
-def _count_files(array: _Array) -> int:
-    """Count the files of chunks, which may be fewer than there should be."""
-    numbers = re.escape(array.separator).join([r"\d+"] * len(array.shape))
-    name = re.compile(re.escape(array.prefix) + numbers)
-    found = (os.path.join(place, file) for place, _, files in os.walk(array.folder) for file in files)
-    paths = (os.path.relpath(path, array.folder).replace(os.sep, "/") for path in found)
-    return sum(name.fullmatch(path) is not None for path in paths)
-
-
-def _read_box(array: _Array, box: Sequence[slice]) -> tuple[NDArray, NDArray[np.bool_]]:
-    """Read a part of an array, and where there are chunks."""
-    values = np.zeros([part.stop - part.start for part in box], array.dtype.newbyteorder("="))
-    there = np.ones(values.shape, bool)
-    ranges = [range(part.start // n, -(-part.stop // n)) for part, n in zip(box, array.chunk, strict=True)]
-    for place in itertools.product(*ranges):
-        inside, taken = [], []
-        for part, i, n in zip(box, place, array.chunk, strict=True):
-            start, stop = max(part.start, i * n), min(part.stop, (i + 1) * n)
-            inside.append(slice(start - part.start, stop - part.start))
-            taken.append(slice(start - i * n, stop - i * n))
-        chunk = _chunk(array, place)
-        if chunk is None:
-            there[tuple(inside)] = False
-        else:
-            values[tuple(inside)] = chunk[tuple(taken)]
-    return values, there
 
 
 def _chunk(array: _Array, place: tuple[int, ...]) -> NDArray | None:

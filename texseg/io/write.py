@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -114,27 +112,16 @@ def _check(path: Path, layout: Layout) -> None:
 
 def _png(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     """Grey levels: labels in 8 or 16 bits, numbers from 0 to 1 as 0 to 255."""
-    dtype = np.dtype(np.uint8) if layout.largest is None else layout.stored
-    squeeze = zlib.compressobj()
-    with path.open("xb") as file:
+    import imagecodecs
 
-        def chunk(kind: bytes, content: bytes) -> None:
-            checksum = zlib.crc32(content, zlib.crc32(kind))
-            file.write(struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum))
-
-        file.write(b"\x89PNG\r\n\x1a\n")
-        height, width = layout.shape
-        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8 * dtype.itemsize, 0, 0, 0, 0))
-        for band in bands:
-            grey = np.rint(255 * np.clip(band, 0, 1)) if layout.largest is None else band
-            # one byte before each row: no filter
-            rows = np.zeros((len(band), 1 + width * dtype.itemsize), np.uint8)
-            rows[:, 1:] = grey.astype(dtype.newbyteorder(">")).view(np.uint8).reshape(len(band), -1)
-            if compressed := squeeze.compress(rows.tobytes()):  # some readers stop at an empty chunk
-                chunk(b"IDAT", compressed)
-            yield band
-        chunk(b"IDAT", squeeze.flush())
-        chunk(b"IEND", b"")
+    rows = []
+    for band in bands:
+        is_map = layout.largest is None
+        rows.append(
+            np.rint(255 * np.clip(band, 0, 1)).astype(np.uint8) if is_map else band.astype(layout.stored)
+        )
+        yield band
+    path.write_bytes(imagecodecs.png_encode(np.concatenate(rows)))
 
 
 def _npy(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
@@ -214,39 +201,41 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     }
     reduced: list[NDArray[Any]] = []
     is_big = math.prod(shape) * dtype.itemsize > _CLASSIC
-    with path.open("x+b") as file, TiffWriter(file, bigtiff=is_big) as tiff:
+    own = _calibration(layout)
+    with path.open("x+b") as file, TiffWriter(file, bigtiff=is_big, ome="metadata" in own) as tiff:
         pieces = _tiles(_reducing(bands, reduced) if layout.pyramid else bands, shape[-2], tile, dtype)
-        tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common, **_calibration(layout))
+        tiff.write(pieces, shape=shape, dtype=dtype, extratags=tags, **common | own)
         for _ in bands:  # tifffile stops at the last tile, other formats have something to do at the end
             pass
         for level in _overviews(reduced):
             tiff.write(level.astype(dtype), subfiletype=_REDUCED, **common)
     if layout.pyramid and geo is not None and geo.tags and find_spec("rasterio") is not None:
-        _optimise_for_clouds(path)
+        import rasterio
+        from rasterio.shutil import copy
+
+        # in the order for reading over a network: tables first, overviews before tiles
+        ordered = path.with_name("ordered")
+        options = {"blocksize": TILE, "compress": "DEFLATE", "overview_resampling": "NEAREST"}
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+            copy(path, ordered, driver="COG", bigtiff="IF_SAFER", **options)
+        ordered.replace(path)
     yield from ()
 
 
 def _calibration(layout: Layout) -> dict[str, Any]:
     """Resolution and description by which ImageJ, or a reader of OME-TIFF, knows the size of a pixel."""
-    size, (*pages, height, width) = layout.size, layout.shape
+    size, (*pages, _, _) = layout.size, layout.shape
     if size is None or not size.unit.isascii() or (layout.geo is not None and layout.geo.tags):
         return {}
+    about: dict[str, Any] = {"resolution": (1 / size.width, 1 / size.height), "resolutionunit": _NO_UNIT}
+    if layout.is_ome:
+        sides = {"X": size.width, "Y": size.height} | ({} if size.depth is None else {"Z": size.depth})
+        physical = {f"PhysicalSize{axis}": side for axis, side in sides.items()}
+        units = {f"PhysicalSize{axis}Unit": size.unit.replace("um", "µm") for axis in sides}
+        return about | {"metadata": {"axes": "ZYX"[-len(layout.shape) :], **physical, **units}}
     n_pages = math.prod(pages)
     text = f"ImageJ=1.54f\nimages={n_pages}\nslices={n_pages}\nunit={size.unit}\n"
-    text += "" if size.depth is None else f"spacing={size.depth!r}\n"
-    if layout.is_ome:
-        unit = size.unit.replace("um", "&#181;m")
-        depth = "" if size.depth is None else f'PhysicalSizeZ="{size.depth!r}" PhysicalSizeZUnit="{unit}" '
-        text = (
-            '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/'
-            '2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" '
-            f'Type="{layout.stored.name.replace("float32", "float")}" SizeX="{width}" SizeY="{height}" '
-            f'SizeZ="{n_pages}" SizeC="1" SizeT="1" {depth}PhysicalSizeX="{size.width!r}" '
-            f'PhysicalSizeXUnit="{unit}" PhysicalSizeY="{size.height!r}" PhysicalSizeYUnit="{unit}">'
-            '<Channel ID="Channel:0"/><TiffData/></Pixels></Image></OME>'
-        )
-    resolution = 1 / size.width, 1 / size.height
-    return {"description": text, "resolution": resolution, "resolutionunit": _NO_UNIT}
+    return about | {"description": text + ("" if size.depth is None else f"spacing={size.depth!r}\n")}
 
 
 def _tiles(bands: Bands, height: int, tile: Sequence[int], dtype: np.dtype) -> Iterator[NDArray[Any]]:
@@ -281,18 +270,6 @@ def _overviews(reduced: list[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     while max(level.shape) * _STEP > _SMALL:
         yield level
         level = level[::_STEP, ::_STEP]
-
-
-def _optimise_for_clouds(path: Path) -> None:
-    """Rewrite a GeoTIFF in the order for reading over a network: tables first, overviews before tiles."""
-    import rasterio
-    from rasterio.shutil import copy
-
-    ordered = path.with_name("ordered")
-    options = {"blocksize": TILE, "compress": "DEFLATE", "overview_resampling": "NEAREST"}
-    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
-        copy(path, ordered, driver="COG", bigtiff="IF_SAFER", **options)
-    ordered.replace(path)
 
 
 _FORMATS: dict[str, Callable[[Path, Bands, Layout], Iterator[NDArray[Any]]]] = {
