@@ -40,6 +40,13 @@ def place(tmp_path_factory):
     return folder
 
 
+def test_a_fit_says_what_it_learned_from(place, tmp_path):
+    """Only of images that are too large to be learned from as a whole."""
+    words = ("fit", place / "image.tif", "-k", 2, "--preset", "plain", "-o", tmp_path / "m.texseg")
+    assert "learned from" not in run(*words).stderr
+    assert f"note: {place / 'image.tif'}: textures learned from" in run(*words, *LITTLE).stderr
+
+
 def test_a_model_labels_by_blocks_what_it_labels_as_a_whole(place, tmp_path):
     args = ("apply", place / "model.texseg", place / "image.tif", "--confidence")
     assert run(*args, "--format", "tif", "-o", tmp_path / "whole").exit_code == 0
@@ -402,10 +409,12 @@ def test_a_file_that_can_only_be_read_whole_says_so(tmp_path):
     assert re.search(r"need about \d\d+ MB, but only 1 MB is allowed \(--memory\)", result.stderr)
 
 
-@pytest.mark.parametrize("size", ["0", "much", "-1G", "nan"])
+@pytest.mark.parametrize("size", ["0", "1k", "999kB", "much", "-1G", "nan"])
 def test_amounts_of_memory_that_make_no_sense(place, size):
     result = run("segment", place / "image.tif", "--memory", size)
-    assert result.exit_code == 2 and "is not an amount of memory such as 2G" in result.output
+    assert result.exit_code == 2 and "not an amount of memory of at least 1M, such as 2G" in " ".join(
+        result.output.split()
+    )
 
 
 def test_places_are_those_of_level_0_whatever_the_level(tmp_path):

@@ -39,7 +39,7 @@ def test_a_model_tells_what_it_found(model, tmp_path):
     )
     both = TextureSegmenter(1).fit([PIXELS, PIXELS[:100]])
     assert (
-        repr(both) == f"TextureSegmenter(n_segments=1): 1 segments by texture in 2 images of {W} x {H} pixels"
+        repr(both) == f"TextureSegmenter(n_segments=1): 1 segment by texture in 2 images of {W} x {H} pixels"
     )
 
 

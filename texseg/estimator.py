@@ -78,7 +78,7 @@ class TextureSegmenter(Segmenter, ClusterMixin, BaseEstimator):
         text: str = super().__repr__(N_CHAR_MAX)
         if not hasattr(self, "n_segments_"):
             return text
-        found = f"{self.n_segments_} segments by {self.cue_}"
+        found = f"{self.n_segments_} segment{'s' * (self.n_segments_ != 1)} by {self.cue_}"
         if (labels := getattr(self, "labels_", None)) is not None:
             images = labels if isinstance(labels, list) else [labels]
             found += f" in {len(images)} images" if len(images) > 1 else " in"

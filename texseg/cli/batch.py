@@ -162,7 +162,8 @@ def read_sample(items: Sequence[Input], reading: ReadOptions) -> list[Image]:
                 with open_scenes(item.path, reading) as scenes:
                     if needs_blocks(scenes, reading):
                         n_crops = crop_count(reading.memory, scenes[0].n_channels)
-                        _, images = read_crops(scenes[0], n_crops=n_crops)
+                        crops, images = read_crops(scenes[0], n_crops=n_crops)
+                        warnings.warn(f"{item.path}: textures learned from {crops}", stacklevel=2)
                     else:
                         images = read_images(scenes, reading)
             except (OSError, ValueError) as error:

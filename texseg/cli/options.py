@@ -119,12 +119,12 @@ def _page(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
-def _count(text: str, wrong: str, *others: str) -> int | None:
-    """Read a number of at least 1 with an optional k, M or G; None where the text is one of the others."""
+def _count(text: str, wrong: str, *others: str, least: int = 1) -> int | None:
+    """Read a number of at least so many with an optional k, M or G; None for one of the other texts."""
     text = text.strip().lower()
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(e\+?\d+)?([kmg]?)", text)
     number = float(found[1] + (found[2] or "")) * _MULTIPLES[found[3]] if found is not None else 0.0
-    if text not in others and not 1 <= number < math.inf:
+    if text not in others and not least <= number < math.inf:
         raise ValueError(wrong)
     return None if text in others else int(number)
 
@@ -454,9 +454,10 @@ reading_options = section(
     ),
 )
 
+_NO_MEMORY = "not an amount of memory of at least 1M, such as 2G"
 memory_option = _value(
     "--memory",
-    ReadBy("BYTES", lambda text: _count(re.sub("(?i)b$", "", text), "not an amount of memory such as 2G")),
+    ReadBy("BYTES", lambda text: _count(re.sub("(?i)b$", "", text), _NO_MEMORY, least=10**6)),
     "Memory to use, such as 2G; images that need more are labelled block by block.  "
     "[default: half of what is free]",
 )
