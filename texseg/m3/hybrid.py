@@ -72,7 +72,7 @@ class HybridM3(SampledM3):
         rng, X, family = self._prepared(X, "n_components", "n_draws")
         starts = np.rint(np.linspace(self.n_start, 1, self.n_init)).astype(int)
         runs = [list(self._iterate(rng, X, family, n_start)) for n_start in starts.tolist()]
-        histories = [self._log_joints(X, states, family) for states in runs]
+        histories = [np.array([self._log_joint(X, state, family) for state in run]) for run in runs]
         best = int(np.argmax([history[self.burn_in :].mean() for history in histories]))
         states, self.history_ = runs[best], histories[best]
         self.n_first_ = np.array([len(state.first[0]) for state in states])
@@ -91,17 +91,12 @@ class HybridM3(SampledM3):
                 state = _fit_second(X, drawn, family)
                 drawn = []
 
-    def _log_joints(self, X: Array, states: list[_Hybrid], family: Family) -> Array:
-        """Log-density of data, Chinese restaurant and second memberships, for each state."""
-        alpha, N = float(self.alpha), len(X)
-        restaurant = gammaln(alpha) - gammaln(alpha + N)
-        out = np.empty(len(states))
-        for s, state in enumerate(states):
-            counts = np.bincount(state.z1)
-            logs = pair_logs(X, state.first, state.second, family)[np.arange(N), state.z1, state.z2]
-            out[s] = logs.sum() + np.log(state.shares)[state.z2].sum() + restaurant
-            out[s] += len(counts) * np.log(alpha) + gammaln(counts).sum()
-        return out
+    def _log_joint(self, X: Array, state: _Hybrid, family: Family) -> float:
+        """Log-density of data, Chinese restaurant and second memberships."""
+        alpha, points, counts = float(self.alpha), np.arange(len(X)), np.bincount(state.z1)
+        logs = pair_logs(X, state.first, state.second, family)[points, state.z1, state.z2]
+        value = logs.sum() + np.log(state.shares)[state.z2].sum() + gammaln(alpha) - gammaln(alpha + len(X))
+        return float(value + len(counts) * np.log(alpha) + gammaln(counts).sum())
 
     def _keep(self, rng: Rng, state: _Hybrid, family: Family) -> Sample:
         """Add an unborn component of the first side, and the weights of all pairs for one more point."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from texseg.m3.families import Array, Family, Labels, Params, Rng, concatenate
+from texseg.m3.families import Array, Family, Labels, Rng, concatenate
 from texseg.m3.gibbs import Chain, first_state, log_likelihood, next_weights, step
 from texseg.m3.sampled import Sample, SampledM3, start_labels, waic
 from texseg.m3.seating import Sharing
@@ -121,10 +121,10 @@ class InfiniteM3(SampledM3):
             raise ValueError(
                 "omega1 and omega2 of InfiniteM3 need omega, got omega=None; pass all three, with sum 1"
             )
-        omega = _FIRST_OMEGA if self.omega is None else self.omega
+        omega, omega1, omega2 = _FIRST_OMEGA if self.omega is None else self.omega, self.omega1, self.omega2
         if not 0 <= omega <= 1:
             raise ValueError(f"omega of InfiniteM3 must be None or lie in 0 ... 1, got {omega!r}")
-        rest, omega1, omega2 = 1.0 - omega, self.omega1, self.omega2
+        rest = 1.0 - omega
         if omega1 is None:
             omega1 = rest / 2 if omega2 is None else rest - omega2
         omega2 = rest - omega1 if omega2 is None else omega2
@@ -143,6 +143,6 @@ class InfiniteM3(SampledM3):
 
 def _keep(rng: Rng, state: Chain, family: Family) -> Sample:
     """Add a draw of an unborn component on each side and the weights of all pairs to a state."""
-    first: Params = concatenate(state.first, family.draw_first(rng, 1))
-    second: Params = concatenate(state.second, family.draw_second(rng, 1))
+    first = concatenate(state.first, family.draw_first(rng, 1))
+    second = concatenate(state.second, family.draw_second(rng, 1))
     return Sample(state.z1, state.z2, first, second, next_weights(state), state.sizes)

@@ -18,10 +18,7 @@ BEYOND_TRANSITION = 30.0  # inverse temperature of soft assignments, as a multip
 
 
 def fit_sites(model: str, n: CountMatrix, n_clusters: int, *, random_state: Any = None) -> Any:
-    """Fit any model to the sites (rows) of an image; labels are those of ``row_posteriors_``.
-
-    Neighbouring pixels are not independent, so that their number does not tell the temperature.
-    """
+    """Fit a model to the sites (rows) of an image, whose number does not tell the temperature."""
     first = critical_beta(HistogramClustering(), n, random_state_of(random_state))
     beta = BEYOND_TRANSITION * first if np.isfinite(first) else 1.0
     columns = min(COLUMN_GROUPS_A_CLUSTER * n_clusters, n.shape[1])
@@ -33,6 +30,4 @@ def fit_sites(model: str, n: CountMatrix, n_clusters: int, *, random_state: Any 
         "scm": partial(SCM, n_clusters, columns, "hard"),
         "hacm": partial(HACM, n_clusters, beta=beta),
     }
-    if model not in makers:
-        raise ValueError(f"model must be one of {list(makers)}, got {model!r}")
     return makers[model](random_state=random_state).fit(n)

@@ -188,7 +188,10 @@ class PredictiveAspectModel(AspectModel):
         K = len(params.weights)
         A, B = base.tempered(params.rows, beta) * params.weights, base.tempered(params.columns, beta)
         if posteriors is None:
-            posteriors = _with_sums(n, K, lambda at, rows, block: _plain(A[rows], B, block))
+            a, b = A.astype(np.float32), B.astype(np.float32)
+            posteriors = _with_sums(
+                n, K, lambda at, rows, x: base.normalise(a[rows][base.entry_rows(x)] * b[x.indices])
+            )
         by_row, by_column = (part.astype(np.float32) for part in posteriors[1:])
         total = posteriors.by_column.sum(axis=0).astype(np.float32)
         energy = 0.0
@@ -224,11 +227,6 @@ def _with_sums(
         by_column += sp.csc_array((data, block.indices, ends), (n.shape[1], block.nnz)) @ R
         entries.append(R)
     return Responsibilities(entries, by_row, by_column)
-
-
-def _plain(a: Floats, B: Floats, block: sp.csr_array) -> Floats:
-    joint = a.astype(np.float32)[base.entry_rows(block)] * B.astype(np.float32)[block.indices]
-    return base.normalise(joint)
 
 
 def _left_out(
@@ -366,7 +364,14 @@ class SMM(DensityMixin, CooccurrenceEstimator):
             return self._from_few_rows(data, rng)
         model, starts = self._model(data), self._starts(self._model(data), data, rng)
         first = self._tempered(model, data, next(starts), rng)
-        model, first = self._refine(*self._with_priors(model, first, data, rng), data, rng)
+        if not self.predictive:  # both priors and a lower temperature: each alone may be worse than neither
+            other, state = replace(model, **FIRST_PRIORS), first.state
+            beta = min(state.beta / self._beta_factor**2, 1.0)
+            trial = self._descend(other, data, state.params, beta, rng)
+            if trial.state.heldout > state.heldout:
+                model, state = other, trial.state
+            first = Run(state, [*first.history, *trial.history])
+        model, first = self._refine(model, first, data, rng)
         if self.n_init == 1:
             return model, first
         beta = first.state.beta
@@ -385,18 +390,6 @@ class SMM(DensityMixin, CooccurrenceEstimator):
         of_rows = base.normalise(row_totals(data.counts))
         begun = run.state.params._replace(rows=np.tile(of_rows, (self.n_components, 1)))
         return self._refine(model, self._descend(model, data, begun, run.state.beta, rng), data, rng)
-
-    def _with_priors(self, model: AspectModel, run: Run, data: Data, rng: Rng) -> tuple[AspectModel, Run]:
-        """Try both priors and a lower temperature together: each by itself may be worse than neither."""
-        if self.predictive:
-            return model, run
-        other = replace(model, **FIRST_PRIORS)
-        beta = min(run.state.beta / self._beta_factor**2, 1.0)
-        trial = self._descend(other, data, run.state.params, beta, rng)
-        history = [*run.history, *trial.history]
-        if trial.state.heldout > run.state.heldout:
-            return other, Run(trial.state, history)
-        return model, Run(run.state, history)
 
     def _publish(self, model: AspectModel, params: Aspects, posteriors: None) -> None:
         self.weights_ = params.weights
