@@ -423,7 +423,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
             best = best if worse else state
         for factor in () if self._warm else (self._beta_factor**0.5, self._beta_factor**0.25):
             for near in (best.beta * factor, min(best.beta / factor, 1.0)):
-                best = max(best, tried(near, start), key=lambda state: state.heldout)
+                if near != best.beta:
+                    best = max(best, tried(near, start), key=lambda state: state.heldout)
         # and cool again, carrying the solution along, until held-out likelihood falls
         while not self._warm and best.beta < 1:
             colder = tried(min(best.beta / self._beta_factor, 1.0), best.params)

@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from texseg.counts.matrix import CountMatrix, column_totals
 from texseg.fitting.assignment import ArgMax, Floats, Posterior, SoftMax
 from texseg.models import base
 from texseg.models.acm import TwoSided
-from texseg.models.base import FLOOR, Labels, Model, Step, Weights
-from texseg.models.estimator import ClusterMixin, Data, settings
+from texseg.models.base import FLOOR, Labels, Model, Rng, Step, Weights
+from texseg.models.estimator import ClusterMixin, Data, Run, settings
 
 
 class Blocks(NamedTuple):
@@ -187,6 +188,12 @@ class SCM(ClusterMixin, TwoSided):
 
     def _model(self, data: Data) -> TwoSidedClustering:
         return TwoSidedClustering(ArgMax() if self.assignment == "hard" else SoftMax())
+
+    def _search(self, model: Any, data: Data, rng: Rng) -> tuple[Any, Run]:
+        """Products with tables that are a tenth full, or more, are faster in dense arrays."""
+        n: Any = data.counts
+        dense = sp.issparse(n) and n.nnz * 10 > n.shape[0] * n.shape[1]
+        return super()._search(model, data._replace(counts=n.toarray()) if dense else data, rng)
 
     def _publish(self, model: TwoSidedClustering, params: Blocks, posteriors: Sides) -> None:
         self.row_labels_ = self.labels_
