@@ -4,19 +4,14 @@ Blocks begin at multiples of the cells, and each is read with a margin wide enou
 that its pixels are treated exactly as in the whole image; small parts are joined across blocks
 (:mod:`texseg.method.labelling`). Textures are learned from crops chosen by :mod:`texseg.method.sampling`.
 
-Lazy arrays (dask, xarray on dask, zarr) are labelled on demand by any of dask's schedulers. One task joins
-the small parts of all blocks, so all are read before the first labels are available. Workers of
-``dask.distributed`` give freed memory back at once, and spend most of their time on getting it again. Let
-them keep it, before the cluster is started::
-
-    spawn = "distributed.nanny.pre-spawn-environ"
-    dask.config.set({f"{spawn}.MALLOC_TRIM_THRESHOLD_": 2**28, f"{spawn}.MALLOC_MMAP_THRESHOLD_": 2**25})
+Lazy arrays (dask, xarray on dask, zarr) are labelled on demand by any of dask's schedulers, and files by the
+workers of a dask client, in the same steps: read blocks, join their parts by a tree, give them their labels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +24,7 @@ from texseg.channels.rescale import mismatch
 from texseg.counts.sites import WINDOW_STEP
 from texseg.method.labelling import (
     BlockReading,
+    Names,
     Place,
     Window,
     empty_reading,
@@ -37,28 +33,15 @@ from texseg.method.labelling import (
 )
 from texseg.method.sampling import SceneSample, read_crops, sample_windows, valid_pixels
 from texseg.method.scenes import scene_of, warn, with_bands_of
-from texseg.method.textures import Scene, Textures
-from texseg.pixels.joining import joined_labels
+from texseg.method.textures import Textures
+from texseg.pixels.joining import BlockParts, joined_labels
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
-__all__ = [
-    "ArrayWindows",
-    "BlockPlan",
-    "BlockReading",
-    "Request",
-    "crops_of",
-    "goes_by_blocks",
-    "is_lazy",
-    "label_array",
-    "label_blocks",
-    "plan_blocks",
-    "read_block",
-    "read_crops",
-]
-
 SIDE = 1024
 """Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
+
+SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
 
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
@@ -178,37 +161,64 @@ class Request(NamedTuple):
 
 
 def read_block(
-    source: Any, place: Place, blocks: BlockPlan, textures: Textures, request: Request
+    source: Any, place: Place, blocks: BlockPlan, textures: Textures, request: Request, around: Any = None
 ) -> BlockReading:
-    """Label one block of an image that is read by windows."""
-    return _read(source, blocks.around(place), place, blocks, textures, request)
-
-
-def _read(
-    source: Any, around: Window, place: Place, blocks: BlockPlan, textures: Textures, request: Request
-) -> BlockReading:
-    """Label a block, of which a source holds the window ``around`` it."""
-    pixels, mask = source.read(around)[:2]
+    """Label one block; a source that holds no more than its window says where ``around`` it is."""
+    pixels, mask = source.read(around or blocks.around(place))[:2]
     inside, (top, left) = blocks.inside(place), (part.start for part in blocks.core(place))
-    preview = _reduced(pixels, inside, request.preview, source.channel_axis) if request.preview else None
+    axis, features = source.channel_axis, textures.features
     with one_blas_thread():
-        scene = _scene(pixels, mask, textures.features, request.nodata, source.channel_axis)
-        if scene is None:
+        try:
+            planes = split_planes(pixels, channel_axis=axis, mask=mask, nodata=request.nodata)
+        except NoValidPixels:
             h, w = (part.stop - part.start for part in inside)
             reading = empty_reading((h, w), len(textures.profiles), blocks.shape)
+            strange: NDArray[np.bool_] | None = np.zeros((h, w), bool)
         else:
+            planes = with_bands_of(features, planes)
+            scene = scene_of(encode(planes, features), planes, features)
             read, small = textures.read(scene, request.smoothness), request.small(textures)
             reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape)
-        strange = None
-        if request.unknown:
-            strange = reading.labels > 0 if scene is None else textures.unfamiliar(scene)[inside].copy()
-    reading = reading._replace(strange=strange, preview=preview)
+            strange = textures.unfamiliar(scene)[inside].copy() if request.unknown else None
+    preview = _reduced(pixels[inside], request.preview) if request.preview else None
+    reading = reading._replace(strange=strange if request.unknown else None, preview=preview)
     if not request.confidence:
         return reading._replace(confidence=None, small=None, of_small=None)
     sure, of_small = (
         np.rint(255 * np.asarray(each)).astype(np.uint8) for each in (reading.confidence, reading.of_small)
     )
     return reading._replace(confidence=sure, of_small=of_small)
+
+
+def read_blocks(
+    source: Any,
+    textures: Textures,
+    blocks: BlockPlan,
+    request: Request,
+    store: Any,
+    *,
+    n_jobs: int = 1,
+    tell: Callable[[int, int], Any] | None = None,
+    client: Any = None,
+) -> None:
+    """Label the blocks that a store does not hold yet, by threads or by the workers of a dask client.
+
+    ``tell`` gets the numbers of blocks read, and of all.
+    """
+
+    def work(place: Place) -> None:
+        store[place] = read_block(source, place, blocks, textures, request)
+
+    missing = [place for place in blocks if place not in store]
+    if client is None:
+        done: Iterator[Any] = map_in_order(work, missing, n_jobs)
+    else:
+        done = _by_workers(client, client.map(work, missing, pure=False))
+    with one_blas_thread():
+        for n_missing in range(len(missing), -1, -1):
+            if tell is not None:
+                tell(len(blocks) - n_missing, len(blocks))
+            next(iter(done), None)
 
 
 def label_blocks(
@@ -220,34 +230,67 @@ def label_blocks(
     n_jobs: int = 1,
     store: Any = None,
     tell: Callable[[int, int], Any] | None = None,
+    client: Any = None,
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image read window by window; labels and confidence are those of the whole image.
 
     ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
     and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
     Each of ``n_jobs`` threads holds one block in memory. ``store`` keeps the readings until all are known;
-    blocks that it already holds are not read again. ``tell`` gets the numbers of blocks read, and of all.
-    Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
-    confidence, in bytes, is that of these labels.
+    blocks that it already holds are not read again. The workers of a dask ``client`` share a store of files,
+    and write labels to its maps. Yields the place, labels (h, w) from 1 (0 without data), and what else is
+    known about each block; its confidence, in bytes, is that of these labels.
     """
     kept: Any = {} if store is None else store
-    missing = [place for place in blocks if place not in kept]
-    if tell is not None:
-        tell(len(blocks) - len(missing), len(blocks))
+    read_blocks(source, textures, blocks, request, kept, n_jobs=n_jobs, tell=tell, client=client)
+    area, n_textures = textures.speck_area(request.smoothness), len(textures.profiles)
+    if client is None:
+        names = joined_labels(blocks, lambda place: kept[place].parts, area, request.min_size)
+        for place in blocks:
+            yield place, *finished(kept[place], names[place], n_textures)
+        return
+    from dask import delayed
 
-    def work(place: Place) -> tuple[Place, BlockReading]:
-        return place, read_block(source, place, blocks, textures, request)
+    def call(task: Callable[..., Any], *given: Any) -> Any:
+        return delayed(task, pure=False)(*given)
 
-    with one_blas_thread():
-        for done, (place, reading) in enumerate(map_in_order(work, missing, n_jobs), start=1):
-            kept[place] = reading
-            if tell is not None:
-                tell(len(blocks) - len(missing) + done, len(blocks))
-    area = textures.speck_area(request.smoothness)
-    names = joined_labels(blocks, lambda place: kept[place].parts, area, request.min_size)
+    names = joined_labels(blocks, lambda place: call(_parts_in, kept, place), area, request.min_size, call)
+    rows, columns = blocks.grid
+    strips = [
+        [(row, column) for column in range(left, min(left + SHARD, columns))]
+        for row in range(rows)
+        for left in range(0, columns, SHARD)
+    ]
+    tasks = [call(_write_strip, kept, {p: names[p] for p in strip}, blocks, n_textures) for strip in strips]
+    previews = dict(each for found in _by_workers(client, client.compute(tasks)) for each in found.items())
     for place in blocks:
-        labels, reading = finished(kept[place], names[place], len(textures.profiles))
-        yield place, labels, reading
+        labels, confidence = kept.maps(blocks.core(place))
+        yield place, labels, BlockReading(labels, None, confidence=confidence, preview=previews[place])
+
+
+def _by_workers(client: Any, futures: list[Any]) -> Iterator[Any]:
+    """Give what the workers of a cluster have done, as it arrives."""
+    from distributed import as_completed
+
+    for future in as_completed(futures, loop=client.loop):
+        yield future.result()
+        future.release()
+
+
+def _parts_in(store: Any, place: Place) -> BlockParts:
+    return store[place].parts
+
+
+def _write_strip(
+    store: Any, names: Mapping[Place, Names], blocks: BlockPlan, n_textures: int
+) -> dict[Place, Any]:
+    """Write blocks side by side, which one file of the maps holds; give their previews."""
+    done = [finished(store[place], own, n_textures) for place, own in names.items()]
+    (rows, left), (_, right) = (blocks.core(place) for place in (min(names), max(names)))
+    planes = zip(*((labels, reading.confidence) for labels, reading in done), strict=True)
+    whole = [None if plane[0] is None else np.concatenate(plane, axis=1) for plane in planes]
+    store.write_maps((rows, slice(left.start, right.stop)), *whole)
+    return {place: reading.preview for place, (_, reading) in zip(names, done, strict=True)}
 
 
 def warn_of_encoding(source: Any, features: Features) -> None:
@@ -274,46 +317,11 @@ def label_array(
     """Label an array (H, W), or with bands, block by block; a lazy array gives a lazy array of its labels."""
     source = ArrayWindows(image, channel_axis, mask)
     blocks = plan_blocks(source.shape, textures, SIDE) if blocks is None else blocks
-    if is_lazy(image):
-        return _lazy_labels(image, source, textures, request, channel_axis, blocks)
-    out = np.empty(source.shape, np.int32)
-    for place, labels, _ in label_blocks(source, textures, blocks, request, n_jobs=crew_size()):
-        out[blocks.core(place)] = labels
-    return out
-
-
-def is_lazy(image: Any) -> bool:
-    """Tell whether an image is read piece by piece: a dask array, xarray's on dask, or a zarr array.
-
-    Examples
-    --------
-    >>> is_lazy(np.eye(3))
-    False
-    """
-    if type(image).__module__.split(".")[0] == "zarr":
-        return True
-    collection = getattr(image, "__dask_graph__", None)
-    return collection is not None and collection() is not None
-
-
-def goes_by_blocks(image: Any, channel_axis: int | None, n_segments: int | None, preset: str) -> bool:
-    """Tell whether an image is lazy, or seen as a whole would take more than half of what is free."""
-    if is_lazy(image):
-        return True
-    if not isinstance(image, np.ndarray) or image.ndim != (2 if channel_axis is None else 3):
-        return False
-    bands = 1 if channel_axis is None else image.shape[channel_axis % 3]
-    return expected_memory(image.size // max(bands, 1), bands, n_segments, preset) > free_memory() // 2
-
-
-def _lazy_labels(
-    image: Any,
-    source: ArrayWindows,
-    textures: Textures,
-    request: Request,
-    channel_axis: int | None,
-    blocks: BlockPlan,
-) -> Any:
+    if not is_lazy(image):
+        out = np.empty(source.shape, np.int32)
+        for place, labels, _ in label_blocks(source, textures, blocks, request, n_jobs=crew_size()):
+            out[blocks.core(place)] = labels
+        return out
     try:
         import dask
         import dask.array as da
@@ -351,12 +359,34 @@ def _lazy_labels(
     return frame.copy(data=labels).rename("labels")
 
 
-def _read_part(
-    pixels: Any, mask: Any, channel_axis: int | None, place: Place, blocks: BlockPlan, *request: Any
-) -> BlockReading:
+def is_lazy(image: Any) -> bool:
+    """Tell whether an image is read piece by piece: a dask array, xarray's on dask, or a zarr array.
+
+    Examples
+    --------
+    >>> is_lazy(np.eye(3))
+    False
+    """
+    if type(image).__module__.split(".")[0] == "zarr":
+        return True
+    collection = getattr(image, "__dask_graph__", None)
+    return collection is not None and collection() is not None
+
+
+def goes_by_blocks(image: Any, channel_axis: int | None, n_segments: int | None, preset: str) -> bool:
+    """Tell whether an image is lazy, or seen as a whole would take more than half of what is free."""
+    if is_lazy(image):
+        return True
+    if not isinstance(image, np.ndarray) or image.ndim != (2 if channel_axis is None else 3):
+        return False
+    bands = 1 if channel_axis is None else image.shape[channel_axis % 3]
+    return expected_memory(image.size // max(bands, 1), bands, n_segments, preset) > free_memory() // 2
+
+
+def _read_part(pixels: Any, mask: Any, channel_axis: int | None, place: Place, *about: Any) -> BlockReading:
     """Label a block from its pixels and margin alone."""
     source = ArrayWindows(np.asarray(pixels), channel_axis, None if mask is None else np.asarray(mask))
-    return _read(source, np.s_[:, :], place, blocks, *request)
+    return read_block(source, place, *about, np.s_[:, :])  # type: ignore[call-arg]
 
 
 def crops_of(
@@ -376,31 +406,12 @@ def crops_of(
     return crops, [valid for _, valid in read], sample
 
 
-def _reduced(
-    pixels: NDArray[Any], inside: Window, side: int, channel_axis: int | None
-) -> NDArray[np.float32]:
+def _reduced(block: NDArray[Any], side: int) -> NDArray[np.float32]:
     """Means over squares of pixels; those at the edge of the image may be smaller."""
-    image = np.moveaxis(pixels, channel_axis, -1) if channel_axis is not None else pixels
-    block = image[inside].astype(np.float64)
+    block = block.astype(np.float64)
     for axis in (0, 1):
         starts = np.arange(0, block.shape[axis], side)
         sizes = np.diff([*starts, block.shape[axis]])
         shape = [-1 if i == axis else 1 for i in range(block.ndim)]
         block = np.add.reduceat(block, starts, axis=axis) / sizes.reshape(shape)
     return block.astype(np.float32)
-
-
-def _scene(
-    pixels: NDArray[Any],
-    mask: NDArray[np.bool_] | None,
-    features: Features,
-    nodata: float | None,
-    channel_axis: int | None,
-) -> Scene | None:
-    """Encode a window; None where it holds no data at all."""
-    try:
-        planes = split_planes(pixels, channel_axis=channel_axis, mask=mask, nodata=nodata)
-    except NoValidPixels:
-        return None
-    planes = with_bands_of(features, planes)
-    return scene_of(encode(planes, features), planes, features)

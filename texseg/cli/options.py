@@ -521,6 +521,12 @@ batch_options = section(
         "Processors to use: one for each image, or several where there are fewer images.  "
         "[default: all, one image after the other]",
     ),
+    _value(
+        "--scheduler",
+        str,
+        "Label by blocks on the workers of a dask scheduler, such as tcp://10.0.0.1:8786.",
+        metavar="ADDRESS",
+    ),
     _flag("--resume", text="Continue an image by blocks where a run was ended, unless anything changed."),
     _flag("--skip-existing", text="Skip images whose results exist."),
     _value("--on-error", _SKIP_OR_STOP, "What to do when an image fails.  [default: skip]", default="skip"),

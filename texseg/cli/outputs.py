@@ -81,6 +81,8 @@ class Page:
     """Pixels of the picture that hold data; complete, as the others, when all rows have arrived."""
     rows: Bands | None = None
     """Of a page that is labelled by blocks, whose rows in full are not kept."""
+    block: tuple[int, int] = (0, 0)  # see `texseg.io.write.Layout`
+    written: Path | None = None  # where workers have written the labels
     tally: Tally = field(default_factory=Tally)  # these three are collected as rows arrive
     outlines: Outlines | None = None
     numbers: NDArray[np.integer] | None = None  # of the regions
@@ -385,6 +387,7 @@ def _write_files(
     plain = Layout(shape, dtype=np.float32, size=source.pixel_size, is_ome=source.header.is_ome)
     named = plain._replace(largest=found.largest, names=found.names, colours=found.colours, geo=source.geo)
     named = named._replace(is_volume=found.is_volume, pyramid=first.rows is not None)
+    named = named._replace(block=first.block, written=first.written)
     write_rows(files.get("labels", ()), rows, named)
     if found.is_volume:
         _write_of_volume(files, found)

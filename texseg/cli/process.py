@@ -8,11 +8,13 @@ import itertools
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,8 @@ from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
     ReadOptions,
+    SharedPage,
+    is_volume,
     named_like,
     open_scenes,
     read_images,
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
+_ANSWERS = 20  # seconds in which a scheduler answers
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
 
 
@@ -81,11 +86,14 @@ class Work:
     allow_empty: bool = False  # write labels 0 for an image without valid pixels, instead of failing
     skip_existing: bool = False
     resume: bool = False  # go on with what an ended run has left
+    scheduler: str | None = None  # address of a dask scheduler, whose workers label blocks
 
     @classmethod
     def of(cls, options: dict[str, Any], items: Sequence[Input], always: Sequence[str]) -> Work:
         """Pick what the options of a command say; what they say about writing is checked."""
-        names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample")
+        if options.get("scheduler") is not None and (options["page"] == "all" or is_volume(options)):
+            raise click.UsageError("--scheduler labels an image by blocks, not all pages, volumes and series")
+        names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample", "scheduler")
         given = {name: options[name] for name in names if name in options}
         parameters = parameters_of(options) if "n_segments" in options else {}
         return cls(reading_of(options), writing_of(options, items, always), parameters, **given)
@@ -123,12 +131,14 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
     check_names(item, writing, several_pages=reading.page == "all")
-    with open_scenes(item.path, reading) as scenes:
+    with _client_of(work.scheduler) as client, open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
         if work.model is not None:
             size = work.model.n_segments_, work.model.preset
-        by_blocks = needs_blocks(scenes, reading, *size, times)
+        by_blocks = needs_blocks(scenes, reading, *size, times) or work.scheduler is not None
+        if work.scheduler is not None and (remedy := scenes[0].only_whole):
+            raise ValueError(f"--scheduler needs an image that is read by windows; {remedy}")
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         geo = scenes[0].geo
         about = {"has_tags": geo is not None and bool(geo.tags), "by_blocks": by_blocks}
@@ -141,7 +151,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
                     PartsFolder(parts, made, resume=True).remove()
             return earlier
         if by_blocks:
-            found = _label_by_blocks(item, scenes[0], work, made, callback)
+            found = _label_by_blocks(item, scenes[0], work, made, callback, client)
         else:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
@@ -360,7 +370,9 @@ def needs_blocks(
     return needed > budget
 
 
-def _label_by_blocks(item: Input, scene: Source, work: Work, made: dict[str, Any], callback: Any) -> Labelled:
+def _label_by_blocks(
+    item: Input, scene: Source, work: Work, made: dict[str, Any], callback: Any, client: Any = None
+) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
     if work.writing.kinds & {"probabilities", "intervals"}:
         raise ValueError("probabilities and intervals are written only for images that fit into --memory")
@@ -371,8 +383,8 @@ def _label_by_blocks(item: Input, scene: Source, work: Work, made: dict[str, Any
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
-    choice = ""
     model, sample = (work.model, {}) if work.model is not None else parts.model()
+    choice = ""
     if model is None:
         model, sample = _fit_crops(scene, work, callback)
         choice = in_words(getattr(model, "selection_", None))
@@ -384,49 +396,74 @@ def _label_by_blocks(item: Input, scene: Source, work: Work, made: dict[str, Any
             "the model distinguishes a flat background from textures, which needs the whole image; fit it "
             "with --no-flat-ground, or mask the background"
         )
-    memory, textures = work.reading.memory, model.textures_
+
+    def tell(done: int, total: int) -> None:
+        if callback is not None:
+            share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
+            callback(Progress("blocks", done, total, share))
+
+    source = scene if client is None else SharedPage(item.path, work.reading, scene)
+    plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
+    options: dict[str, Any] = {"n_jobs": n_jobs, "store": parts, "tell": tell, "client": client}
+    found, step = blocks.label_blocks(source, model.textures_, plan, request, **options), request.preview
+    largest = model.n_segments_ + work.unknown
+    shape = [-(-length // step) for length in scene.shape]
+    sure = np.zeros(shape, np.float32) if wants_confidence else None
+    page = Page(scene, np.zeros(shape, np.float32), np.zeros(shape, np.int32), sure, None)
+    page.block = plan.side, blocks.SHARD
+    page.written = client and parts.new_maps(scene.shape, largest, page.block, wants_confidence)
+    page.rows = _rows_of_blocks(found, plan, page, step)
+    said = f"read by blocks of {plan.side} pixels"
+    if not work.writing.formats:
+        said += ", labels written as TIFF alone"
+    if step > 1:
+        said += f"; overlay, confidence and report have 1/{step} of the size"
+    messages = [parts.message] * bool(parts.message) + [said]
+    messages += [f"textures learned from {sample.pop('words')}"] if sample else []
+    return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
+
+
+def _plan_of(
+    scene: Source, work: Work, model: Segmenter, wants_confidence: bool
+) -> tuple[BlockPlan, blocks.Request, int]:
+    """Settle the blocks, what is requested of them, and how many are labelled side by side."""
+    memory, textures, side = work.reading.memory, model.textures_, blocks.SIDE
 
     def needed(side: int) -> float:
         padded = side + 2 * textures.reach
         return expected_memory(padded * padded, scene.n_channels, model.n_segments_, model.preset)
 
-    side = blocks.SIDE
     while memory is not None and side > _SMALLEST_SIDE and needed(side) > memory:
         side //= 2
     reduction = 1 << ((max(scene.shape) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
     plan = blocks.plan_blocks(scene.shape, textures, side, reduction)
-    request = blocks.Request(
-        model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction
-    )
     fitting = int((memory or free_memory() // 2) / needed(plan.side))
+    asked = model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction
+    return plan, blocks.Request(*asked), max(1, min(crew_size(), fitting))
 
-    def tell(done: int, total: int) -> None:
-        share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
-        callback(Progress("blocks", done, total, share))
 
-    found = blocks.label_blocks(
-        scene,
-        textures,
-        plan,
-        request,
-        n_jobs=max(1, min(crew_size(), fitting)),
-        store=parts,
-        tell=None if callback is None else tell,
-    )
-    small = [-(-length // reduction) for length in scene.shape]
-    sure = np.zeros(small, np.float32) if wants_confidence else None
-    picture = np.zeros(small, np.float32), np.zeros(small, np.int32), sure
-    page = Page(scene, *picture, None)
-    page.rows = _rows_of_blocks(found, plan, page, reduction)
-    said = f"read by blocks of {plan.side} pixels"
-    if not work.writing.formats:
-        said += ", labels written as TIFF alone"
-    if reduction > 1:
-        said += f"; overlay, confidence and report have 1/{reduction} of the size"
-    messages = [parts.message] * bool(parts.message) + [said]
-    messages += [f"textures learned from {sample.pop('words')}"] if sample else []
-    largest = model.n_segments_ + work.unknown
-    return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
+@contextlib.contextmanager
+def _client_of(address: str | None) -> Iterator[Any]:
+    """Connect to a dask scheduler, if one is given."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+        from distributed.comm import CommClosedError
+    except ImportError:
+        raise ImportError("--scheduler needs dask and zarr (pip install 'texseg[large]')") from None
+    try:
+        client = Client(address, set_as_default=False, timeout=_ANSWERS)
+    except (OSError, ValueError) as error:
+        raise OSError(f"no dask scheduler answers at {address}: {error}") from None
+    try:
+        with client:
+            yield client
+    except (CancelledError, CommClosedError):
+        raise OSError(
+            f"the dask scheduler at {address} ended; with --resume the same command goes on, on any scheduler"
+        ) from None
 
 
 def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands:

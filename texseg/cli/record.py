@@ -27,6 +27,8 @@ from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
 from texseg.io.geo import world_file_suffix
+from texseg.io.write import Layout, new_zarr
+from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _NO_MATTER = ("max_pixels", "memory", "mask", "seeds")  # decide whether results are made, or are files
 _PLAN, _MODEL, _SAMPLE = "plan.json", "model.texseg", "sample.json"
+_MAPS = ("labels.zarr", "confidence.zarr")
 _BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
 _EDGES = ("top", "bottom", "left", "right")
@@ -173,7 +176,7 @@ class PartsFolder:
         self.folder = folder
         before = self._claimed()
         # a folder that was brought from elsewhere is another one, whatever its plan says
-        self.plan = {**made, "folder": [(about := folder.stat()).st_dev, about.st_ino]}
+        self.plan = {**made, "folder": folder.stat().st_ino}  # on whatever machine it is mounted
         self.message = ""
         if resume and before is not None and before != self.plan:
             changed = [name for name in {**before, **self.plan} if before.get(name) != self.plan.get(name)]
@@ -224,7 +227,35 @@ class PartsFolder:
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
+    def new_maps(
+        self, shape: tuple[int, int], largest: int, block: tuple[int, int], with_confidence: bool
+    ) -> Path:
+        """Make zarr arrays that the workers of a cluster write; give the folder of the labels."""
+        layout = Layout(shape, largest, block=block)
+        for name, of_map in zip(_MAPS[: 1 + with_confidence], (largest, 255), strict=False):
+            if not (self.folder / name).exists():
+                new_zarr(self.folder / name, layout._replace(largest=of_map))
+        return self.folder / _MAPS[0]
+
+    def write_maps(self, window: Window, *maps: Any) -> None:
+        """Write a window of labels, and of their confidence in bytes."""
+        import zarr
+
+        for name, values in zip(_MAPS, maps, strict=True):
+            if values is not None:
+                zarr.open_group(self.folder / name)["0"][window] = values
+
+    def maps(self, window: Window) -> list[Any]:
+        """Read a window of labels, and of their confidence; None where there is none."""
+        import zarr
+
+        paths = [self.folder / name for name in _MAPS]
+        return [zarr.open_group(path, mode="r")["0"][window] if path.exists() else None for path in paths]
+
     def _clear(self) -> None:
+        for name in _MAPS:
+            if (self.folder / name).is_dir() and not (self.folder / name).is_symlink():
+                shutil.rmtree(self.folder / name)
         for path in list(self.folder.iterdir()):
             is_ours = path.name in (_MODEL, _PLAN, _SAMPLE) or _BLOCK.fullmatch(path.name)
             if is_ours and (path.is_file() or path.is_symlink()):
@@ -247,6 +278,7 @@ class PartsFolder:
         return BlockReading(arrays["pixels"], parts, **{name: arrays.get(name) for name in _OPTIONAL})
 
     def __setitem__(self, place: tuple[int, ...], block: BlockReading) -> None:
+        assert block.parts is not None  # as it was read
         arrays = {"pixels": block.labels, **block.parts._asdict()}
         arrays |= dict(zip(_EDGES, arrays.pop("edges"), strict=True))
         arrays |= {name: getattr(block, name) for name in _OPTIONAL if getattr(block, name) is not None}

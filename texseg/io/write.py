@@ -58,6 +58,8 @@ class Layout(NamedTuple):
     colours: Sequence[str] = ()  # of the same, as ``#0072b2``
     is_ome: bool = False  # describe a TIFF file as OME does, not as ImageJ
     is_volume: bool = False  # whether the pages are planes of a volume
+    block: tuple[int, int] = (0, 0)  # side of blocks, and how many side by side a file of a zarr array holds
+    written: Path | None = None  # an OME-Zarr image whose largest level is complete
 
     @property
     def legend(self) -> list[tuple[int, str, bytes]]:
@@ -136,29 +138,38 @@ def _npy(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
 
 def _zarr(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     """Write an OME-Zarr image in square chunks of one plane; label images have smaller levels, too."""
-    import zarr
-
-    shape = layout.shape
-    group: Any = zarr.create_group(path)
-
-    def new(level: int, shape: tuple[int, ...]) -> Any:
-        chunks = (1,) * (len(shape) - 2) + tuple(min(TILE, side) for side in shape[-2:])
-        names = ("z" if layout.is_volume else "segment", "y", "x")[-len(shape) :]
-        options = {"dtype": layout.stored, "chunks": chunks, "fill_value": 0, "dimension_names": names}
-        return group.create_array(str(level), shape=shape, **options)
-
-    array, at = new(0, shape), 0
+    shape, at = layout.shape, 0
+    array = new_zarr(path, layout) if layout.written is None else None
     reduced: list[NDArray[Any]] = []
     for band in _reducing(bands, reduced):
         page, top = divmod(at, shape[-2])
-        array[(page,) * (len(shape) - 2) + (slice(top, top + len(band)),)] = band
+        if array is not None:
+            array[(page,) * (len(shape) - 2) + (slice(top, top + len(band)),)] = band
         at += len(band)
         yield band
+    if layout.written is not None:
+        layout.written.rename(path)
     n_levels = 1
     for level in _overviews(reduced if layout.largest is not None and not layout.is_volume else []):
-        new(n_levels, level.shape)[:] = level
+        new_zarr(path, layout._replace(shape=level.shape, block=(0, 0)), n_levels)[:] = level
         n_levels += 1
-    group.attrs["ome"] = _of_ome(layout, n_levels)
+    import zarr
+
+    zarr.open_group(path).attrs["ome"] = _of_ome(layout, n_levels)
+
+
+def new_zarr(path: Path, layout: Layout, level: int = 0) -> Any:
+    """Make an array of a zarr group in square chunks; many of them share a file where blocks are known."""
+    import zarr
+
+    shape, (side, beside) = layout.shape, layout.block
+    chunk = side // 2 if side else TILE
+    names = ("z" if layout.is_volume else "segment", "y", "x")[-len(shape) :]
+    options: dict[str, Any] = {"dtype": layout.stored, "fill_value": 0, "dimension_names": names}
+    options["chunks"] = (1,) * (len(shape) - 2) + tuple(min(chunk, n) for n in shape[-2:])
+    if side and min(shape) >= chunk:
+        options["shards"] = side, side * min(beside, -(-shape[1] // side))
+    return zarr.open_group(path, mode="a").create_array(str(level), shape=shape, **options)
 
 
 def _of_ome(layout: Layout, n_levels: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class BlockReading(NamedTuple):
     """What is known about the h x w (or d x h x w) pixels of a block before it is joined with the others."""
 
     labels: NDArray[np.uint8]  # (h, w), from 1; 0 without data
-    parts: BlockParts
+    parts: BlockParts | None  # None when they have been joined
     strange: NDArray[np.bool_] | None = None
     """(h, w), which pixels no texture explains; None if not requested."""
     confidence: NDArray | None = None

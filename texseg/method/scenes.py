@@ -28,16 +28,6 @@ from texseg.method.seeds import checked_seeds, refuse_grey_values
 from texseg.method.textures import Scene
 from texseg.parameters import Settings
 
-__all__ = [
-    "FourthBandWarning",
-    "Learned",
-    "known_scenes",
-    "learn_scenes",
-    "refuse_seeds_without_cells",
-    "warn",
-    "with_bands_of",
-]
-
 _LOGARITHM_TAKEN = (
     "using the logarithm of the values: contrast is proportional to brightness, as under shading or speckle "
     "that multiply; log=False (--no-log) turns this off"
