@@ -132,7 +132,7 @@ def test_threads_change_nothing_and_what_is_stored_is_not_read_again(image, mode
         )
     )
     assert reads == [blocks.around((2, 2))]
-    assert told == [(19, 20), (20, 20)]
+    assert told[0] == (0, 20) and told[-1] == (20, 20)
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(one, again, strict=True))
 
 

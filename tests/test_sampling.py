@@ -10,6 +10,7 @@ from scipy import ndimage
 
 from tests.test_cli_large import run
 from texseg.blocks import ArrayWindows
+from texseg.cli import process
 from texseg.method import division
 from texseg.method.sampling import SceneSample, read_crops, sample_windows
 from texseg.segmenter import Segmenter
@@ -115,7 +116,14 @@ def test_the_record_of_a_large_image_tells_the_crops(planted, tmp_path):
     assert result.exit_code == 0, result.output
     assert "textures learned from one crop of 512 pixels" in result.stderr
     record = json.loads((tmp_path / "out" / "scene_run.json").read_text())
-    assert set(record["result"]["sample"]) == {"windows", "by_content", "looked_at", "unlike", "place"}
+    assert set(record["result"]["sample"]) == {
+        "windows",
+        "by_content",
+        "looked_at",
+        "unlike",
+        "place",
+        "again",
+    }
     assert record["result"]["sample"]["windows"] and 0 < record["result"]["sample"]["looked_at"] <= 1
 
 
@@ -149,3 +157,39 @@ def test_a_number_that_is_chosen_grows_by_what_is_rare(planted, monkeypatch, gro
     places = re.findall(r"rows (\d+) to (\d+), columns (\d+) to (\d+)", said)
     windows = [np.s_[int(a) : int(b), int(c) : int(d)] for a, b, c, d in places]
     assert grow == (not any(share_of_patch(window) > 0.4 for window in windows))
+
+
+@pytest.mark.parametrize("grow", ["--grow", "--no-grow"])
+def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_path, monkeypatch, grow):
+    """The look at the scene has missed it; or else it is said where it lies."""
+    tifffile.imwrite(tmp_path / "scene.tif", planted[512:1200, 1500:2240], tile=(256, 256))
+    looks = []
+
+    def blind(scene, seed, n_crops, places=()):
+        looks.append(
+            [
+                tuple(slice(p.start + at, p.stop + at) for p, at in zip(w, (512, 1500), strict=True))
+                for w in places
+            ]
+        )
+        if places:
+            return read_crops(scene, seed, n_crops, 160, places)
+        windows = [np.s_[y : y + 100, x : x + 160] for y in (0, 588) for x in (0, 200, 400)]
+        return SceneSample(windows), [scene.read(window) for window in windows]
+
+    monkeypatch.setattr(process, "crop_count", lambda *_: 6)
+    monkeypatch.setattr(process, "read_crops", blind)
+    done = run(
+        "segment", tmp_path / "scene.tif", "--k-min", 1, grow, "--memory", "45M", "-o", tmp_path / "out"
+    )
+    assert done.exit_code == 0, done.output
+    labels = tifffile.imread(tmp_path / "out" / "scene_labels.tif")
+    assert share_of_patch(looks[-1][0]) > 0.2 if grow == "--grow" else len(looks) == 1
+    assert ("labelled again, with textures of what none explained at first: rows" in done.stderr) == (
+        grow == "--grow"
+    )
+    assert ("no texture explains rows" in done.stderr) == (grow != "--grow")
+    inside, outside = (
+        np.bincount(part.ravel(), minlength=9) for part in (labels[160:560, 230:640], labels[:100])
+    )
+    assert (inside.argmax() != outside.argmax()) == (grow == "--grow")

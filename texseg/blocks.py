@@ -10,8 +10,9 @@ workers of a dask client, in the same steps: read blocks, join their parts by a 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from texseg.method.sampling import SceneSample, read_crops, sample_windows, vali
 from texseg.method.scenes import scene_of, warn, with_bands_of
 from texseg.method.textures import Textures
 from texseg.pixels.joining import BlockParts, joined_labels
+from texseg.pixels.label import connected_parts
 from texseg.progress import expected_memory, free_memory
 from texseg.threads import crew_size, map_in_order, one_blas_thread
 
@@ -42,6 +44,8 @@ SIDE = 1024
 """Side of a block in pixels: with 512, margins cost 1.4 times as much; 2048 needs three times the memory."""
 
 SHARD = 16  # blocks side by side, whose labels one file of a zarr array holds
+
+ODD = 10_000  # pixels of a part that no texture explains, from which on it is learned, or said
 
 _REDUCTION = 4  # illumination and neighbourhoods are computed on a grid this many times coarser
 
@@ -154,6 +158,7 @@ class Request(NamedTuple):
     confidence: bool = False
     preview: int = 0
     """Side in pixels of the squares averaged for a reduced image; it divides the side of the blocks."""
+    looks: bool = False  # for what no texture explains
 
     def small(self, textures: Textures) -> float:
         """Pixels; smaller parts may be given to a neighbour."""
@@ -165,7 +170,7 @@ def read_block(
 ) -> BlockReading:
     """Label one block; a source that holds no more than its window says where ``around`` it is."""
     pixels, mask = source.read(around or blocks.around(place))[:2]
-    inside, (top, left) = blocks.inside(place), (part.start for part in blocks.core(place))
+    inside, (top, left) = blocks.inside(place), [part.start for part in blocks.core(place)]
     axis, features = source.channel_axis, textures.features
     with one_blas_thread():
         try:
@@ -179,9 +184,11 @@ def read_block(
             scene = scene_of(encode(planes, features), planes, features)
             read, small = textures.read(scene, request.smoothness), request.small(textures)
             reading = reading_of(read, scene.mask, small, inside, (top, left), blocks.shape)
-            strange = textures.unfamiliar(scene)[inside].copy() if request.unknown else None
+            looks = request.unknown or request.looks
+            strange = textures.unfamiliar(scene)[inside].copy() if looks else None
     preview = _reduced(pixels[inside], request.preview) if request.preview else None
-    reading = reading._replace(strange=strange if request.unknown else None, preview=preview)
+    odd = _largest_part(strange, (top, left)) if request.looks and strange is not None else None
+    reading = reading._replace(strange=strange if request.unknown else None, preview=preview, odd=odd)
     if not request.confidence:
         return reading._replace(confidence=None, small=None, of_small=None)
     sure, of_small = (
@@ -200,25 +207,28 @@ def read_blocks(
     n_jobs: int = 1,
     tell: Callable[[int, int], Any] | None = None,
     client: Any = None,
-) -> None:
+) -> list[Window]:
     """Label the blocks that a store does not hold yet, by threads or by the workers of a dask client.
 
-    ``tell`` gets the numbers of blocks read, and of all.
+    ``tell`` gets the numbers of blocks that are done, and of all. Gives the places of large parts that no
+    texture explains, the largest first, where the request looks for them.
     """
 
-    def work(place: Place) -> None:
-        store[place] = read_block(source, place, blocks, textures, request)
+    def work(place: Place) -> NDArray[np.integer] | None:
+        if place in store:
+            return store[place].odd
+        store[place] = reading = read_block(source, place, blocks, textures, request)
+        return reading.odd
 
-    missing = [place for place in blocks if place not in store]
-    if client is None:
-        done: Iterator[Any] = map_in_order(work, missing, n_jobs)
-    else:
-        done = _by_workers(client, client.map(work, missing, pure=False))
+    done, found = map_in_order(work, blocks, n_jobs), []
+    if client is not None:
+        done = _by_workers(client, client.map(work, list(blocks), pure=False))
     with one_blas_thread():
-        for n_missing in range(len(missing), -1, -1):
+        for n_done, odd in enumerate(itertools.chain([None], done)):
+            found += [] if odd is None or odd[0] < ODD else [odd.tolist()]
             if tell is not None:
-                tell(len(blocks) - n_missing, len(blocks))
-            next(iter(done), None)
+                tell(n_done, len(blocks))
+    return [np.s_[top:bottom, left:right] for _, top, bottom, left, right in sorted(found, reverse=True)]
 
 
 def label_blocks(
@@ -243,6 +253,13 @@ def label_blocks(
     """
     kept: Any = {} if store is None else store
     read_blocks(source, textures, blocks, request, kept, n_jobs=n_jobs, tell=tell, client=client)
+    yield from join_blocks(textures, blocks, request, kept, client)
+
+
+def join_blocks(
+    textures: Textures, blocks: BlockPlan, request: Request, kept: Any, client: Any = None
+) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
+    """Label blocks that have been read."""
     area, n_textures = textures.speck_area(request.smoothness), len(textures.profiles)
     if client is None:
         names = joined_labels(blocks, lambda place: kept[place].parts, area, request.min_size)
@@ -404,6 +421,16 @@ def crops_of(
         warn(f"textures are learned from {sample}")
     crops = [pixels if channel_axis is None else np.moveaxis(pixels, -1, channel_axis) for pixels, _ in read]
     return crops, [valid for _, valid in read], sample
+
+
+def _largest_part(marked: NDArray[np.bool_], origin: Sequence[int]) -> NDArray[np.integer]:
+    """Pixels of the largest part, and its rows and columns: (5,)."""
+    parts = connected_parts(np.where(marked, 0, -1).astype(np.int32))
+    if len(parts.sizes) == 1:
+        return np.zeros(5, np.intp)
+    where = np.nonzero(parts.places == 1 + parts.sizes[1:].argmax())
+    ends = [end + at for own, at in zip(where, origin, strict=True) for end in (own.min(), own.max() + 1)]
+    return np.array([len(where[0]), *ends])
 
 
 def _reduced(block: NDArray[Any], side: int) -> NDArray[np.float32]:

@@ -55,7 +55,7 @@ from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
-from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, read_crops, valid_pixels
+from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, placed, read_crops, valid_pixels
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
+_MOST_SAID = 3  # places
+_FEWEST_CROPS = 4  # of which one can show what the others do not
 _ANSWERS = 20  # seconds in which a scheduler answers
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
 
@@ -374,12 +376,7 @@ def _label_by_blocks(
     item: Input, scene: Source, work: Work, made: dict[str, Any], callback: Any, client: Any = None
 ) -> Labelled:
     """Label an image block by block; an interrupted run can be resumed."""
-    if work.writing.kinds & {"probabilities", "intervals"}:
-        raise ValueError("probabilities and intervals are written only for images that fit into --memory")
-    if work.rescale or work.reading.seeds is not None:
-        other = "" if work.rescale else ", or fit a part of the image with --seeds and apply the model"
-        what = "--rescale needs" if work.rescale else "seeds need"
-        raise ValueError(f"{what} the whole image in memory; allow more --memory{other}")
+    _refuse_by_blocks(work)
     wants_confidence = bool(work.writing.kinds & {"confidence", "report"})
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
@@ -403,9 +400,20 @@ def _label_by_blocks(
             callback(Progress("blocks", done, total, share))
 
     source = scene if client is None else SharedPage(item.path, work.reading, scene)
+    told: dict[str, Any] = {"tell": tell, "client": client}
     plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
-    options: dict[str, Any] = {"n_jobs": n_jobs, "store": parts, "tell": tell, "client": client}
-    found, step = blocks.label_blocks(source, model.textures_, plan, request, **options), request.preview
+    odd = blocks.read_blocks(source, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
+    messages = [parts.message] * bool(parts.message)
+    may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
+    if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
+        messages.append(f"labelled again, with textures of what none explained at first: {_places_of(odd)}")
+        model, sample = _fit_crops(scene, work, callback, odd)
+        choice = in_words(getattr(model, "selection_", None))
+        parts = PartsFolder(parts.folder, made, resume=False)
+        model = parts.keep_model(model, sample)
+        plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
+        odd = blocks.read_blocks(source, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
+    found, step = blocks.join_blocks(model.textures_, plan, request, parts, client), request.preview
     largest = model.n_segments_ + work.unknown
     shape = [-(-length // step) for length in scene.shape]
     sure = np.zeros(shape, np.float32) if wants_confidence else None
@@ -418,9 +426,27 @@ def _label_by_blocks(
         said += ", labels written as TIFF alone"
     if step > 1:
         said += f"; overlay, confidence and report have 1/{step} of the size"
-    messages = [parts.message] * bool(parts.message) + [said]
+    messages.append(said)
+    if odd:
+        remedy = f"if that is another texture, try -k {model.n_segments_ + 1}"
+        messages.append(f"no texture explains {_places_of(odd)}: {remedy}")
     messages += [f"textures learned from {sample.pop('words')}"] if sample else []
     return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
+
+
+def _places_of(odd: Sequence[Any]) -> str:
+    others = len(odd) - _MOST_SAID
+    return "; ".join(map(placed, odd[:_MOST_SAID])) + (f" and {others} other places" if others > 0 else "")
+
+
+def _refuse_by_blocks(work: Work) -> None:
+    """Refuse what needs the whole image."""
+    if work.writing.kinds & {"probabilities", "intervals"}:
+        raise ValueError("probabilities and intervals are written only for images that fit into --memory")
+    if work.rescale or work.reading.seeds is not None:
+        other = "" if work.rescale else ", or fit a part of the image with --seeds and apply the model"
+        what = "--rescale needs" if work.rescale else "seeds need"
+        raise ValueError(f"{what} the whole image in memory; allow more --memory{other}")
 
 
 def _plan_of(
@@ -438,7 +464,8 @@ def _plan_of(
     reduction = 1 << ((max(scene.shape) - 1) // _PREVIEW).bit_length()  # until it is small enough to view
     plan = blocks.plan_blocks(scene.shape, textures, side, reduction)
     fitting = int((memory or free_memory() // 2) / needed(plan.side))
-    asked = model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction
+    looks = work.model is None and textures.features.has_filters
+    asked = model._smoothness, model.min_size, None, work.unknown, wants_confidence, reduction, looks
     return plan, blocks.Request(*asked), max(1, min(crew_size(), fitting))
 
 
@@ -487,10 +514,12 @@ def _rows_of_blocks(found: Any, plan: BlockPlan, page: Page, step: int) -> Bands
             row, sure = [], []
 
 
-def _fit_crops(scene: Source, work: Work, callback: Any) -> tuple[Segmenter, dict[str, Any]]:
+def _fit_crops(
+    scene: Source, work: Work, callback: Any, places: Sequence[Any] = ()
+) -> tuple[Segmenter, dict[str, Any]]:
     """Fit to crops; give the model, and what is said and recorded about them."""
     n_crops = crop_count(work.reading.memory, scene.n_channels)
-    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops)
+    sample, crops = read_crops(scene, work.parameters.get("random_state", 0), n_crops, places=places)
 
     def show(progress: Progress) -> None:
         if callback is not None:

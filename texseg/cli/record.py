@@ -40,7 +40,7 @@ _MAPS = ("labels.zarr", "confidence.zarr")
 _BLOCK = re.compile(r"(\d+)_(\d+)\.npz")
 _LARGEST_TEXT = 2**26  # bytes of a record or a plan
 _EDGES = ("top", "bottom", "left", "right")
-_OPTIONAL = ("strange", "confidence", "preview", "small", "of_small")
+_OPTIONAL = ("strange", "confidence", "preview", "small", "of_small", "odd")
 
 
 def digest_of(path: Path) -> str:

@@ -38,6 +38,8 @@ class BlockReading(NamedTuple):
     small: NDArray[np.int64] | None = None
     """(n,), flat indices of the pixels of small parts, whose label may change."""
     of_small: NDArray | None = None  # (K, n), probabilities of all textures there, as `confidence`
+    odd: NDArray[np.integer] | None = None
+    """(5,), pixels of the largest part that no texture explains, first and last + 1 row and column."""
 
 
 def reading_of(

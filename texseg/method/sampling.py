@@ -56,6 +56,8 @@ class SceneSample(NamedTuple):
     place: Window | None = None
     """Where most of that lies; None where it is too little to be said."""
     survey: _Survey | None = None  # while a model is fitted
+    again: int = 0
+    """How many crops show what no texture explained that had been learned from the others."""
 
     def __str__(self) -> str:
         n, side = len(self.windows), max(part.stop - part.start for window in self.windows for part in window)
@@ -64,14 +66,14 @@ class SceneSample(NamedTuple):
             text += f", {self.by_content} of them where the scene is unlike an even sample of it"
         if self.place is not None:
             text += (
-                f"; {self.unlike:.2%} of the scene is like none of them, most of it at {_placed(self.place)}"
+                f"; {self.unlike:.2%} of the scene is like none of them, most of it at {placed(self.place)}"
             )
         return text
 
     def record(self) -> dict[str, Any]:
         """Give what a record keeps; places are first and last row, first and last column."""
         places = [[end for part in w for end in (part.start, part.stop - 1)] for w in self.windows]
-        place = None if self.place is None else _placed(self.place)
+        place = None if self.place is None else placed(self.place)
         kept = {name: value for name, value in self._asdict().items() if name != "survey"}
         return {**kept, "windows": places, "place": place}
 
@@ -130,10 +132,11 @@ class Stranger(NamedTuple):
         return np.concatenate([mask.ravel() for mask in masks])
 
     def __str__(self) -> str:
-        return f"{self.share:.2%} of the scene, most of it at {_placed(self.place)}"
+        return f"{self.share:.2%} of the scene, most of it at {placed(self.place)}"
 
 
-def _placed(window: Window) -> str:
+def placed(window: Window) -> str:
+    """Put rows and columns into words."""
     rows, columns = window
     return f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
 
@@ -158,11 +161,16 @@ class _Survey(NamedTuple):
 
 
 def read_crops(
-    source: Any, random_state: Any = 0, n_crops: int = CROPS, side: int = CROP_SIDE
+    source: Any,
+    random_state: Any = 0,
+    n_crops: int = CROPS,
+    side: int = CROP_SIDE,
+    places: Sequence[Window] = (),
 ) -> tuple[SceneSample, list[Any]]:
     """Choose crops of a scene by what they show; give them, and the pixels and mask of those that hold data.
 
-    ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.label_blocks`.
+    ``source`` has ``shape`` and ``read(window)``, see :func:`texseg.blocks.label_blocks`. In up to a quarter
+    of the crops ``places`` are shown, whatever else is.
     """
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
     n_crops = min(n_crops, math.prod(-(-length // side) for length in source.shape))
@@ -175,6 +183,11 @@ def read_crops(
         evens = (sample_windows(source.shape, seed, n, side) for n in counts)
         few = next(even for even in evens if len(even) <= max(1, n_crops - 1))
         sample = _by_content(survey, source.shape, few, n_crops, side, seed)
+    shown: list[Window] = []
+    for place in places:
+        if len(shown) < n_crops // 4 and not any(_holds(window, place) for window in shown):
+            shown.append(_around_middle([(p.start + p.stop) / 2 for p in place], source.shape, side))
+    sample = sample._replace(windows=[*sample.windows[: n_crops - len(shown)], *shown], again=len(shown))
     crops = [source.read(window) for window in sample.windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
     if not kept:
@@ -271,14 +284,10 @@ def _by_content(
         np.minimum(distance, survey.distances(seen).min(axis=1), out=distance)
 
     def add_around(which: NDArray[np.integer]) -> None:
-        starts = [
-            int(min(max(0, at - side // 2), max(0, length - side)))
-            for at, length in zip(middles[which].mean(axis=0), shape, strict=True)
-        ]
-        rows, columns = (slice(at, min(at + side, length)) for at, length in zip(starts, shape, strict=True))
-        seen = survey.seen_in((rows, columns))
+        window = _around_middle(middles[which].mean(axis=0), shape, side)
+        seen = survey.seen_in(window)
         seen[which[0]] = True
-        add((rows, columns), seen)
+        add(window, seen)
 
     for window in even:
         if (seen := survey.seen_in(window)).any():
@@ -303,6 +312,18 @@ def _by_content(
     looked_at = min(1.0, n * _SIDE**2 / math.prod(shape))
     place = _largest_place(survey.places[unlike]) if unlike.mean() >= _SAID else None
     return SceneSample(windows, by_content, looked_at, float(unlike.mean()), place, survey)
+
+
+def _around_middle(middle: Sequence[float], shape: tuple[int, int], side: int) -> Window:
+    pairs = list(zip(middle, shape, strict=True))
+    starts = [int(min(max(0, at - side // 2), max(0, length - side))) for at, length in pairs]
+    rows, columns = (slice(at, min(at + side, length)) for at, length in zip(starts, shape, strict=True))
+    return rows, columns
+
+
+def _holds(window: Window, place: Window) -> bool:
+    pairs = zip(window, place, strict=True)
+    return all(own.start <= (part.start + part.stop) / 2 < own.stop for own, part in pairs)
 
 
 def _largest_place(places: NDArray[np.intp]) -> Window:
