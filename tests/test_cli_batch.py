@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 import texseg
 from texseg.cli import batch, main, outputs
 from texseg.cli.batch import read_sample, run, write_report
-from texseg.cli.inputs import Input, ReadOptions, collect_inputs, natural_key
+from texseg.cli.inputs import Input, ReadOptions, collect_inputs
 from texseg.cli.outputs import Outcome, Writing
 from texseg.cli.process import Work
-from texseg.io.read import read_labels
+from texseg.io.read import natural_key, read_labels
 from texseg.io.regions import SEGMENT_FIELDS, csv_text, segment_table
 
 PIXELS, TRUTH = io_scenes.scene()

@@ -15,25 +15,12 @@ from typing import Any
 import click
 
 import texseg
-from texseg.cli.options import (
-    Verb,
-    applying_options,
-    edits_of,
-    fitting_options,
-    memory_option,
-    painting_options,
-    parameter_option,
-    parameters_of,
-    paths_argument,
-    reading_options,
-    run_options,
-    section,
-    segmenting_options,
-    volume_options,
-)
+from texseg.cli import options as opt
 from texseg.cli.terminal import Verbs, say
 
-_OUTPUT = click.Path(path_type=Path, dir_okay=False)
+_OUTPUT, _INPUT = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path)
+_FOLDER, _NOT_NEGATIVE = click.Path(path_type=Path, file_okay=False), click.FloatRange(min=0)
+_WHERE = "Folder for the image and the results.  [default: texseg_demo]"
 _USUAL = ("labels", "overlay", "segments", "run")
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -51,7 +38,7 @@ def main() -> None:
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its findings are part of our error messages
 
 
-verb = partial(main.command, cls=Verb)
+verb = partial(main.command, cls=opt.Verb)
 
 
 @verb(
@@ -64,7 +51,7 @@ verb = partial(main.command, cls=Verb)
       texseg segment -k 2 -- "-starts with a dash.png"
     """
 )
-@segmenting_options
+@opt.segmenting_options
 def segment(**options: Any) -> None:
     """Label the textures of images.
 
@@ -83,7 +70,7 @@ def segment(**options: Any) -> None:
       texseg open slides/ -k 4 --no-browser
     """,
 )
-@painting_options
+@opt.painting_options
 def paint(**options: Any) -> None:
     """Paint on images in the browser: strokes correct the segments.
 
@@ -102,7 +89,7 @@ def paint(**options: Any) -> None:
       texseg report rock.png -o rock.html
     """
 )
-@segmenting_options
+@opt.segmenting_options
 def report(**options: Any) -> None:
     """Segment images and write, for each, one page to click through.
 
@@ -127,14 +114,7 @@ def _segment(options: dict[str, Any], always: Sequence[str], model: Any = None) 
 
 
 @verb()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("texseg_demo"),
-    metavar="FOLDER",
-    help="Folder for the image and the results.  [default: texseg_demo]",
-)
+@opt.value("-o --output", _FOLDER, _WHERE, default=Path("texseg_demo"), metavar="FOLDER")
 @click.pass_context
 def demo(ctx: click.Context, output: Path) -> None:
     """Make a sample image of five textures and segment it.
@@ -171,15 +151,15 @@ def demo(ctx: click.Context, output: Path) -> None:
       texseg apply rock.texseg slides/ -o out/
     """
 )
-@paths_argument
-@fitting_options
-@volume_options
-@reading_options
-@section(
+@opt.paths_argument
+@opt.fitting_options
+@opt.volume_options
+@opt.reading_options
+@opt.section(
     "Results",
-    click.option("-o", "--output", type=_OUTPUT, required=True, metavar="FILE", help="Model file to write."),
+    opt.value("-o --output", _OUTPUT, "Model file to write.", required=True, metavar="FILE"),
 )
-@run_options
+@opt.run_options
 def fit(**options: Any) -> None:
     """Learn textures from images and write them to a model file.
 
@@ -193,7 +173,7 @@ def fit(**options: Any) -> None:
     items = collect(options | {"output": None})
     refuse_input(target, items)
     check_folder(target.parent)
-    model = fit_shared(items, reading_of(options), parameters_of(options), options["quiet"])
+    model = fit_shared(items, reading_of(options), opt.parameters_of(options), options["quiet"])
     target.parent.mkdir(parents=True, exist_ok=True)
     model.save(target)
     if not options["quiet"]:
@@ -201,8 +181,8 @@ def fit(**options: Any) -> None:
 
 
 @verb()
-@click.argument("model", type=click.Path(path_type=Path))
-@applying_options
+@click.argument("model", type=_INPUT)
+@opt.applying_options
 def apply(**options: Any) -> None:
     """Find the textures of a MODEL file in other images.
 
@@ -212,7 +192,7 @@ def apply(**options: Any) -> None:
     from texseg.segmenter import Segmenter
 
     model = Segmenter.load(options["model"])
-    model.edit(edits_of(options, len(model.names_)))
+    model.edit(opt.edits_of(options, len(model.names_)))
     model.crop_bar |= options["crop_bar"]
     options["volume"] |= model.spatial_dims == 3 or model.planes is not None
     _segment(options, _USUAL, model)
@@ -225,19 +205,14 @@ def apply(**options: Any) -> None:
       texseg score out/rock_labels.png ann.png bert.png --names classes.csv --confusion
     """
 )
-@click.argument("labels", type=click.Path(path_type=Path))
-@click.argument("truth", nargs=-1, required=True, metavar="TRUTH...", type=click.Path(path_type=Path))
-@click.option("--names", type=_OUTPUT, metavar="FILE", help="Classes of the truth: CSV with label and name.")
-@click.option("--ignore-label", type=int, help="Skip the pixels where the truth has this label, such as 0.")
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(min=0),
-    default=5.0,
-    help="Pixels within which borders agree.  [default: 5]",
-)
-@click.option("--confusion", is_flag=True, help="Print the pixels of every segment in every class.")
-@click.option("--all", "everything", is_flag=True, help="Print all measures, not just the usual ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all measures and the confusion.")
+@click.argument("labels", type=_INPUT)
+@click.argument("truth", nargs=-1, required=True, metavar="TRUTH...", type=_INPUT)
+@opt.value("--names", _OUTPUT, "Classes of the truth: CSV with label and name.", metavar="FILE")
+@opt.value("--ignore-label", int, "Skip the pixels where the truth has this label, such as 0.")
+@opt.value("--tolerance", _NOT_NEGATIVE, "Pixels within which borders agree.", default=5.0, show_default=True)
+@opt.flag("--confusion", "Print the pixels of every segment in every class.")
+@opt.flag("--all everything", "Print all measures, not just the usual ones.")
+@opt.flag("--json as_json", "Print JSON, with all measures and the confusion.")
 def score(**options: Any) -> None:
     """Compare a label image with the TRUTH, image files of one annotator or of several.
 
@@ -263,13 +238,13 @@ def score(**options: Any) -> None:
 
 
 @verb()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
-@parameter_option("n_segments")
-@parameter_option("preset")
-@volume_options
-@parameter_option("planes")
-@memory_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a file.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_INPUT)
+@opt.parameter_option("n_segments")
+@opt.parameter_option("preset")
+@opt.volume_options
+@opt.parameter_option("planes")
+@opt.memory_option
+@opt.flag("--json as_json", "Print JSON, one line a file.")
 def info(**options: Any) -> None:
     """Say what would be read from image files, and what it would cost to segment them."""
     import json
@@ -299,7 +274,7 @@ def info(**options: Any) -> None:
       texseg name rock.texseg 1=quartz 2=feldspar
     """
 )
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=_INPUT)
 @click.argument("names", nargs=-1, metavar="[NUMBER=NAME]...")
 def name(model: Path, names: Sequence[str]) -> None:
     """Give names to the textures of a MODEL file, or list them."""
@@ -329,15 +304,9 @@ def name(model: Path, names: Sequence[str]) -> None:
       texseg match monday.texseg tuesday.texseg
     """
 )
-@click.argument("models", nargs=-1, required=True, metavar="MODEL MODEL...", type=click.Path(path_type=Path))
-@click.option(
-    "--limit",
-    type=click.FloatRange(min=0),
-    default=0.25,
-    show_default=True,
-    help="Largest distance of equal textures.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a model.")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL MODEL...", type=_INPUT)
+@opt.value("--limit", _NOT_NEGATIVE, "Largest distance of equal textures.", default=0.25, show_default=True)
+@opt.flag("--json as_json", "Print JSON, one line a model.")
 def match(models: Sequence[Path], limit: float, as_json: bool) -> None:
     """Find which textures of MODEL files are the same, and give all of them one numbering.
 

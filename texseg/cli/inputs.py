@@ -20,18 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.cli.terminal import say
+from texseg.io import read
 from texseg.io.files import ImageTooLargeError, is_image
-from texseg.io.read import (
-    MAX_PIXELS,
-    Image,
-    Source,
-    SourceOptions,
-    as_volume,
-    natural_key,
-    open_pages,
-    open_source,
-    read_header,
-)
+from texseg.io.read import MAX_PIXELS, Image, Source, SourceOptions
 from texseg.io.stores import is_store
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads
@@ -98,7 +89,7 @@ def collect_inputs(
         # what is named as a file is reported as one
         if is_file or (len(found) == before and path.suffix.lower() in _IMAGE_SUFFIXES):
             found.setdefault(os.path.abspath(path), (path, path.parent))
-    files = sorted(found.values(), key=lambda entry: natural_key(str(entry[0])))
+    files = sorted(found.values(), key=lambda entry: read.natural_key(str(entry[0])))
     return _named(files), skipped
 
 
@@ -207,19 +198,19 @@ def open_scenes(path: Path, reading: ReadOptions) -> Iterator[list[Source]]:
         reading = replace(reading, mask=named_like(path, reading.mask, "mask"))
     with ExitStack() as files:
         if reading.page == "all":
-            yield files.enter_context(open_pages(path, reading))
+            yield files.enter_context(read.open_pages(path, reading))
             return
         try:
-            source = open_source(path, reading)
+            source = read.open_source(path, reading)
         except ImageTooLargeError as error:
-            source = open_source(path, replace(reading, max_pixels=None))
+            source = read.open_source(path, replace(reading, max_pixels=None))
             source.too_large = error
         yield [files.enter_context(source)]
 
 
 def read_images(scenes: Sequence[Source], reading: ReadOptions) -> list[Image]:
     """Read pages, or the one volume that they are planes of."""
-    return [as_volume(scenes)] if reading.is_volume else [scene.read() for scene in scenes]
+    return [read.as_volume(scenes)] if reading.is_volume else [scene.read() for scene in scenes]
 
 
 def refuse_photograph(labels: NDArray[np.integer], path: Path) -> NDArray[np.integer]:
@@ -243,10 +234,10 @@ def describe(
 ) -> dict[str, str | int | float | None]:
     """Describe a file by its header, upright, and forecast memory and processor time of segmenting it."""
     if reading.is_volume:
-        with open_pages(path, raw=reading.raw) as pages:
+        with read.open_pages(path, raw=reading.raw) as pages:
             header, n_planes = pages[0].header, len(pages)
     else:
-        header, n_planes = read_header(path), 1
+        header, n_planes = read.read_header(path), 1
     height, width, geo = header.height, header.width, header.geo
     about = header.n_channels, n_segments, preset
     needed = expected_memory(height * width * n_planes, *about)

@@ -192,11 +192,13 @@ def section(name: str, *decorators: Callable[[Any], Any]) -> Callable[[Any], Any
     return decorate
 
 
-def _flag(*names: str, text: str) -> Callable[[Any], Any]:
-    return click.option(*names, is_flag=True, help=text)
+def flag(names: str, text: str) -> Callable[[Any], Any]:
+    """Option that is given or not."""
+    return click.option(*names.split(), is_flag=True, help=text)
 
 
-def _value(names: str, kind: Any, text: str, **more: Any) -> Callable[[Any], Any]:
+def value(names: str, kind: Any, text: str, **more: Any) -> Callable[[Any], Any]:
+    """Option with a value of some kind; `names` are separated by spaces."""
     return click.option(*names.split(), type=kind, help=text, **more)
 
 
@@ -400,8 +402,8 @@ _MERGE = "Merge segments and name the result, or name one (3=NAME); numbers are 
 _EDITS = "Merges and names in a JSON file, as a report saves them."
 edit_options = section(
     "Number",
-    _value("--merge", str, _MERGE, multiple=True, metavar="2+5=NAME", callback=_read_edits),
-    _value("--edits", _FILE, _EDITS, metavar="FILE", callback=_read_edits),
+    value("--merge", str, _MERGE, multiple=True, metavar="2+5=NAME", callback=_read_edits),
+    value("--edits", _FILE, _EDITS, metavar="FILE", callback=_read_edits),
 )
 
 _SEEDS = (
@@ -411,96 +413,76 @@ _SEEDS = (
 fitting_options = section(
     "Number",
     *map(parameter_option, FITTED),
-    _value("--seeds", _EXISTING, _SEEDS, metavar="FILE"),
+    value("--seeds", _EXISTING, _SEEDS, metavar="FILE"),
     edit_options,
 )
 
 volume_options = section(
     "Image",
-    _flag("--volume", text="Textures in space: all pages of a file, or images of a folder, are one volume."),
-    _value("--raw", ReadBy("SHAPE:TYPE", _raw), "Volume without a header, such as 100x512x512:uint16."),
+    flag("--volume", "Textures in space: all pages of a file, or images of a folder, are one volume."),
+    value("--raw", ReadBy("SHAPE:TYPE", _raw), "Volume without a header, such as 100x512x512:uint16."),
 )
 
+_MOST = "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image."
+_NO_NUMBER = "not a number of pixels such as 500M, nor 'none'"
+_MOST_PIXELS = ReadBy("NUMBER|none", lambda text: _count(text, _NO_NUMBER, "none"))
+_PAGE, _BANDS = ReadBy("INTEGER|all", _page), ReadBy("INTEGER,...", _channels)
 reading_options = section(
     "Image",
-    _value(
-        "--page",
-        ReadBy("INTEGER|all", _page),
-        "Page to use, counted from 0; all fits one model to all pages.",
-    ),
+    value("--page", _PAGE, "Page to use, counted from 0; all fits one model to all pages."),
     parameter_option("channel_axis"),
-    _value(
-        "--channels bands", ReadBy("INTEGER,...", _channels), "Channels to use, such as 0,2.  [default: all]"
-    ),
-    _flag("--grey", text="Turn colour images grey."),
-    _value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
+    value("--channels bands", _BANDS, "Channels to use, such as 0,2.  [default: all]"),
+    flag("--grey", "Turn colour images grey."),
+    value("--mask", _EXISTING, "Image with 0 where there is no data, or a folder with one for each image."),
     parameter_option("nodata"),
-    _flag("--ignore-alpha", text="Treat transparent pixels as data."),
-    _value(
+    flag("--ignore-alpha", "Treat transparent pixels as data."),
+    value(
         "--pixel-size",
         ReadBy("LENGTH", _pixel_size),
         "Side of a pixel with its unit, such as 0.25um.  [default: what the file says]",
     ),
-    _value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
-    _value(
-        "--max-pixels",
-        ReadBy(
-            "NUMBER|none",
-            lambda text: _count(text, "not a number of pixels such as 500M, nor 'none'", "none"),
-        ),
-        "Refuse images of more pixels, such as 500M, unless read by blocks; none refuses no image.",
-        default="178956970",
-        show_default=True,
-    ),
+    value("--level", click.IntRange(min=0), "Level of a pyramid (OME-TIFF, OME-Zarr); 0 is the largest."),
+    value("--max-pixels", _MOST_PIXELS, _MOST, default="178956970", show_default=True),
 )
 
 _NO_MEMORY = "not an amount of memory of at least 1M, such as 2G"
-memory_option = _value(
+memory_option = value(
     "--memory",
     ReadBy("BYTES", lambda text: _count(re.sub("(?i)b$", "", text), _NO_MEMORY, least=10**6)),
     "Memory to use, such as 2G; images that need more are labelled block by block.  "
     "[default: half of what is free]",
 )
 
-_folder_option = _value(
-    "-o --output",
-    click.Path(path_type=Path),
-    "Folder for the results; created if needed.  [default: here]",
-    default=Path("."),
-    metavar="FOLDER",
-)
+_WHERE = "Folder for the results; created if needed.  [default: here]"
+_folder_option = value("-o --output", click.Path(path_type=Path), _WHERE, default=Path("."), metavar="FOLDER")
 
+_LABELS = (
+    "Formats of the labels, and gpkg for outlines.  [default: png,tif; for several pages or blocks: tif]"
+)
 writing_options = section(
     "Results",
     _folder_option,
-    _value(
-        "--format formats",
-        ReadBy(",".join(_FORMATS), _formats),
-        "Formats of the labels, and gpkg for outlines.  [default: png,tif; for several pages or blocks: tif]",
-        default=(),
+    value("--format formats", ReadBy(",".join(_FORMATS), _formats), _LABELS, default=()),
+    flag("--confidence with_confidence", "Write a map of confidence."),
+    flag(
+        "--probabilities with_probabilities",
+        "Write the probability of every segment, as pages of a TIFF or as zarr.",
     ),
-    _flag("--confidence", "with_confidence", text="Write a map of confidence."),
-    _flag(
-        "--probabilities",
-        "with_probabilities",
-        text="Write the probability of every segment: pages of a TIFF, or with --format zarr an array.",
+    flag(
+        "--intervals with_intervals",
+        "Add 95 % intervals of the fractions to the table (half as much time again).",
     ),
-    _flag(
-        "--intervals",
-        "with_intervals",
-        text="Add 95 % intervals of the area fractions to the table of segments (half as much time again).",
-    ),
-    _flag("--regions", "with_regions", text="Write a table of connected regions."),
-    _flag("--polygons", "with_polygons", text="Write outlines as GeoJSON."),
-    _flag("--report-html", "with_report", text="Write a page to click through."),
-    _flag("--all", "everything", text="Write all of these except probabilities and intervals."),
+    flag("--regions with_regions", "Write a table of connected regions."),
+    flag("--polygons with_polygons", "Write outlines as GeoJSON."),
+    flag("--report-html with_report", "Write a page to click through."),
+    flag("--all everything", "Write all of these except probabilities and intervals."),
 )
 
 run_options = section(
     "Run",
-    _flag("--recursive", text="Look into folders inside folders."),
+    flag("--recursive", "Look into folders inside folders."),
     memory_option,
-    _value(
+    value(
         "--config",
         _FILE,
         "Read options from a TOML file (segments = 5); those on the command line take precedence.",
@@ -509,59 +491,41 @@ run_options = section(
         expose_value=False,
         callback=_read_config,
     ),
-    _value("--save-config", _FILE, "Write the options of this command to a TOML file.", metavar="FILE"),
-    _flag("-q", "--quiet", text="Print failures and notes only."),
+    value("--save-config", _FILE, "Write the options of this command to a TOML file.", metavar="FILE"),
+    flag("-q --quiet", "Print failures and notes only."),
 )
 
+_SCHEDULER = "Label by blocks on the workers of a dask scheduler, such as tcp://10.0.0.1:8786."
 batch_options = section(
     "Run",
-    _value(
+    value(
         "--jobs",
         click.IntRange(min=1),
         "Processors to use: one for each image, or several where there are fewer images.  "
         "[default: all, one image after the other]",
     ),
-    _value(
-        "--scheduler",
-        str,
-        "Label by blocks on the workers of a dask scheduler, such as tcp://10.0.0.1:8786.",
-        metavar="ADDRESS",
-    ),
-    _flag("--resume", text="Continue an image by blocks where a run was ended, unless anything changed."),
-    _flag("--skip-existing", text="Skip images whose results exist."),
-    _value("--on-error", _SKIP_OR_STOP, "What to do when an image fails.  [default: skip]", default="skip"),
-    _value("--summary", _FILE, "Write a table of all images and their odds, .csv or .json.", metavar="FILE"),
-    _flag("--allow-empty", text="Write labels 0 for images without any data."),
+    value("--scheduler", str, _SCHEDULER, metavar="ADDRESS"),
+    flag("--resume", "Continue an image by blocks where a run was ended, unless anything changed."),
+    flag("--skip-existing", "Skip images whose results exist."),
+    value("--on-error", _SKIP_OR_STOP, "What to do when an image fails.  [default: skip]", default="skip"),
+    value("--summary", _FILE, "Write a table of all images and their odds, .csv or .json.", metavar="FILE"),
+    flag("--allow-empty", "Write labels 0 for images without any data."),
     run_options,
 )
 
 _SHARED = "Fit one model to all images, so that a label means the same texture everywhere."
-segmenting_options = section(
-    "Run",
-    paths_argument,
-    fitting_options,
-    volume_options,
-    reading_options,
-    writing_options,
-    _flag("--shared", text=_SHARED),
-    batch_options,
-)
+_on_images = section("Run", volume_options, reading_options, writing_options, batch_options)
+segmenting_options = section("Run", paths_argument, fitting_options, flag("--shared", _SHARED), _on_images)
 
+_UNKNOWN = "Give what matches no texture the label 'unknown' (K + 1)."
 applying_options = section(
     "Image",
     paths_argument,
-    section(
-        "Number",
-        _flag("--unknown", text="Give what matches no texture the label 'unknown' (K + 1)."),
-        edit_options,
-    ),
-    _flag("--rescale", text="Bring images in another encoding to the range of the model."),
-    _flag("--resample", text="Bring images to the size of pixel that the model learned from."),
+    section("Number", flag("--unknown", _UNKNOWN), edit_options),
+    flag("--rescale", "Bring images in another encoding to the range of the model."),
+    flag("--resample", "Bring images to the size of pixel that the model learned from."),
     parameter_option("crop_bar"),
-    volume_options,
-    reading_options,
-    writing_options,
-    batch_options,
+    _on_images,
 )
 
 painting_options = section(
@@ -570,7 +534,7 @@ painting_options = section(
     section("Number", *(parameter_option(name) for name in FITTED if name != "planes")),
     reading_options,
     section("Results", _folder_option),
-    _value("--port", click.IntRange(0, 65535), "Port of the page.  [default: any that is free]", default=0),
-    _flag("--no-browser", text="Print the address of the page, and do not open it."),
+    value("--port", click.IntRange(0, 65535), "Port of the page.  [default: any that is free]", default=0),
+    flag("--no-browser", "Print the address of the page, and do not open it."),
     run_options,
 )

@@ -157,7 +157,6 @@ class Outcome(NamedTuple):
 def planned_outputs(
     item: Input,
     writing: Writing,
-    *,
     has_tags: bool,
     n_pages: int,
     by_blocks: bool = False,
@@ -197,7 +196,7 @@ def planned_outputs(
 
 def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
     """Refuse an input whose outputs would have names longer than file systems take, before any work."""
-    planned = planned_outputs(item, writing, has_tags=True, n_pages=_MANY_PAGES if several_pages else 1)
+    planned = planned_outputs(item, writing, True, _MANY_PAGES if several_pages else 1)
     names = [path.name for paths in planned.values() for path in paths]
     names += [f"{path.name}.aux.xml" for path in planned.get("labels", ())]
     names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
@@ -293,11 +292,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_outputs(
-    item: Input,
-    found: Labelled,
-    planned: Mapping[str, list[Path]],
-    writing: Writing,
-    made: Mapping[str, Any],
+    item: Input, found: Labelled, planned: Mapping[str, list[Path]], writing: Writing, made: Mapping[str, Any]
 ) -> Outcome:
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
     model, pages, source = found.model, found.pages, found.pages[0].source

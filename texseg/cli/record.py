@@ -26,7 +26,7 @@ from texseg.blocks import BlockReading
 from texseg.cli.inputs import OUTPUT_KINDS, Input, ReadOptions, named_like
 from texseg.cli.terminal import shown
 from texseg.io.files import atomic_write, open_regular, read_json, remove_leftovers
-from texseg.io.geo import world_file_suffix
+from texseg.io.header import world_files
 from texseg.io.write import Layout, new_zarr
 from texseg.method.labelling import Window
 from texseg.pixels.joining import BlockParts
@@ -73,13 +73,9 @@ def made_from(item: Input, reading: ReadOptions, work: Mapping[str, Any]) -> dic
 
 def _beside(image: Path) -> list[Path]:
     """Files that are read together with an image: masks, metadata, world files, headers of raw values."""
-    suffix = image.suffix
-    names = [image.name + end for end in (".aux.xml", ".msk", ".hdr")]
-    worlds = [".wld", suffix + "w"] + ([world_file_suffix(suffix)] if len(suffix) > 2 else [])
-    ends = [".hdr", ".HDR", ".prj", *map(str.lower, worlds), *map(str.upper, worlds)]
-    names += [image.stem + end for end in ends if suffix]
-    files = [image.with_name(name) for name in dict.fromkeys(names)]
-    return [file for file in files if file != image and file.is_file()]
+    files = [image.with_name(image.name + end) for end in (".aux.xml", ".msk", ".hdr")] + world_files(image)
+    files += [image.with_suffix(end) for end in (".hdr", ".HDR", ".prj")]
+    return [file for file in dict.fromkeys(files) if file != image and file.is_file()]
 
 
 def replace_earlier(

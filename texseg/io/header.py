@@ -148,18 +148,22 @@ def with_sidecars(header: Header, image: Path) -> Header:
 
 def _place_beside(image: Path) -> Georeference | None:
     """Georeference from the world file next to an image and its ``.prj``, None if there is no valid one."""
+    for candidate in world_files(image):
+        text = side_text(candidate, _WORLD_BYTES)
+        affine = parse_world_file(text) if text is not None and text.isascii() else None
+        if affine is not None:
+            placed = georeference_of(affine, side_text(image.with_suffix(".prj"), _METADATA_BYTES))
+            if placed is None or placed.epsg is None:  # the text of the file is kept as it is
+                return Georeference(world=text, system=placed and placed.system)
+            return placed
+    return None
+
+
+def world_files(image: Path) -> list[Path]:
+    """Names that the world file of an image may have."""
     suffix = image.suffix
     names = [suffix + "w", ".wld", *([world_file_suffix(suffix)] if len(suffix) > 2 else [])]
-    for name in names if suffix else ():
-        for candidate in (image.with_suffix(name.lower()), image.with_suffix(name.upper())):
-            text = side_text(candidate, _WORLD_BYTES)
-            affine = parse_world_file(text) if text is not None and text.isascii() else None
-            if affine is not None:
-                placed = georeference_of(affine, side_text(image.with_suffix(".prj"), _METADATA_BYTES))
-                if placed is None or placed.epsg is None:  # the text of the file is kept as it is
-                    return Georeference(world=text, system=placed and placed.system)
-                return placed
-    return None
+    return [image.with_suffix(each) for name in names if suffix for each in (name.lower(), name.upper())]
 
 
 def _gdal_metadata(image: Path) -> tuple[ElementTree.Element | None, tuple[str, ...]]:

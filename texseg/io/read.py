@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io import raster
 from texseg.io.display import html_picture, to_rgb
 from texseg.io.files import (
     SNIFF_BYTES,
@@ -42,15 +43,6 @@ from texseg.io.files import (
 from texseg.io.geo import Georeference
 from texseg.io.header import Decoded, Header, Stored, Window, both, data_pixels, with_sidecars
 from texseg.io.pictures import open_picture
-from texseg.io.raster import (
-    ItkStored,
-    RasterStored,
-    find_header,
-    is_of_itk,
-    open_hierarchical,
-    open_npy,
-    open_raw,
-)
 from texseg.io.regions import PixelSize
 from texseg.io.stores import is_store, open_zarr
 from texseg.progress import expected_memory
@@ -319,7 +311,7 @@ def open_pages(
             if reading.raw is None:
                 stored, header = _stored_and_header(path, files)
             else:
-                stored = open_raw(path, *reading.raw)
+                stored = raster.open_raw(path, *reading.raw)
                 header = stored.header
             header = _with_settled_axes(header, 0, reading.channel_axis)
             _check(header, header.n_pages, reading)
@@ -426,16 +418,20 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
     stream = files.enter_context(open_regular(path))
     start = stream.read(SNIFF_BYTES)
     format = image_format(start)
-    if format is None and find_header(path):
+    if format is None and raster.find_header(path):
         if find_spec("rasterio") is None:
             raise MalformedFileError("ENVI images need rasterio (pip install 'texseg[geo]')")
-        return RasterStored(path, files, ["ENVI"])
+        return raster.RasterStored(path, files, ["ENVI"])
     if format is None and find_spec("rasterio") is not None:
         with suppress(UnsuitableImageError):  # said below what it is instead
             hierarchical = hierarchical_format(start)
-            return open_hierarchical(hierarchical, path, files) if hierarchical else RasterStored(path, files)
-    if format is None and is_of_itk(start) and find_spec("SimpleITK") is not None:
-        return ItkStored(path)
+            return (
+                raster.open_hierarchical(hierarchical, path, files)
+                if hierarchical
+                else raster.RasterStored(path, files)
+            )
+    if format is None and raster.is_of_itk(start) and find_spec("SimpleITK") is not None:
+        return raster.ItkStored(path)
     if format is None:
         raise refusal(start)
     size = os.fstat(stream.fileno()).st_size
@@ -445,7 +441,7 @@ def _stored(path: Path, files: ExitStack, page: int | None) -> Stored:
 
         return TiffSource(stream, size, page)
     if format == "NPY":
-        return open_npy(path)
+        return raster.open_npy(path)
     return open_picture(format, stream, size)
 
 

@@ -462,8 +462,8 @@ class Tally:
         colours = hex_colours(int(found[:, 1].max(initial=0)), self._colours)
         rows, total = [], int(found[:, 2].sum())
         for number, (_, *whole, certain) in zip(numbers, found.tolist(), strict=True):
-            label, pixels, *box = map(int, whole)
-            box = [round(side * by) for side, by in zip(box, self._step * 2, strict=True)]
+            label, pixels, *edges = map(int, whole)
+            box = [round(side * by) for side, by in zip(edges, self._step * 2, strict=True)]
             area = pixels * height * width
             name = self._names[label - 1] if label <= len(self._names) else ""
             sure = None if np.isnan(certain) else round(certain / pixels, _DIGITS)
@@ -575,26 +575,20 @@ _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 def palette(n_labels: int, own: Sequence[str] = ()) -> NDArray[np.uint8]:
     """Colours (n_labels + 1, 3) uint8 of the labels 0 (black) to `n_labels`; the first may have their own."""
-    colours = (tuple(bytes.fromhex(colour[1:])) for colour in hex_colours(n_labels, own))
-    return np.array([(0, 0, 0), *colours], dtype=np.uint8)
+    return np.array([[*bytes.fromhex(c[1:])] for c in ("#000000", *hex_colours(n_labels, own))], np.uint8)
 
 
 def hex_colours(n_labels: int, own: Sequence[str] = ()) -> list[str]:
     """Colours of the labels 1 to `n_labels` as ``#0072b2``; the first may have colours of their own."""
-    usual = ["#{:02x}{:02x}{:02x}".format(*_colour(index)) for index in range(len(own), n_labels)]
-    return [*own[:n_labels], *usual]
+    colours = [*own, *(f"#{colour}" for colour in _COLOURS[len(own) :])]
+    for index in range(len(colours), n_labels):  # hues of a golden-ratio sequence, with alternating lightness
+        lightness = (0.35, 0.5, 0.65, 0.8)[index % 4]
+        parts = colorsys.hls_to_rgb((index * _GOLDEN_RATIO) % 1.0, lightness, 0.8)
+        colours.append(f"#{bytes(round(255 * part) for part in parts).hex()}")
+    return colours[:n_labels]
 
 
 def own_colours(names: Sequence[str], colour_of: Mapping[str, str]) -> list[str]:
     """Colours of the labels from 1 if some names have colours of a user's; the usual ones of the others."""
     pairs = zip(names, hex_colours(len(names)), strict=True) if colour_of else ()
     return [colour_of.get(name, colour) for name, colour in pairs]
-
-
-def _colour(index: int) -> tuple[int, ...]:
-    """Take one of the list; after it hues of a golden-ratio sequence, with alternating lightness."""
-    if index < len(_COLOURS):
-        return tuple(bytes.fromhex(_COLOURS[index]))
-    hue = (index * _GOLDEN_RATIO) % 1.0
-    lightness = (0.35, 0.5, 0.65, 0.8)[index % 4]
-    return tuple(round(255 * part) for part in colorsys.hls_to_rgb(hue, lightness, 0.8))

@@ -20,16 +20,10 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from texseg.io import geo as places
 from texseg.io.display import display_range, displayable, draw_overlay, side_by_side
 from texseg.io.files import UnsuitableImageError, atomic_write, path_of, unfinished
-from texseg.io.geo import (
-    GDAL_NODATA,
-    OME_UNITS,
-    Georeference,
-    check_georeference,
-    world_file_suffix,
-    world_file_text,
-)
+from texseg.io.geo import OME_UNITS, Georeference, check_georeference
 from texseg.io.regions import PIXELS, PixelSize, checked_description, checked_labels, hex_colours
 
 TILE = 512  # side of the tiles of TIFF files and of the chunks of zarr arrays, in pixels
@@ -201,7 +195,7 @@ def _tiff(path: Path, bands: Bands, layout: Layout) -> Iterator[NDArray[Any]]:
     geo, dtype, shape = layout.geo, layout.stored, layout.shape
     tags = [(*tag, True) for tag in geo.tags] if geo is not None else []
     if layout.largest is not None:
-        tags.append((GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
+        tags.append((places.GDAL_NODATA, _TIFF_ASCII, 2, "0", True))
     tile = tuple(min(TILE, -(-side // _TILE_UNIT) * _TILE_UNIT) for side in shape[-2:])
     common: dict[str, Any] = {
         "photometric": "minisblack",
@@ -296,9 +290,9 @@ def _write_world_file(path: Path, geo: Georeference | None) -> None:
     """Write the affine map next to an image that cannot hold it."""
     if geo is None or path.suffix == ".zarr" or (geo.tags and path.suffix.lower() in (".tif", ".tiff")):
         return
-    text = world_file_text(geo)
+    text = places.world_file_text(geo)
     if text is not None:
-        atomic_write(path.with_suffix(world_file_suffix(path.suffix)), text.encode("ascii"))
+        atomic_write(path.with_suffix(places.world_file_suffix(path.suffix)), text.encode("ascii"))
 
 
 def _write_categories(path: Path, layout: Layout) -> None:
