@@ -148,7 +148,7 @@ def _draw_number(picture: NDArray[np.uint8], text: str, row: int, column: int, e
 
 
 def orthogonal_cuts(volume: NDArray[Any]) -> NDArray[Any]:
-    """Put the middle plane (H, W), beside and below it both cuts across: (H + D + 1, W + D + 1)."""
+    """Put the middle plane (H, W) above and left of both cuts across planes: (H + D + 1, W + D + 1)."""
     D, H, W = volume.shape[:3]
     picture = np.zeros((H + D + 1, W + D + 1, *volume.shape[3:]), volume.dtype)
     picture[:H, :W] = volume[D // 2]
