@@ -387,7 +387,7 @@ def _label_by_blocks(
     if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
         messages.append(f"labelled again, with textures of what none explained at first: {_places_of(odd)}")
         model, sample = _fit_crops(scene, work, callback, odd)
-        choice = in_words(getattr(model, "selection_", None))
+        choice = outputs.in_words(getattr(model, "selection_", None))
         parts = PartsFolder(parts.folder, made, resume=False)
         model = parts.keep_model(model, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
