@@ -22,10 +22,31 @@ from numpy.typing import NDArray
 from texseg import blocks
 from texseg.blocks import BlockPlan
 from texseg.channels.planes import split_planes
-from texseg.cli import inputs, outputs
-from texseg.cli.inputs import Input, ReadOptions, SharedPage, named_like, open_scenes, reading_of
+from texseg.cli.inputs import (
+    Input,
+    ReadOptions,
+    SharedPage,
+    is_volume,
+    named_like,
+    open_scenes,
+    read_images,
+    reading_of,
+    refuse_photograph,
+)
 from texseg.cli.options import Measured, parameters_of
-from texseg.cli.outputs import Bands, Labelled, Outcome, Page, Writing
+from texseg.cli.outputs import (
+    Bands,
+    Labelled,
+    Outcome,
+    Page,
+    Writing,
+    check_names,
+    earlier_outcome,
+    in_words,
+    planned_outputs,
+    write_outputs,
+    writing_of,
+)
 from texseg.cli.record import PartsFolder, digest_of, made_from, parts_of
 from texseg.cli.terminal import reason_of
 from texseg.edits import Edits
@@ -72,12 +93,12 @@ class Work:
     @classmethod
     def of(cls, options: dict[str, Any], items: Sequence[Input], always: Sequence[str]) -> Work:
         """Pick what the options of a command say; what they say about writing is checked."""
-        if options.get("scheduler") is not None and (options["page"] == "all" or inputs.is_volume(options)):
+        if options.get("scheduler") is not None and (options["page"] == "all" or is_volume(options)):
             raise click.UsageError("--scheduler labels an image by blocks, not all pages, volumes and series")
         names = ("allow_empty", "skip_existing", "resume", "unknown", "rescale", "resample", "scheduler")
         given = {name: options[name] for name in names if name in options}
         parameters = parameters_of(options) if "n_segments" in options else {}
-        return cls(reading_of(options), outputs.writing_of(options, items, always), parameters, **given)
+        return cls(reading_of(options), writing_of(options, items, always), parameters, **given)
 
     def by(self, model: Segmenter) -> Work:
         """Do the same by the textures of a model."""
@@ -111,7 +132,7 @@ def process(item: Input, work: Work, callback: Any = None) -> Outcome:
 
 def _process(item: Input, work: Work, callback: Any) -> Outcome:
     reading, writing = work.reading, work.writing
-    outputs.check_names(item, writing, several_pages=reading.page == "all")
+    check_names(item, writing, several_pages=reading.page == "all")
     with _client_of(work.scheduler) as client, open_scenes(item.path, reading) as scenes:
         times = _times_the_size(scenes[0], work)
         size = work.parameters.get("n_segments"), work.parameters.get("preset", "default")
@@ -123,8 +144,8 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
         made = made_from(item, reading, _what_is_done(work, by_blocks))
         has_tags = bool(scenes[0].geo and scenes[0].geo.tags)
         about = has_tags, len(scenes), by_blocks, reading.is_volume
-        planned = outputs.planned_outputs(item, writing, *about)
-        earlier = outputs.earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
+        planned = planned_outputs(item, writing, *about)
+        earlier = earlier_outcome(item, planned, made) if work.skip_existing or work.resume else None
         if earlier is not None:
             parts = parts_of(item, writing.folder)
             with contextlib.suppress(OSError):  # the folder is not ours
@@ -137,7 +158,7 @@ def _process(item: Input, work: Work, callback: Any) -> Outcome:
             found = _label_whole(item, scenes, work, callback, times)
         names = work.names(found.model)
         found = found._replace(names=names, colours=own_colours(names, getattr(found.model, "colours_", {})))
-        outcome = outputs.write_outputs(item, found, planned, writing, made)
+        outcome = write_outputs(item, found, planned, writing, made)
         if found.parts is not None:
             found.parts.remove()
         is_fit = work.model is None and found.model is not None and not by_blocks
@@ -218,7 +239,7 @@ def _label_whole(
     item: Input, scenes: Sequence[Source], work: Work, callback: Any, times: tuple[float, float]
 ) -> Labelled:
     """Label the pages of an input, or the volume that they are, by one model."""
-    images, is_volume = inputs.read_images(scenes, work.reading), work.reading.is_volume
+    images, is_volume = read_images(scenes, work.reading), work.reading.is_volume
     seeds = read_seeds(item.path, work.reading, scenes[0])
     usable = [
         n for n, each in enumerate(images) if valid_pixels(each.pixels, each.mask, len(each.shape)).any()
@@ -269,7 +290,7 @@ def _label_whole(
         Page(scene, pixels, labels, sure, mask)
         for scene, (pixels, labels, sure, mask) in zip(scenes, parts, strict=True)
     ]
-    choice = "" if work.model is not None else outputs.in_words(getattr(model, "selection_", None))
+    choice = "" if work.model is not None else in_words(getattr(model, "selection_", None))
     largest = max(int(labels.max()) for labels, _ in found)
     return Labelled(
         pages, model, largest, choice, probabilities=None if is_volume else probabilities, is_volume=is_volume
@@ -319,7 +340,7 @@ def read_seeds(path: Path, reading: ReadOptions, scene: Source) -> Seeds | None:
         return None
     file = named_like(path, reading.seeds, "strokes")
     strokes = read_seed_file(file, scene.shape, scene.geo)
-    inputs.refuse_photograph(strokes.labels, file)
+    refuse_photograph(strokes.labels, file)
     return strokes
 
 
@@ -363,7 +384,7 @@ def _label_by_blocks(
     choice = ""
     if model is None:
         model, sample = _fit_crops(scene, work, callback)
-        choice = outputs.in_words(getattr(model, "selection_", None))
+        choice = in_words(getattr(model, "selection_", None))
         model = parts.keep_model(model, sample)
     else:
         blocks.warn_of_encoding(scene, model.textures_.features)
@@ -387,7 +408,7 @@ def _label_by_blocks(
     if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
         messages.append(f"labelled again, with textures of what none explained at first: {_places_of(odd)}")
         model, sample = _fit_crops(scene, work, callback, odd)
-        choice = outputs.in_words(getattr(model, "selection_", None))
+        choice = in_words(getattr(model, "selection_", None))
         parts = PartsFolder(parts.folder, made, resume=False)
         model = parts.keep_model(model, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
