@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -134,10 +134,14 @@ class FiniteM3(DensityMixin, CountEstimator):
         self.converged_ = False
         for iteration in range(self.max_iter):
             warming = iteration < self.warm_up
-            found = [
-                self._expect(block, memory, topics, inference, None if weights is None else weights[rows])
-                for (rows, block), memory in zip(row_blocks(X), memories, strict=True)
-            ]
+            found = []
+            for (rows, n), memory in zip(row_blocks(X), memories, strict=True):
+                # from flat memberships; a document keeps its last ones if these give a higher bound
+                kept = inference.expect(n, memory, topics, max_steps=0)
+                fresh = inference.expect(n, _flat(n, topics), topics, self.max_doc_iter)
+                better = np.where((fresh.bounds > kept.bounds)[:, None], fresh.memory, kept.memory)
+                of_rows = None if weights is None else weights[rows]
+                found.append(inference.expect(n, better, topics, 0, of_rows))
             memories = [result.memory for result in found]
             previous = bounds[-1] if bounds else -np.inf
             bounds.append(sum(float(result.bounds.sum()) for result in found) + inference.topic_bound(topics))
@@ -145,46 +149,28 @@ class FiniteM3(DensityMixin, CountEstimator):
             if self.converged_ or iteration == self.max_iter - 1:
                 break
             stats = tuple(sum(parts) for parts in zip(*(result.stats for result in found), strict=True))
-            topics = inference.maximise(stats, topics, topics.shares if warming else self._shares())
+            estimates = self.omega is None and not warming
+            topics = inference.maximise(stats, topics, None if estimates else topics.shares)
             if not warming and isinstance(self.alpha, str):
-                sides = zip(
-                    split(np.vstack(memories), topics.sizes), split(topics.alpha, topics.sizes), strict=True
-                )
-                equal = self.alpha == "symmetric"
+                equal, parts = self.alpha == "symmetric", (np.vstack(memories), topics.alpha)
+                sides = zip(*(split(part, topics.sizes) for part in parts), strict=True)
                 alphas = [fit_concentrations(side, start, weights, equal=equal) for side, start in sides]
                 topics = topics._replace(alpha=np.concatenate(alphas))
         self.history_, self.lower_bound_, self.n_iter_ = np.array(bounds), bounds[-1], len(bounds)
         return inference.means(topics)
 
-    def _expect(
-        self, n: sp.csr_array, memory: Array, topics: Topics, inference: Switch, weights: Array | None
-    ) -> Expectation:
-        """E-step from flat memberships; a document keeps its last ones if these give a higher bound."""
-        kept = inference.expect(n, memory, topics, max_steps=0)
-        fresh = inference.expect(n, _flat(n, topics), topics, self.max_doc_iter)
-        better = np.where((fresh.bounds > kept.bounds)[:, None], fresh.memory, kept.memory)
-        return inference.expect(n, better, topics, 0, weights)
-
     def _sizes(self) -> tuple[int, ...]:
         given = np.atleast_1d(self.n_components).tolist()
         return (*given, 1) if len(given) == 1 else tuple(given)
 
-    def _shares(self) -> Array | None:
-        """Shares of the spaces, if they are given."""
-        if self.omega is None:
-            return None
-        given = np.array(self.omega, dtype=float)
-        return shares_of(float(given)) if given.ndim == 0 else given
-
     def _first_topics(self, n_words: int) -> Topics:
-        rng = random_state_of(self.random_state)
-        sizes = self._sizes()
+        sizes, omega = self._sizes(), cast(Any, self.omega)
         given = (1.0 / sizes[0], *[1.0] * (len(sizes) - 1)) if isinstance(self.alpha, str) else self.alpha
         alpha = np.repeat(np.broadcast_to(np.asarray(given, dtype=float), len(sizes)), sizes)
-        drawn = rng.gamma(100.0, 0.01, (sum(sizes), n_words))
-        shares = self._shares()
-        if shares is None:
-            shares = shares_of(_FIRST_OMEGA) if len(sizes) == 2 else np.full(len(sizes), 1.0 / len(sizes))
+        drawn = random_state_of(self.random_state).gamma(100.0, 0.01, (sum(sizes), n_words))
+        if omega is None:
+            omega = _FIRST_OMEGA if len(sizes) == 2 else np.full(len(sizes), 1.0 / len(sizes))
+        shares = shares_of(float(omega)) if np.ndim(omega) == 0 else np.array(omega, dtype=float)
         topics = Topics(tuple(np.split(drawn, np.cumsum(sizes)[:-1])), shares, alpha)
         return topics if self.topic_prior > 0 else Switch(0.0).means(topics)
 

@@ -84,7 +84,8 @@ class _Block:
     def bear(self, side: int, row: int, unborn: int, seat: int) -> None:
         """Seat an unborn component of a point; later points see it."""
         born = take(self.own[side], (row, slice(unborn, unborn + 1)))
-        self.shared[side] = _put(self.shared[side], born, seat - self.n_new)
+        shared, at = self.shared[side], seat - self.n_new  # the place of an empty component, or the end
+        self.shared[side] = concatenate(take(shared, slice(at)), born, take(shared, slice(at + 1, None)))
         seats = [self._seats(0, row + 1), self._seats(1, row + 1)]
         seats[side] = [_shared(born)]
         logs = np.zeros_like(self.logs.take([0], axis=1 + side))
@@ -173,8 +174,3 @@ def first_state(
 
 def _shared(params: Params) -> Params:
     return take(params, (None,))
-
-
-def _put(params: Params, born: Params, index: int) -> Params:
-    """Replace component `index`, or append."""
-    return concatenate(take(params, slice(index)), born, take(params, slice(index + 1, None)))

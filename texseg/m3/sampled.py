@@ -86,8 +86,7 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Labels:
         """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""
-        best = self._best_pairs(X)
-        return self._pair_labels[best]
+        return self._pair_labels[self._best_pairs(X)]
 
     def predict_memberships(self, X: Any) -> Labels:
         """Find the most probable pair of components of each point in the representative sample, (N, 2)."""
@@ -95,9 +94,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> Array:
         """Compute the log-density (N,) of each point, in nats, averaged over the samples."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return logsumexp(_log_densities(X, self.samples_, self.family_), axis=0) - np.log(len(self.samples_))
+        logs = _log_densities(self._check_new(X), self.samples_, self.family_)
+        return logsumexp(logs, axis=0) - np.log(len(self.samples_))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Compute the mean log-density of a point, in nats."""
@@ -132,9 +130,12 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _best_pairs(self, X: Any) -> Labels:
         """Most probable pair of each point, flattened."""
+        scores = pair_scores(self._check_new(X), *self.components_, self.weights_, self.family_)
+        return scores.argmax(axis=1)
+
+    def _check_new(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return pair_scores(X, *self.components_, self.weights_, self.family_).argmax(axis=1)
+        return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _described(self, family: Family, samples: list[Sample]) -> Self:
         """Set the attributes from the kept samples, of which the most representative stands for all."""

@@ -70,12 +70,14 @@ def normalise_profiles(counts: Floats, groups: Labels) -> Floats:
     totals = in_groups.sum(axis=-1, keepdims=True)
     if totals.min(initial=1.0) > 0:
         return (in_groups / totals).reshape(counts.shape)
-    totals = np.broadcast_to(group_sums(counts, groups), counts.shape)
-    pooled = counts.sum(axis=-2, keepdims=True)
-    pooled_totals = group_sums(pooled, groups)
-    uniform = 1.0 / np.bincount(groups)[groups]
-    pooled = np.where(pooled_totals > 0, pooled / np.where(pooled_totals > 0, pooled_totals, 1), uniform)
-    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), pooled)
+    pooled = normalise(in_groups.sum(axis=-3, keepdims=True))
+    return np.where(totals > 0, in_groups / np.where(totals > 0, totals, 1), pooled).reshape(counts.shape)
+
+
+def mean_profile(n: CountMatrix) -> Floats:
+    """Profile (1, M) of all rows together."""
+    everything = np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64)
+    return normalise_profiles(everything.T, groups_of(n))
 
 
 def log_floored(probabilities: Floats, dtype: np.dtype | type = np.float64) -> Floats:

@@ -31,7 +31,7 @@ from texseg.counts.matrix import split_counts as split_counts
 from texseg.counts.random import random_state_of
 from texseg.fitting.anneal import State, anneal, critical_beta, geometric_schedule
 from texseg.fitting.assignment import Floats
-from texseg.models.base import LONG_ROW, Labels, Rng, entry_rows, log_floored, normalise_profiles, products_at
+from texseg.models.base import LONG_ROW, Labels, Rng, entry_rows, log_floored, mean_profile, products_at
 
 # share of the uniform distribution in every prediction, so that no new occurrence is impossible
 PREDICTION_FLOOR = 0.01
@@ -394,9 +394,8 @@ class CooccurrenceEstimator(CountEstimator, ABC):
         """Warn where one profile for all rows predicts held-out occurrences better."""
         if data.validation is None:
             return
-        counts = data.counts
-        mean = normalise_profiles(np.asarray(counts.T @ np.ones((counts.shape[0], 1))).T, groups_of(counts))
-        single = heldout_log_likelihood(np.ones((counts.shape[0], 1)), mean, data.validation)
+        rows = np.ones((data.counts.shape[0], 1))
+        single = heldout_log_likelihood(rows, mean_profile(data.counts), data.validation)
         if state.heldout < single - WORTHWHILE:
             remedy = "" if data.beta is None else 'pass beta="auto", or '
             warnings.warn(

@@ -234,9 +234,8 @@ class ObjectMixing(HierarchicalClustering):
         per_row = max(1, int(np.ceil(getattr(n, "nnz", n.shape[0] * M) / n.shape[0])))
         for rows, block in row_blocks(n, max(1, entries // per_row)):
             mine = None if row_weights is None else row_weights[rows]
-            index = base.entry_rows(
-                block
-            )  # joint: tau q of every entry along every path, zero beyond the leaf
+            index = base.entry_rows(block)
+            # tau q of every entry along every path, zero beyond the leaf
             joint = params.nodes.T[block.indices][:, np.maximum(self.tree.paths, 0)]
             joint *= params.vertical[rows][index]
             p = np.maximum(joint.sum(axis=2), FLOOR)
@@ -253,22 +252,14 @@ class ObjectMixing(HierarchicalClustering):
         nodes = base.normalise_profiles(counts.T, groups_of(n))
         return Step(TreeProfiles(base.normalise(c @ Q), vertical, nodes), energy, Q)
 
-    def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
-        """Posteriors (N, K) of new rows, estimated together with their vertical mixing."""
-        return self._folded(n, params, beta)[0]
-
-    def fold_in_nodes(self, n: CountMatrix, params: TreeProfiles, beta: float) -> Floats:
-        """``p(v | i)`` (N, V) of new rows."""
-        Q, vertical = self._folded(n, params, beta)
-        return self._to_nodes(Q[:, :, None] * vertical)
-
-    def _folded(self, n: CountMatrix, params: TreeProfiles, beta: float) -> tuple[Floats, Floats]:
+    def fold_in(self, n: CountMatrix, params: TreeProfiles, beta: float, nodes: bool = False) -> Floats:
+        """Posteriors (N, K), or ``p(v | i)`` (N, V), of new rows, estimated with their vertical mixing."""
         seen = params.vertical.mean(axis=0)
         own = self.refine(params._replace(vertical=seen), n.shape[0])
         for _ in range(FOLD_IN_STEPS):
             step = self.step(n, own, beta)
             own = own._replace(vertical=step.params.vertical)
-        return step.posteriors, own.vertical
+        return self.prediction(own, step.posteriors)[0] if nodes else step.posteriors
 
     def _to_nodes(self, along: Floats) -> Floats:
         """Sum up values along the paths (n, K, D) at each node, (n, V)."""
@@ -438,9 +429,8 @@ class HACM(OneSided):
         self.weights_ = params.weights
 
     def _predictive_mixing(self, n: CountMatrix) -> Floats:
-        if self.mixing == "object":
-            return self._fitted_model.fold_in_nodes(n, self._params, self.beta_)
-        return super()._predictive_mixing(n)
+        of_nodes = {"nodes": True} if self.mixing == "object" else {}
+        return self._fitted_model.fold_in(n, self._params, self.beta_, **of_nodes)
 
     def tree_text(self, names: Sequence[str] | None = None, n_words: int = 5) -> str:
         """Write out the tree, a node a line, indented by level, with its most probable words."""

@@ -107,14 +107,9 @@ class HistogramClustering(ClusteringModel):
         self, n: CountMatrix, n_clusters: int, rng: Rng, row_weights: Weights = None, spread: float = 0.05
     ) -> Profiles:
         """Return the marginal profile, ``n_clusters`` times, each entry perturbed by about ``spread``."""
-        groups = groups_of(n)
-        marginal = base.normalise_profiles(
-            np.asarray(n.T @ np.ones((n.shape[0], 1)), dtype=np.float64).T, groups
-        )
         noise = 1.0 + (spread * rng.uniform(-1, 1, (n_clusters, n.shape[1])) if n_clusters > 1 else 0.0)
-        return Profiles(
-            base.normalise_profiles(marginal * noise, groups), np.full(n_clusters, 1.0 / n_clusters)
-        )
+        counts = base.mean_profile(n) * noise
+        return Profiles(base.normalise_profiles(counts, groups_of(n)), np.full(n_clusters, 1.0 / n_clusters))
 
     def cluster_energies(self, stats: Stats, groups: Labels) -> Floats:
         """``-sum_j S_kj log q_kj`` (K,) with the best profiles: the energy of every cluster."""

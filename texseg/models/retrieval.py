@@ -111,9 +111,8 @@ class Retrieval:
         self.words = checked_names(words, expected[1], "Retrieval", "words", "columns")
         self.titles = checked_names(titles, expected[0], "Retrieval", "titles", "rows")
         self._column = {word: j for j, word in enumerate(self.words)}
-        if len(self._column) < len(self.words):
-            twice = next(word for j, word in enumerate(self.words) if self._column[word] != j)
-            raise ValueError(f"Retrieval needs words that are all different, got {twice!r} more than once")
+        if twice := [word for j, word in enumerate(self.words) if self._column[word] != j]:
+            raise ValueError(f"Retrieval needs words that are all different, got {twice[0]!r} more than once")
         totals = row_totals(self._counts)
         self.own_words = sp.csr_array(self._counts.multiply(1 / np.maximum(totals, FLOOR)[:, None]))
         self.node_weights = normalise(totals @ self.node_shares)
