@@ -48,9 +48,7 @@ _STATUSES = ("done", "failed", "skipped")
 _RESULT = ("n_segments", "probability", "others", "single_texture", "mean_confidence", "height", "width")
 _CRASHED = "its process was killed, perhaps for lack of memory"
 _GRACE = 0.7  # seconds in which workers may end
-_OF_THE_MAIN_PROCESS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
-)
+_OF_THE_MAIN_PROCESS = [getattr(signal, n) for n in ("SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, n)]
 """Signals that a terminal sends to workers, too; the main process decides what becomes of them."""
 
 

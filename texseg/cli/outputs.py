@@ -230,9 +230,8 @@ def writing_of(options: dict[str, Any], items: Sequence[Input], always: Iterable
     kinds |= {kind for kind in _ON_DEMAND if options[f"with_{kind}"]}
     page, flat = None, sorted(kinds - _OF_VOLUMES)
     if is_volume(options) and flat and not options["everything"]:
-        raise click.UsageError(
-            f"{', '.join(flat)} cannot be written of volumes; choose one plane with --page"
-        )
+        named = ", ".join(flat)
+        raise click.UsageError(f"{named} cannot be written of volumes; choose one plane with --page")
     if kinds <= {"report", "run"} and folder.suffix.lower() in (".html", ".htm") and not folder.is_dir():
         if len(items) > 1 or options["page"] == "all":
             raise click.UsageError(f"-o {folder} names one page; several images or pages need a folder")
@@ -263,9 +262,8 @@ def _refuse_names_of_outputs(options: dict[str, Any], items: Sequence[Input], fo
         match = ending.search(real)
         # without the ending of an output, and without the number of a page before it
         if match is not None and {real[: match.start()], real[: match.start(2) - 1]} & stems:
-            raise click.UsageError(
-                f"the results would overwrite the input {path}; choose another folder with -o"
-            )
+            remedy = "choose another folder with -o"
+            raise click.UsageError(f"the results would overwrite the input {path}; {remedy}")
 
 
 def refuse_input(target: Path, items: Sequence[Input]) -> None:
@@ -442,10 +440,8 @@ def _write_of_volume(files: Mapping[str, Sequence[Path]], found: Labelled) -> No
         atomic_write(figure, buffer.getvalue())
 
 
-def _write_reports(
-    item: Input, found: Labelled, paths: Sequence[Path], writing: Writing
-) -> ReportEntry | None:
-    """Write the reports of the pages; return the entry of the first."""
+def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing: Writing) -> Any:
+    """Write the reports of the pages; return the entry of the first, None without any."""
     entries = []
     for path, page in zip(paths, found.pages, strict=False):
         from texseg.report import write_report

@@ -222,11 +222,10 @@ def _advice(work: Work, model: Any, n_segments: int) -> list[str]:
     """Say what was decided for the user, and how to decide otherwise."""
     said: list[str] = []
     if n_segments == 1 and work.parameters["n_segments"] is None and not work.parameters.get("edits"):
-        is_last = model.hierarchy_.n_segments[-1] == 1
         remedy = "pass a number, such as -k 2, to divide it anyway"
-        said.append(
-            f"found one texture; {'no further textures could be distinguished' if is_last else remedy}"
-        )
+        if model.hierarchy_.n_segments[-1] == 1:
+            remedy = "no further textures could be distinguished"
+        said.append(f"found one texture; {remedy}")
     if work.parameters.get("cue") is None and model.cue_ == "values":
         said.append(
             "segmented by brightness or colour, which separates this image better than texture; "

@@ -135,11 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/state":
             return json.dumps(self._state(query)).encode(), "application/json"
         found = re.fullmatch(r"/(picture|labels)/(\d{1,6})(?:/(\d)/(\d{1,6})/(\d{1,6}))?", path, re.ASCII)
-        if (
-            found is None
-            or not self.path.startswith("/")
-            or int(found[2]) >= len(self.server.session.pictures)
-        ):
+        n_pictures = len(self.server.session.pictures)
+        if found is None or not self.path.startswith("/") or int(found[2]) >= n_pictures:
             raise Refused(404, "no such page")
         tile = tuple(map(int, found.groups()[2:])) if found[3] else None
         if found[1] == "picture":
@@ -176,9 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> bytes:
         self._nonce, mine, session = secrets.token_urlsafe(16), files("texseg.cli"), self.server.session
-        html, style, script = (
-            mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
-        )
+        texts = (mine.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+        html, style, script = texts
         tools, panel = html.split("<!-- panel -->\n")
         about = {
             "images": [picture.name for picture in session.pictures],
@@ -262,9 +258,8 @@ def _part_of(shape: tuple[int, int], tile: tuple[int, ...]) -> tuple[Window, tup
     starts = [at * _TILE * step for at in tile[1:]]
     if tile[0] > _MOST_LEVELS or any(start >= n for start, n in zip(starts, shape, strict=True)):
         raise Refused(404, "no such part")
-    rows, columns = (
-        slice(start, min(start + _TILE * step, n)) for start, n in zip(starts, shape, strict=True)
-    )
+    pairs = zip(starts, shape, strict=True)
+    rows, columns = (slice(start, min(start + _TILE * step, n)) for start, n in pairs)
     return (rows, columns), (-(-(rows.stop - rows.start) // step), -(-(columns.stop - columns.start) // step))
 
 

@@ -81,9 +81,8 @@ class Painted(NamedTuple):
     @property
     def is_quick(self) -> bool:
         """Whether strokes on a single image were learned quickly, and not yet by a fit of their own."""
-        return (
-            bool(self.strokes) and self.seeds is None and self.groups is not None and len(self.members) == 1
-        )
+        is_learned = bool(self.strokes) and self.seeds is None
+        return is_learned and self.groups is not None and len(self.members) == 1
 
     @property
     def label_of(self) -> dict[int, int]:
@@ -457,20 +456,12 @@ class Session:
             image, canvas = stroke["image"], self.pictures[stroke["image"]]
             for x, y, _ in stroke["points"] if stroke["cls"] else []:
                 around = [canvas.everything, *(window for number, window in members if number == image)]
-                is_in = [
-                    rows.start <= y < rows.stop and columns.start <= x < columns.stop
-                    for rows, columns in around
-                ]
-                if not is_in[0] or any(is_in[1:]):
-                    continue
-                window = canvas.everything
-                if canvas.is_large:
-                    starts = [
-                        max(0, min(int(at) - _CROP // 2, n - _CROP))
-                        for at, n in zip((y, x), canvas.shape, strict=True)
-                    ]
-                    window = slice(starts[0], starts[0] + _CROP), slice(starts[1], starts[1] + _CROP)
-                members = (*members, (image, window))
+                is_in = [ys.start <= y < ys.stop and xs.start <= x < xs.stop for ys, xs in around]
+                if is_in[0] and not any(is_in[1:]):
+                    pairs = zip((y, x), canvas.shape, strict=True)
+                    top, left = (max(0, min(int(at) - _CROP // 2, n - _CROP)) for at, n in pairs)
+                    crop = slice(top, top + _CROP), slice(left, left + _CROP)
+                    members = (*members, (image, crop if canvas.is_large else canvas.everything))
         return members
 
     def _after(self, state: Painted, operation: Operation, strokes: Sequence[Operation]) -> Painted:

@@ -15,9 +15,7 @@ from typing import Any
 
 import click
 
-_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
-)
+_SIGNALS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, n)]
 
 _AT_ONCE = 0.5  # seconds in which signals that follow each other are one
 _PATIENCE = 2.0  # seconds in which a process must have ended

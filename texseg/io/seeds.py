@@ -213,18 +213,17 @@ def _features(path: Path) -> Iterator[_Stroke]:
         raise UnsuitableImageError("strokes must be a GeoJSON FeatureCollection")
     for place, feature in enumerate(features):
         properties, geometry = (_mapping(_mapping(feature).get(part)) for part in ("properties", "geometry"))
-        said = _class_of(properties)
+        given = next((properties[name] for name in _PROPERTIES if name in properties), None)
+        said = _class_of(given)
         if said is None:
-            given = next((properties[name] for name in _PROPERTIES if name in properties), None)
             raise UnsuitableImageError(
                 f"feature {place} needs its class, a number from 1 to {_LARGEST_CLASS} or a name, in the "
                 f"property class, label or classification, got {given!r:.60}"
             )
         kind = geometry.get("type")
         if kind not in _DRAWN:
-            raise UnsuitableImageError(
-                f"feature {place} must be one of {', '.join(_DRAWN)}, got {kind!r:.60}"
-            )
+            allowed = ", ".join(_DRAWN)
+            raise UnsuitableImageError(f"feature {place} must be one of {allowed}, got {kind!r:.60}")
         look = _mapping(properties.get("classification"))
         colour = look.get("color", look.get("colorRGB"))
         if isinstance(colour, int):  # of older versions of QuPath
@@ -268,18 +267,15 @@ def _rois(path: Path) -> Iterator[_Stroke]:
         yield _Stroke(said, kind, nested.get(kind, parts), colour)
 
 
-def _class_of(properties: Mapping[str, Any]) -> int | str | None:
+def _class_of(given: Any) -> int | str | None:
     """Return the number or name of a class, as QuPath and others write it; None if there is none."""
-    said = next((properties[name] for name in _PROPERTIES if name in properties), None)
-    said = said.get("name") if isinstance(said, Mapping) else said
+    said = given.get("name") if isinstance(given, Mapping) else given
     if isinstance(said, str):
         said = " ".join(said.split())
         said = int(said) if said.isdecimal() and len(said) < 10 else said
     if isinstance(said, str):
         return said if said and said.isprintable() else None
-    if not isinstance(said, int) or isinstance(said, bool):
-        return None
-    return said if 1 <= said <= _LARGEST_CLASS else None
+    return said if type(said) is int and 1 <= said <= _LARGEST_CLASS else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -89,9 +89,8 @@ def _metadata(folder: Path) -> dict[str, Any]:
                 if name != "zarr.json" and (folder / ".zattrs").exists():
                     meta["attributes"] = read_json(folder / ".zattrs", _METADATA_BYTES)
             except (OSError, ValueError, TypeError):
-                raise MalformedFileError(
-                    f"{name} or .zattrs of the zarr store is broken or too large"
-                ) from None
+                said = f"{name} or .zattrs of the zarr store is broken or too large"
+                raise MalformedFileError(said) from None
             return meta
     raise UnsuitableImageError("this folder is neither a zarr array nor an OME-Zarr image")
 
@@ -177,10 +176,8 @@ def _parsed(folder: Path, meta: dict[str, Any]) -> _Array:
 
 def _check_type(name: Any, known: re.Pattern[str]) -> None:
     if not isinstance(name, str) or not known.fullmatch(name):
-        said = repr(name)[:40]
-        raise UnsuitableImageError(
-            f"array of dtype {said} is not an image; expected real numbers or booleans"
-        )
+        wanted = "expected real numbers or booleans"
+        raise UnsuitableImageError(f"array of dtype {name!r:.40} is not an image; {wanted}")
 
 
 def _sides(values: Any) -> tuple[int, ...]:
@@ -214,13 +211,8 @@ class ZarrStored(Stored):
         paths = (os.path.relpath(path, folder).replace(os.sep, "/") for path in found)
         missing = total - sum(name.fullmatch(path) is not None for path in paths)
         note = f"{missing} of {total} chunks of the zarr array are missing; their pixels are no data"
-        self.header = Header(
-            format="zarr",
-            shape=shape,
-            axes=axes,
-            dtype=arrays[0].dtype.newbyteorder("="),
-            notes=(note,) if missing > 0 else (),
-        )
+        dtype, notes = arrays[0].dtype.newbyteorder("="), (note,) if missing > 0 else ()
+        self.header = Header("zarr", shape, axes, dtype, notes=notes)
 
     def windows(self, axes: str, page: int, level: int) -> Callable[[Window], Decoded]:
         """Read windows of one page, channels last; chunks that are missing are not valid."""

@@ -119,9 +119,8 @@ class TiffSource(Stored):
         self.levels = tuple((level.shape[y], level.shape[x]) for level in self._series.levels)
 
     def _is_mask_of_main(self, series: Any) -> bool:
-        key, main = series.keyframe, self._keyframe
-        sizes = {(each.imagelength, each.imagewidth) for each in (key, main)}
-        return bool(key.subfiletype & _MASK_IMAGE) and len(sizes) == 1
+        sizes = {(key.imagelength, key.imagewidth) for key in (series.keyframe, self._keyframe)}
+        return bool(series.keyframe.subfiletype & _MASK_IMAGE) and len(sizes) == 1
 
     def _check_supported(self) -> None:
         key = self._keyframe
@@ -240,7 +239,15 @@ class TiffSource(Stored):
         """Return a function that decodes windows of one page entry from its strips or tiles."""
         key = plane.keyframe
         missing = _missing_segments(plane, self._file_size)
-        check_compression(key)
+        from tifffile import TIFF
+
+        compression = int(key.compression)  # of these the cost is bounded, or `check_embedded` does it
+        if compression not in TIFF.DECOMPRESSORS or compression not in _PLAIN | _EMBEDDED.keys():
+            name = getattr(key.compression, "name", compression)
+            raise MalformedFileError(
+                f"TIFF compression {name} is not supported (a newer tifffile and imagecodecs may read it); "
+                "save it with deflate or LZW"
+            )
         samples = key.samplesperpixel if key.planarconfig == 1 else 1
         n_planes = key.samplesperpixel if key.planarconfig != 1 else 1
         if plane.is_contiguous and key.is_final:
@@ -271,12 +278,10 @@ class TiffSource(Stored):
                     data = self._stream.read(plane.databytecounts[number])
                 check_embedded(key, data)
                 segment, (s, _, h, w, _), shape = decode(data, number, **options)
-                here = [max(h - top, 0), max(w - left, 0)]
-                there = [max(top - h, 0), max(left - w, 0)]
-                n_rows = min(h + shape[1], top + height) - max(h, top)
-                n_columns = min(w + shape[2], left + width) - max(w, left)
-                found[s, here[0] : here[0] + n_rows, here[1] : here[1] + n_columns] = segment[
-                    0, there[0] : there[0] + n_rows, there[1] : there[1] + n_columns
+                (y0, x0), (y1, x1) = (max(h, top), max(w, left)), (h + shape[1], w + shape[2])
+                y1, x1 = min(y1, top + height), min(x1, left + width)
+                found[s, y0 - top : y1 - top, x0 - left : x1 - left] = segment[
+                    0, y0 - h : y1 - h, x0 - w : x1 - w
                 ]
 
             inside = numbers[:, y[0] // rows : y[-1] // rows + 1, x[0] // columns : x[-1] // columns + 1]
@@ -339,9 +344,8 @@ def _squeezed(values: NDArray) -> NDArray:
 def _take_page(array: NDArray, axes: str, page: int) -> NDArray:
     """Pick one page: its number counts through the page axes in the order they are stored in."""
     axes = axes[: array.ndim]
-    numbers = iter(
-        np.unravel_index(page, [n for n, axis in zip(array.shape, axes, strict=True) if axis == "P"])
-    )
+    lengths = [n for n, axis in zip(array.shape, axes, strict=True) if axis == "P"]
+    numbers = iter(np.unravel_index(page, lengths))
     return array[tuple(next(numbers) if axis == "P" else slice(None) for axis in axes)]
 
 
@@ -423,19 +427,6 @@ def check_description(page: Any, stored_bytes: int) -> None:
         raise MalformedFileError(f"OME metadata are broken ({error!r})") from error
     if n_planes > _MOST_PLANES:
         raise MalformedFileError(f"OME-TIFF that announces {n_planes:.0f} planes, file is corrupt")
-
-
-def check_compression(key: Any) -> None:
-    """Refuse a page of unknown compression; the others bound their cost, or `check_embedded` does."""
-    from tifffile import TIFF
-
-    compression = int(key.compression)
-    if compression not in TIFF.DECOMPRESSORS or not (compression in _PLAIN or compression in _EMBEDDED):
-        name = getattr(key.compression, "name", compression)
-        raise MalformedFileError(
-            f"TIFF compression {name} is not supported (a newer tifffile and imagecodecs may read it); "
-            "save it with deflate or LZW"
-        )
 
 
 def check_embedded(key: Any, data: bytes) -> None:
