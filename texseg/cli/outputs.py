@@ -316,17 +316,18 @@ def write_outputs(
 
     _write_files(found, files, likely, rows(), "intervals" in writing.kinds)
     entry = _write_reports(item, found, reports, writing)
-    selection, tallies = getattr(model, "selection_", None), [page.tally for page in pages]
-    whole = tallies[0]
+    selection, whole = getattr(model, "selection_", None), pages[0].tally
     if len(pages) > 1:  # all pages below each other
         whole = Tally(found.names, with_regions=False)
-        whole.add(np.concatenate([page.labels for page in pages]))
+        maps: Any = [page.confidence for page in pages]
+        whole.add(np.concatenate([page.labels for page in pages]), np.concatenate(maps))
+    segments = whole.segments()
     result: dict[str, Any] = {
-        "n_segments": len(whole.pixels),
+        "n_segments": len(segments),
         "height": source.shape[0],
         "width": source.shape[1],
         **({"planes": len(pages)} if found.is_volume else {}),
-        **_how_sure(selection, regions.mean_confidence(tallies)),
+        **_how_sure(selection, segments),
     }
     if found.sample:
         result["sample"] = found.sample
@@ -343,7 +344,7 @@ def write_outputs(
         item.path,
         "done",
         result=result,
-        rows=tuple(whole.segments()),
+        rows=tuple(segments),
         choice=found.choice,
         outputs=(*written, *records),
         messages=tuple(messages),
@@ -490,7 +491,7 @@ def earlier_outcome(
     return Outcome(item.path, "skipped", "its results exist", result, outputs=outputs, report=entry)
 
 
-def _how_sure(selection: Selection | None, confidence: float | None) -> dict[str, Any]:
+def _how_sure(selection: Selection | None, segments: Sequence[Row]) -> dict[str, Any]:
     """Round what is known about how sure results are: of plain values textures do not tell the number."""
     sure: dict[str, Any] = {}
     if selection is not None and not selection.by_values:
@@ -498,9 +499,8 @@ def _how_sure(selection: Selection | None, confidence: float | None) -> dict[str
         sure["others"] = selection.others_in_words
     if selection is not None:
         sure["single_texture"] = round(float(selection.one_texture), _DIGITS)
-    if confidence is not None:
-        sure["mean_confidence"] = round(confidence, _DIGITS)
-    return sure
+    shares = [row.fraction * row.mean_confidence for row in segments if row.mean_confidence is not None]
+    return sure | ({"mean_confidence": round(sum(shares), _DIGITS)} if shares else {})
 
 
 def in_words(selection: Selection | None) -> str:

@@ -217,20 +217,16 @@ class Outlines:
         """Add the next rows: values that differ where regions meet, and the number of each pixel's part."""
         labels, numbers = map(np.concatenate, zip(self._above, (labels, numbers), strict=True))
         wide = np.pad(labels, ((0, 0), (1, 1)))
-        here, above, below = labels[1:], labels[:-1], labels[1:]
+        here, above = labels[1:], labels[:-1]
         # the last row's lower sides are known when the next rows come, the first row's were not before
-        self._keep(0, np.argwhere((here != above) & (here != 0)) + (1, 0), numbers)
-        self._keep(1, np.argwhere((here != wide[1:, 2:]) & (here != 0)) + (1, 0), numbers)
-        self._keep(2, np.argwhere((above != below) & (above != 0)), numbers)
-        self._keep(3, np.argwhere((here != wide[1:, :-2]) & (here != 0)) + (1, 0), numbers)
+        sides = (here != above, 1), (here != wide[1:, 2:], 1), (here != above, 0), (here != wide[1:, :-2], 1)
+        for side, (differ, first) in enumerate(sides):
+            rows, columns = np.nonzero(differ & (labels[first : first + len(here)] != 0))
+            down, across = _FIRST_CORNERS[side]
+            self._keys.append(self._key(side, rows + (first + self._top - 1 + down), columns + across))
+            self._owners.append(numbers[rows + first, columns].astype(np.int64))
         self._top += len(here)
         self._above = labels[-1:].astype(np.int64), numbers[-1:].astype(np.int64)
-
-    def _keep(self, side: int, pixels: NDArray, numbers: NDArray) -> None:
-        down, across = _FIRST_CORNERS[side]
-        rows = pixels[:, 0] + (self._top - 1 + down)
-        self._keys.append(self._key(side, rows, pixels[:, 1] + across))
-        self._owners.append(numbers[pixels[:, 0], pixels[:, 1]].astype(np.int64))
 
     def _key(self, side: Any, rows: NDArray, columns: NDArray) -> NDArray[np.int64]:
         height, width = self._corners

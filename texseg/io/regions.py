@@ -383,15 +383,12 @@ class Tally:
         rank[np.argsort(first)] = np.arange(1, len(first) + 1)  # parts are in the order of first pixels
         return np.append(0, rank[back])
 
-    @property
-    def pixels(self) -> dict[int, tuple[int, float]]:
-        """Of each label that occurs, its pixels, and the sum of their confidence (NaN if not known)."""
-        _, found = self._joined(self._label_of_parts())
-        return {int(row[1]): (int(row[2]), float(row[7])) for row in found}
-
     def segments(self, whole: NDArray[np.integer] | None = None) -> list[Row]:
         """Give the table of labels, ascending; filled areas need the ``whole`` labels (H, W)."""
-        rows, unit = self._rows(self._label_of_parts())[1], self._size.height * self._size.width
+        label_of, unit = np.zeros(self._n_parts + 1, np.intp), self._size.height * self._size.width
+        for band in self._parts:
+            label_of[band[:, 0].astype(np.intp)] = band[:, 1]
+        _, rows = self._rows(label_of)
         if self._with_regions:
             _, found = self._joined(self.region_of_parts())
             for number, row in enumerate(rows):
@@ -422,12 +419,6 @@ class Tally:
         shapes = zip(*(map(_tidy, column.tolist()) for column in table.values()), strict=True)
         named = (dict(zip(_SHAPE_FIELDS, shape, strict=True)) for shape in shapes)
         return [row._replace(**shape) for row, shape in zip(rows, named, strict=True)]
-
-    def _label_of_parts(self) -> NDArray[np.intp]:
-        label_of = np.zeros(self._n_parts + 1, np.intp)
-        for band in self._parts:
-            label_of[band[:, 0].astype(np.intp)] = band[:, 1]
-        return label_of
 
     def _joined(self, group_of: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Join parts that have one group; return the groups, ascending, and what was measured of them."""
@@ -478,13 +469,6 @@ class Tally:
             measured |= {way: _tidy(n) for way, n in zip(_CHORDS, chords, strict=True) if math.isfinite(n)}
             rows.append(Row(*about, **measured))
         return numbers.tolist(), rows
-
-
-def mean_confidence(tallies: Iterable[Tally]) -> float | None:
-    """Mean over all labelled pixels of several pages; None if it is not known."""
-    found = [of_label for tally in tallies for of_label in tally.pixels.values()]
-    pixels, certain = np.sum(found or [(0, np.nan)], axis=0)
-    return None if np.isnan(certain) else float(certain / pixels)
 
 
 def _measured(
