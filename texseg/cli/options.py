@@ -8,7 +8,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -294,32 +294,27 @@ class Verb(click.Command):
         words = list(args)
         rest = super().parse_args(ctx, args)
         words_of = {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(words)[0]}
-        given = {
-            key: (option, words_of[option.name])
-            for key, option in _keys(self).items()
-            if option.name in words_of
-        }
-        ctx.meta[_GIVEN] = list(given.values())
+        keys = _keys(self)
+        given = {key: words_of[option.name] for key, option in keys.items() if option.name in words_of}
+        ctx.meta[_GIVEN] = [(keys[key], value) for key, value in given.items()]
         target = ctx.params.pop("save_config", None)
         if target is not None and not ctx.resilient_parsing:
-            _refuse_other_files(self, target)
-            lines = [f"{key} = {_toml(value)}\n" for key, (_, value) in given.items()]
-            try:
-                atomic_write(target, "".join(lines).encode())
-            except (OSError, UnicodeError) as error:
-                raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
+            _save_config(target, given, set(keys))
         return rest
 
 
-def _refuse_other_files(command: click.Command, target: Path) -> None:
-    """Refuse to write options over a file that holds anything else."""
-    if target.exists():
-        held = {""}
-        with suppress(OSError, ValueError):
-            held = set(_options_in(target))
-        if held - set(_keys(command)):
-            why = "exists and holds something else; choose another name"
-            raise click.UsageError(f"--save-config {target} {why}")
+def _save_config(target: Path, given: Mapping[str, Any], known: set[str]) -> None:
+    """Write options to a file, unless it holds anything else."""
+    held = {""} if target.exists() else set()
+    with suppress(OSError, ValueError):
+        held = set(_options_in(target))
+    if held - known:
+        why = "exists and holds something else; choose another name"
+        raise click.UsageError(f"--save-config {target} {why}")
+    try:
+        atomic_write(target, "".join(f"{key} = {_toml(value)}\n" for key, value in given.items()).encode())
+    except (OSError, UnicodeError) as error:
+        raise click.UsageError(f"--save-config {target} cannot be written: {error}") from None
 
 
 def _options_in(path: Path) -> dict[str, Any]:

@@ -99,12 +99,9 @@ def read_json(path: str | os.PathLike[str], largest: int, what: str = "JSON") ->
         text = file.read()
     try:
         return json.loads(text.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise MalformedFileError(f"not {what}: it is not text") from None
-    except RecursionError:
-        raise MalformedFileError(f"not {what}: brackets are nested too deeply") from None
-    except ValueError as error:
-        raise MalformedFileError(f"not {what}: {error}") from None
+    except (RecursionError, ValueError) as error:
+        known = {UnicodeDecodeError: "it is not text", RecursionError: "brackets are nested too deeply"}
+        raise MalformedFileError(f"not {what}: {known.get(type(error), error)}") from None
 
 
 def side_text(path: Path, largest: int) -> str | None:

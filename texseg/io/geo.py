@@ -34,13 +34,7 @@ _EPSG_AT_END = re.compile(r"""(?:AUTHORITY|ID)\[\s*"EPSG"\s*,\s*"?(\d+)"?\s*\]\s
 _TIFF_SHORT, _TIFF_DOUBLE = 3, 12
 
 
-class TiffTag(NamedTuple):
-    """A TIFF tag as `tifffile` reads and writes it."""
-
-    code: int
-    dtype: int
-    length: int
-    value: Any
+TiffTag = tuple[int, int, int, Any]  # code, type, length and value, as `tifffile` reads and writes them
 
 
 class Affine(NamedTuple):
@@ -77,7 +71,7 @@ class Georeference(NamedTuple):
     @property
     def _keys(self) -> dict[int, int]:
         """Keys of the GeoKeyDirectory whose value stands in the directory itself."""
-        directory = next((tag.value for tag in self.tags if tag.code == _KEY_DIRECTORY), ())
+        directory = next((value for code, _, _, value in self.tags if code == _KEY_DIRECTORY), ())
         entries = [directory[i : i + 4] for i in range(4, len(directory) - 3, 4)]
         return {int(key): int(value) for key, location, _, value in entries if location == 0}
 
@@ -86,7 +80,7 @@ class Georeference(NamedTuple):
         """Map from pixel corners to coordinates, None where the file gives only a coordinate system."""
         if not self.tags:
             return None if self.world is None else parse_world_file(self.world)
-        tags = {tag.code: tag.value for tag in self.tags}
+        tags = {code: value for code, _, _, value in self.tags}
         m, scale, tie = (tags.get(code, ()) for code in (_TRANSFORMATION, _PIXEL_SCALE, _TIEPOINT))
         if len(m) == 16:
             affine = Affine(m[0], m[1], m[3], m[4], m[5], m[7])
@@ -119,7 +113,7 @@ class Georeference(NamedTuple):
         """Return the same system with another map."""
         half = 0.5 if self._keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT else 0.0
         placed = georeference_of(affine.shifted(half, half), None)
-        keys = tuple(tag for tag in self.tags if tag.code in _KEYS)
+        keys = tuple(tag for tag in self.tags if tag[0] in _KEYS)
         return Georeference((*(placed.tags if placed else ()), *keys), None, self.system)
 
     @property
@@ -169,18 +163,18 @@ def _is_usable(affine: Affine) -> bool:
 
 def georeference_of(affine: Affine | None, system: str | None) -> Georeference | None:
     """Georeference, as GeoTIFF tags, of an affine map and the text (WKT) of a coordinate system."""
-    tags = []
+    tags: list[TiffTag] = []
     if affine is not None and _is_usable(affine):
         a, b, c, d, e, f = affine
         matrix = (a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
-        tags.append(TiffTag(_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
+        tags.append((_TRANSFORMATION, _TIFF_DOUBLE, 16, matrix))
     found = _EPSG_AT_END.search(system := system or "")
     code = int(found[1] or found[2]) if found else 0
     if 0 < code < _USER_DEFINED:
         is_geographic = system.lstrip().startswith(("GEOG", "EPSG:4326"))
         kind, key = (2, _GEOGRAPHIC_TYPE) if is_geographic else (1, _PROJECTED_TYPE)
         keys = (1, 1, 0, 3, _MODEL_TYPE, 0, 1, kind, _RASTER_TYPE, 0, 1, 1, key, 0, 1, code)
-        tags.append(TiffTag(_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
+        tags.append((_KEY_DIRECTORY, _TIFF_SHORT, len(keys), keys))
         system = ""
     return Georeference(tuple(tags), system=system if system.strip() else None) if tags else None
 

@@ -275,7 +275,7 @@ class Source:
     def _mask_beside(self, path: Path, shape: tuple[int, int]) -> Source | None:
         """Open GDAL's ``.msk``; one that does not fit is reported and ignored."""
         try:
-            mask = self._files.enter_context(_open(path, SourceOptions(), alone=True))
+            mask = self._files.enter_context(open_source(path, alone=True))
         except (OSError, ValueError) as error:
             self._notes.append(f"the mask next to the image cannot be read and is ignored: {error}")
             return None
@@ -292,9 +292,27 @@ class Source:
         self._close()
 
 
-def open_source(path: str | os.PathLike[str], reading: SourceOptions | None = None, **options: Any) -> Source:
-    """Open an image file, or the folder of a zarr array or OME-Zarr image; options are `SourceOptions`."""
-    return _open(path_of(path), reading or SourceOptions(**options))
+def open_source(
+    path: str | os.PathLike[str], reading: SourceOptions | None = None, *, alone: bool = False, **options: Any
+) -> Source:
+    """Open an image file, unless `alone` with those next to it, or the folder of a zarr array or OME-Zarr."""
+    path, reading = path_of(path), reading or SourceOptions(**options)
+    with ExitStack() as files:
+        with failures_named(path):
+            page: Any = reading.page
+            stored, header = _stored_and_header(path, files, page, alone=alone)
+            page = None if page is None else page - stored.first_page
+            header = _with_settled_axes(header, page, reading.channel_axis)
+            if "P" in header.axes and page is None:
+                raise UnsuitableImageError(
+                    f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
+                    f"{header.n_pages - 1}), or all with --page all"
+                )
+            _check(header, 1, reading)
+            stored.check()
+            source = Source(path, stored, header, page or 0, reading)
+        source._files.push(files.pop_all())
+    return source
 
 
 @contextmanager
@@ -379,25 +397,6 @@ def failures_named(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # decoders raise many kinds on broken files
         raise ImageReadError(f"{name}: {reason_of(error)}") from error
-
-
-def _open(path: Path, reading: SourceOptions, *, alone: bool = False) -> Source:
-    with ExitStack() as files:
-        with failures_named(path):
-            page: Any = reading.page
-            stored, header = _stored_and_header(path, files, page, alone=alone)
-            page = None if page is None else page - stored.first_page
-            header = _with_settled_axes(header, page, reading.channel_axis)
-            if "P" in header.axes and page is None:
-                raise UnsuitableImageError(
-                    f"{header.n_pages} pages: choose one with page=N (--page N, from 0 to "
-                    f"{header.n_pages - 1}), or all with --page all"
-                )
-            _check(header, 1, reading)
-            stored.check()
-            source = Source(path, stored, header, page or 0, reading)
-        source._files.push(files.pop_all())
-    return source
 
 
 def _stored_and_header(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texseg.io.files import MalformedFileError, UnsuitableImageError
-from texseg.io.geo import GDAL_NODATA, GEO_TAGS, Georeference, TiffTag, pixel_size_of_tiff
+from texseg.io.geo import GDAL_NODATA, GEO_TAGS, Georeference, pixel_size_of_tiff
 from texseg.io.header import Decoded, Header, Stored, Window, both, parse_nodata
 from texseg.io.pictures import Jpeg, Jpeg2000, Png, Webp, cmyk_to_rgb
 
@@ -156,7 +156,7 @@ class TiffSource(Stored):
         elif photometric == _PALETTE:
             shape, axes, dtype = [*shape, 3], axes + "C", self._palette().dtype
         of_page = self._keyframe.tags
-        tags = tuple(TiffTag(t.code, t.dtype, t.count, t.value) for t in of_page if t.code in GEO_TAGS)
+        tags = tuple((t.code, t.dtype, t.count, t.value) for t in of_page if t.code in GEO_TAGS)
         orientation = of_page.valueof(_ORIENTATION, 1)
         smaller = (s.keyframe for s in others if not self._is_mask_of_main(s))
         ignored = "a smaller image in the file is ignored"
