@@ -193,3 +193,16 @@ def test_what_no_texture_explains_is_learned_and_labelled_again(planted, tmp_pat
         np.bincount(part.ravel(), minlength=9) for part in (labels[160:560, 230:640], labels[:100])
     )
     assert (inside.argmax() != outside.argmax()) == (grow == "--grow")
+
+
+def test_info_lists_the_crops_of_a_large_image(planted, tmp_path):
+    tifffile.imwrite(tmp_path / "scene.tif", planted, tile=(256, 256))
+    done = run("info", tmp_path / "scene.tif", "--memory", "200M", "--crops", "--json")
+    found = json.loads(done.stdout)
+    assert (
+        found["crops"].startswith(f"{len(found['windows'])} crops of 512 pixels")
+        and found["look_seconds"] >= 0
+    )
+    windows = [np.s_[top : bottom + 1, left : right + 1] for top, bottom, left, right in found["windows"]]
+    assert max(map(share_of_patch, windows)) > 0.25
+    assert "crops" not in json.loads(run("info", tmp_path / "scene.tif", "--crops", "--json").stdout)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,11 +113,7 @@ class BlockPlan:
 
     def core(self, place: Place) -> Window:
         """Pixels that a block labels."""
-        return self._window(place, 0)
-
-    def around(self, place: Place) -> Window:
-        """Pixels that are read for a block: with a margin where the image continues."""
-        return self._window(place, self.margin)
+        return replace(self, margin=0).around(place)
 
     def inside(self, place: Place) -> Window:
         """Where a block's core lies within the pixels read for it."""
@@ -125,9 +121,10 @@ class BlockPlan:
         rows, columns = (slice(c.start - a.start, c.stop - a.start) for c, a in pairs)
         return rows, columns
 
-    def _window(self, place: Place, margin: int) -> Window:
+    def around(self, place: Place) -> Window:
+        """Pixels that are read for a block: with a margin where the image continues."""
         rows, columns = (
-            slice(max(0, at * self.side - margin), min(length, (at + 1) * self.side + margin))
+            slice(max(0, at * self.side - self.margin), min(length, (at + 1) * self.side + self.margin))
             for at, length in zip(place, self.shape, strict=True)
         )
         return rows, columns
@@ -410,8 +407,7 @@ def crops_of(
     image: Any, channel_axis: int | None, mask: Any, random_state: Any
 ) -> tuple[list[NDArray[Any]], list[NDArray[np.bool_] | None], SceneSample]:
     """Choose and read the crops from which textures are learned; give them, their masks, and the choice."""
-    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else 0
-    sample, read = read_crops(ArrayWindows(image, channel_axis, mask), seed)
+    sample, read = read_crops(ArrayWindows(image, channel_axis, mask), random_state)
     if not is_lazy(image):
         warn(
             f"an image of shape {image.shape} takes more than half of the memory that is free: it is "

@@ -244,6 +244,7 @@ def score(**options: Any) -> None:
 @opt.volume_options
 @opt.parameter_option("planes")
 @opt.memory_option
+@opt.flag("--crops", "Look at large images, and list the crops to learn from.")
 @opt.flag("--json as_json", "Print JSON, one line a file.")
 def info(**options: Any) -> None:
     """Say what would be read from image files, and what it would cost to segment them."""
@@ -255,7 +256,7 @@ def info(**options: Any) -> None:
     reading = reading_of(options)
     for file in options["files"]:
         try:
-            description = describe(file, *about, reading)
+            description = describe(file, *about, reading, options["crops"])
         except (OSError, ValueError) as error:
             say(f"failed: {error}", err=True)
             n_failed += 1

@@ -24,13 +24,13 @@ import numpy as np
 
 from texseg.cli.inputs import Input, ReadOptions, open_scenes, read_images
 from texseg.cli.outputs import Outcome, in_words
-from texseg.cli.process import Work, crop_count, fit_model, needs_blocks, process, read_seeds
+from texseg.cli.process import Work, fit_model, needs_blocks, process, read_seeds
 from texseg.cli.record import parts_of
 from texseg.cli.terminal import reason_of, say, shown
 from texseg.io.files import atomic_write, remove_leftovers
 from texseg.io.read import Image
 from texseg.io.regions import csv_text
-from texseg.method.sampling import read_crops
+from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import ProgressBar
 from texseg.threads import crew_of, one_blas_thread
 

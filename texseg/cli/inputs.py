@@ -6,6 +6,7 @@ import glob
 import itertools
 import os
 import re
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from texseg.io import read
 from texseg.io.files import ImageTooLargeError, is_image
 from texseg.io.read import MAX_PIXELS, Image, Source, SourceOptions
 from texseg.io.stores import is_store
+from texseg.method.sampling import crop_count, read_crops
 from texseg.progress import expected_by_blocks, expected_memory, expected_seconds, free_memory
 from texseg.threads import n_threads
 
@@ -231,8 +233,12 @@ def describe(
     preset: str = "default",
     memory: int | None = None,
     reading: ReadOptions = ReadOptions(),
-) -> dict[str, str | int | float | None]:
-    """Describe a file by its header, upright, and forecast memory and processor time of segmenting it."""
+    crops: bool = False,
+) -> dict[str, Any]:
+    """Describe a file by its header, upright, and forecast memory and processor time of segmenting it.
+
+    With ``crops`` the pixels are looked at, if they are read by blocks, to tell where textures are learned.
+    """
     if reading.is_volume:
         with read.open_pages(path, raw=reading.raw) as pages:
             header, n_planes = pages[0].header, len(pages)
@@ -271,4 +277,14 @@ def describe(
         "read": "whole" if whole else "by blocks",
         "memory_MB": round(min(needed, memory or needed) / 1e6),
         "seconds": round(seconds, 1),
+        **(_look_of(path, reading, memory) if crops and not whole else {}),
     }
+
+
+def _look_of(path: Path, reading: ReadOptions, memory: int | None) -> dict[str, Any]:
+    """Look at a scene: processor time, crops in words, and first and last row and column of each."""
+    start = time.process_time()
+    with open_scenes(path, reading) as (scene,):
+        sample, _ = read_crops(scene, n_crops=crop_count(memory, scene.n_channels))
+    seconds = round(time.process_time() - start, 1)
+    return {"look_seconds": seconds, "crops": str(sample), "windows": sample.record()["windows"]}

@@ -55,7 +55,7 @@ from texseg.io.geo import relative_size
 from texseg.io.read import Image, Source
 from texseg.io.regions import own_colours
 from texseg.io.seeds import Seeds, read_seed_file
-from texseg.method.sampling import CROP_SIDE, CROPS, NO_DATA, SceneSample, placed, read_crops, valid_pixels
+from texseg.method.sampling import NO_DATA, SceneSample, crop_count, placed, read_crops, valid_pixels
 from texseg.method.scenes import FourthBandWarning
 from texseg.progress import Progress, expected_memory, free_memory
 from texseg.threads import crew_size
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
 _PREVIEW = 2048  # longest side in pixels of the overlay and the map of confidence, of several blocks
 _SMALLEST_SIDE = 256  # of a block in pixels
-_MOST_SAID = 3  # places
 _FEWEST_CROPS = 4  # of which one can show what the others do not
 _ANSWERS = 20  # seconds in which a scheduler answers
 _SHARE_OF_FIT = 0.05  # of the time, for the progress that is shown
@@ -405,7 +404,7 @@ def _label_by_blocks(
     messages = [parts.message] * bool(parts.message)
     may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
     if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
-        messages.append(f"labelled again, with textures of what none explained at first: {_places_of(odd)}")
+        messages.append(f"labelled again, with textures of what none explained at first: {placed(*odd)}")
         model, sample = _fit_crops(scene, work, callback, odd)
         choice = in_words(getattr(model, "selection_", None))
         parts = PartsFolder(parts.folder, made, resume=False)
@@ -428,14 +427,9 @@ def _label_by_blocks(
     messages.append(said)
     if odd:
         remedy = f"if that is another texture, try -k {model.n_segments_ + 1}"
-        messages.append(f"no texture explains {_places_of(odd)}: {remedy}")
+        messages.append(f"no texture explains {placed(*odd)}: {remedy}")
     messages += [f"textures learned from {sample.pop('words')}"] if sample else []
     return Labelled([page], model, largest, choice, tuple(messages), parts=parts, sample=sample)
-
-
-def _places_of(odd: Sequence[Any]) -> str:
-    others = len(odd) - _MOST_SAID
-    return "; ".join(map(placed, odd[:_MOST_SAID])) + (f" and {others} other places" if others > 0 else "")
 
 
 def _refuse_by_blocks(work: Work) -> None:
@@ -530,10 +524,3 @@ def _fit_crops(
         warnings.filterwarnings("ignore", "an image with a side of")
         model = fit_model(crops, parameters, show, sample=sample)
     return model, {"words": str(sample), **sample.record()}
-
-
-def crop_count(memory: int | None, n_channels: int) -> int:
-    """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
-    counts = range(1 if memory is not None else CROPS, CROPS + 1)
-    fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or np.inf)]
-    return max(fitting, default=1)

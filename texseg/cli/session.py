@@ -23,12 +23,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.blocks import SIDE, Request, plan_blocks, read_block, read_crops
+from texseg.blocks import SIDE, Request, plan_blocks, read_block
 from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
 from texseg.io.regions import connected_regions
+from texseg.method.sampling import read_crops
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
 from texseg.report.content import level_content, steady_levels

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from texseg.counts.grid import CellGrid
 from texseg.method.labelling import Window
 from texseg.pixels.label import connected_parts
+from texseg.progress import expected_memory
 
 CROP_SIDE = 512
 CROPS = 16
@@ -135,10 +136,13 @@ class Stranger(NamedTuple):
         return f"{self.share:.2%} of the scene, most of it at {placed(self.place)}"
 
 
-def placed(window: Window) -> str:
-    """Put rows and columns into words."""
-    rows, columns = window
-    return f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
+def placed(*windows: Window) -> str:
+    """Put rows and columns into words, of three places at most."""
+    text = "; ".join(
+        f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
+        for rows, columns in windows[:3]
+    )
+    return text + (f" and {len(windows) - 3} other places" if len(windows) > 3 else "")
 
 
 class _Survey(NamedTuple):
@@ -160,6 +164,13 @@ class _Survey(NamedTuple):
         return 1 - self.tables @ self.tables[which].T
 
 
+def crop_count(memory: int | None, n_channels: int) -> int:
+    """Return the number of crops to learn from: fewer only if the memory given does not allow all."""
+    counts = range(1 if memory is not None else CROPS, CROPS + 1)
+    fitting = [n for n in counts if expected_memory(n * CROP_SIDE**2, n_channels) <= (memory or math.inf)]
+    return max(fitting, default=1)
+
+
 def read_crops(
     source: Any,
     random_state: Any = 0,
@@ -179,14 +190,15 @@ def read_crops(
         survey = _survey(source, thinned=True)
         if not survey.held:  # data may lie where nothing was looked at
             survey = _survey(source, thinned=False)
-        counts = range(math.ceil(_EVEN * n_crops), 0, -1)  # of crops, which a grid may exceed
-        evens = (sample_windows(source.shape, seed, n, side) for n in counts)
-        few = next(even for even in evens if len(even) <= max(1, n_crops - 1))
+        few = sample.windows
+        for n in range(math.ceil(_EVEN * n_crops), 0, -1):  # crops, which a grid may exceed
+            few = few if len(few) < n_crops else sample_windows(source.shape, seed, n, side)
         sample = _by_content(survey, source.shape, few, n_crops, side, seed)
     shown: list[Window] = []
-    for place in places:
-        if len(shown) < n_crops // 4 and not any(_holds(window, place) for window in shown):
-            shown.append(_around_middle([(p.start + p.stop) / 2 for p in place], source.shape, side))
+    for middle in ([(part.start + part.stop) / 2 for part in place] for place in places):
+        seen = (all(p.start <= at < p.stop for p, at in zip(w, middle, strict=True)) for w in shown)
+        if len(shown) < n_crops // 4 and not any(seen):
+            shown.append(_around_middle(middle, source.shape, side))
     sample = sample._replace(windows=[*sample.windows[: n_crops - len(shown)], *shown], again=len(shown))
     crops = [source.read(window) for window in sample.windows]
     kept = [i for i, crop in enumerate(crops) if valid_pixels(*crop[:2]).any()]
@@ -319,11 +331,6 @@ def _around_middle(middle: Sequence[float], shape: tuple[int, int], side: int) -
     starts = [int(min(max(0, at - side // 2), max(0, length - side))) for at, length in pairs]
     rows, columns = (slice(at, min(at + side, length)) for at, length in zip(starts, shape, strict=True))
     return rows, columns
-
-
-def _holds(window: Window, place: Window) -> bool:
-    pairs = zip(window, place, strict=True)
-    return all(own.start <= (part.start + part.stop) / 2 < own.stop for own, part in pairs)
 
 
 def _largest_place(places: NDArray[np.intp]) -> Window:
