@@ -39,11 +39,11 @@ def lay_out(source: Path) -> None:
     (source / "benchmarks").mkdir()
     shutil.copy(ROOT / "benchmarks" / "README.md", source / "benchmarks")
     (source / "docs").mkdir()
-    for name in ("segments.png", "open.png", "licences.md"):
+    for name in ("segments.png", "open.png", "licences.md", "cluster.md"):
         shutil.copy(ROOT / "docs" / name, source / "docs")
     first, guide = (ROOT / "README.md").read_text("utf-8").split("\n---\n", 1)
     notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-    pages = ["guide", *(f"notebooks/{name}" for name in notebooks), "command", "api/index"]
+    pages = ["guide", *(f"notebooks/{name}" for name in notebooks), "command", "docs/cluster", "api/index"]
     pages += ["VISION", "changelog", "benchmarks/README", "docs/licences"]
     tree = "\n".join(["```{toctree}", ":hidden:", *pages, "```"])
     first = first.replace("(notebooks)", "(notebooks/01_quickstart.ipynb)")
