@@ -1,7 +1,7 @@
 """Every parameter, declared once: its name, type, default, limits, help, and its option of the command.
 
 From this table come the signatures of `segment` and `TextureSegmenter`, the checks (also of model files), the
-options of the command and the documentation. A new parameter is a type, a row, and its use.
+options of the command and the documentation. A new parameter is a type, a help text, a row, and its use.
 """
 
 import inspect
@@ -46,17 +46,16 @@ class Parameter(NamedTuple):
     """What is known about one parameter; `_completed` fills in what follows from its name and type."""
 
     default: Any
-    # for the documentation, in reStructuredText; the first sentence is the help of the option, too
-    help: str
     # of a number, or of each number of a sequence; NaN is allowed only without limits
     limits: tuple[float, float] = (-math.inf, math.inf)
     # what None stands for in the presets ``default`` and ``plain``; None if they do not matter
     presets: tuple[Any, Any] | None = None
     flags: tuple[str, ...] = ("",)  # of the option, as click has them; none if empty, "" for its name
-    option: str = ""  # help of the option, where it is another
     kind: str = ""  # words for the type, where they are not derived from it
     check: Callable[[Any], Any] | None = None  # raises a ValueError, in place of the check by type
     name: str = ""
+    help: str = ""  # for the documentation
+    option: str = ""  # of the option
     group: str = "Method"  # section of the help of the command
     annotation: Any = None
     members: tuple[Any, ...] = ()  # types that are allowed
@@ -177,192 +176,113 @@ class Parameters(TypedDict, total=False):
     n_jobs: int | None
 
 
-# the sections of the help of the command; all others stand under Method
-_GROUPS = {
-    "Number": ("n_segments", "min_size", "k_min", "k_max", "grow"),
-    "Image": ("channel_axis", "planes", "nodata", "log", "crop_bar", "flat_ground"),
-}
+# the help of each parameter, in reStructuredText, with its section in the help of the command, which is else
+# Method; the first sentence is the help of the option, too, unless another follows
+_HELP = """
+n_segments (Number): Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see
+    :mod:`texseg.method.number`.
+    -- Number of textures; auto chooses it.
+model: Clustering model (acm recommended; others for comparison). ``acm`` is the default path with all it
+    has; the others cluster the histograms of windows as they are.
+preset: ``plain`` turns off what was added to the method of the paper [1]_: ``patch_weight``,
+    ``value_weight``, ``smoothness`` and ``learned_borders``.
+channel_axis (Image): Axis of the bands of the images; None for grey images. Three bands are red, green and
+    blue.
+    -- Axis of the channels, where the file does not say.
+spatial_dims: Axes along which textures extend: 3 for a volume (planes, rows, columns), whose textures are
+    then measured in space. Strokes, masks and labels have three axes, too.
+spacing: Distances of the planes, rows and columns of a volume, in any unit; equal by default.
+planes (Image): The first axis counts planes in depth (z) or time (t): textures are measured within planes,
+    with one model for all, and the prior on the map couples neighbouring planes.
+    -- Pages of a file, or images of a folder, are planes in depth or time: textures within planes.
+plane_coupling: How much a neighbouring plane counts in the prior on the map, relative to a pixel's own
+    plane; 0 for scenes that move.
+nodata (Image): Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.
+    -- Value for no data.  [default: what the file says]
+log (Image): Use the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with
+    speckle, transmitted light. What is in decibels is a logarithm already. By default it is used, with a
+    warning, where contrast follows brightness by the same factor all over the image; never in the plain
+    preset.
+    -- Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where contrast
+    follows brightness by the same factor]
+crop_bar (Image): Skip the info bar of a microscope, if any is found. It gets label 0.
+flat_ground (Image): Make background of one value round the textures, from a fifth of the image on, a
+    segment of its own, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.
+    -- Make flat background a segment of its own.  [default: yes; with --preset plain no]
+smoothness: Strength with which neighbours belong together. On cells and pixels, 1 adds up to 10 nats to
+    what a unanimous neighbourhood says; 0 turns this prior off, and windows round every pixel take its
+    place.
+min_size (Number): Merge regions with fewer pixels into the neighbour that explains them best.
+k_min (Number): Smallest number that is considered when the number is chosen; 1 lets an image be a single
+    texture. This sorts plain from patterned images. An image without any structure always has one segment.
+k_max (Number): Largest number that is considered when the number is chosen. It is that of ``hierarchy_``,
+    too.
+grow (Number): Let a number that is chosen on crops of a large scene grow by textures that are rare in it:
+    parts of crops that look unlike most of what got their label, see :mod:`texseg.method.sampling`.
+    -- Let a number chosen on crops of a large scene grow by textures that are rare in it.
+random_state: Seed of the random starts.
+verbose: Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.
+callback: Receives progress as numbers; an exception it raises ends the fit.
+wavelengths: Wavelengths of the filters, in pixels.
+n_orientations: Number of directions of the filters.
+n_bins: Number of bins of each channel.
+patch_weight: Weight of textons (a filter has 1); 0 turns them off. They are patches of 5 x 5 pixels,
+    vector-quantised.
+value_weight: Factor on the weight of plain values (1 on grey, 8 on colour images); 0 turns them off.
+learned_borders: Learn what borders look like. This uses composites of the image's own segments, see
+    :mod:`texseg.pixels.borders`.
+cue: What segments differ in: texture, or plain values at the scale of pixels (grains, pores, cells); auto
+    picks the more informative one. See :mod:`texseg.method.cues`.
+cell: Side of the cells of the fit, in pixels; by default 4 to 8, by the size of the image.
+n_starts: Number of annealed runs; the best is kept. The first sees the calmest windows, the second all of
+    them, and each further one a random half.
+n_jobs: Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.
+"""
+_ENTRY = re.compile(
+    r"^(\w+)(?: \((\w+)\))?: (.*(?:\n    (?!--).*)*)(?:\n    -- (.*(?:\n    .*)*))?", re.MULTILINE
+)
+_HELP_OF = {name: texts for name, *texts in _ENTRY.findall(_HELP)}
 _ROWS = {
-    "n_segments": Parameter(
-        None,
-        "Number of textures, K; None chooses it between ``k_min`` and ``k_max``, see "
-        ":mod:`texseg.method.number`.",
-        (1, MOST_SEGMENTS),
-        flags=("-k", "--segments", "n_segments"),
-        option="Number of textures; auto chooses it.",
-    ),
-    "model": Parameter(
-        "acm",
-        "Clustering model (acm recommended; others for comparison). ``acm`` is the default path with all it "
-        "has; the others cluster the histograms of windows as they are.",
-    ),
-    "preset": Parameter(
-        "default",
-        "``plain`` turns off what was added to the method of the paper [1]_: ``patch_weight``, "
-        "``value_weight``, ``smoothness`` and ``learned_borders``.",
-    ),
-    "channel_axis": Parameter(
-        None,
-        "Axis of the bands of the images; None for grey images. Three bands are red, green and blue.",
-        (-4, 3),
-        option="Axis of the channels, where the file does not say.",
-    ),
-    "spatial_dims": Parameter(
-        2,
-        "Axes along which textures extend: 3 for a volume (planes, rows, columns), whose textures are then "
-        "measured in space. Strokes, masks and labels have three axes, too.",
-        (2, 3),
-        flags=(),
-    ),
-    "spacing": Parameter(
-        None,
-        "Distances of the planes, rows and columns of a volume, in any unit; equal by default.",
-        (1e-9, 1e9),
-        flags=(),
-    ),
-    "planes": Parameter(
-        None,
-        "The first axis counts planes in depth (z) or time (t): textures are measured within planes, with "
-        "one model for all, and the prior on the map couples neighbouring planes.",
-        flags=("--series", "planes"),
-        option="Pages of a file, or images of a folder, are planes in depth or time: textures within planes.",
-    ),
-    "plane_coupling": Parameter(
-        0.5,
-        "How much a neighbouring plane counts in the prior on the map, relative to a pixel's own plane; 0 "
-        "for scenes that move.",
-        (0, 1),
-    ),
-    "nodata": Parameter(
-        None,
-        "Pixels with this value (in all bands) hold no data. NaN and infinite pixels never do.",
-        option="Value for no data.  [default: what the file says]",
-    ),
-    "log": Parameter(
-        None,
-        "Use the logarithm of the values, where light multiplies: gains, vignetting, amplitudes with "
-        "speckle, transmitted light. What is in decibels is a logarithm already. By default it is used, "
-        "with a warning, where contrast follows brightness by the same factor all over the image; never in "
-        "the plain preset.",
-        option="Use the logarithm of the values: gains, vignetting, SAR amplitudes.  [default: where "
-        "contrast follows brightness by the same factor]",
-    ),
-    "crop_bar": Parameter(False, "Skip the info bar of a microscope, if any is found. It gets label 0."),
-    "flat_ground": Parameter(
-        True,
-        "Make background of one value round the textures, from a fifth of the image on, a segment of its "
-        "own, see :mod:`texseg.channels.ground`; never in the plain preset, and not in volumes.",
-        option="Make flat background a segment of its own.  [default: yes; with --preset plain no]",
-    ),
-    "smoothness": Parameter(
-        None,
-        "Strength with which neighbours belong together. On cells and pixels, 1 adds up to 10 nats to what "
-        "a unanimous neighbourhood says; 0 turns this prior off, and windows round every pixel take its "
-        "place.",
-        (0, 1e4),  # results stop changing long before; far beyond, probabilities become NaN
-        presets=(1.0, 0.0),
-    ),
-    "min_size": Parameter(
-        0, "Merge regions with fewer pixels into the neighbour that explains them best.", (0, _LARGEST_IMAGE)
-    ),
-    "k_min": Parameter(
-        2,
-        "Smallest number that is considered when the number is chosen; 1 lets an image be a single texture. "
-        "This sorts plain from patterned images. An image without any structure always has one segment.",
-        (1, MOST_SEGMENTS),
-    ),
-    "k_max": Parameter(
-        14,
-        "Largest number that is considered when the number is chosen. It is that of ``hierarchy_``, too.",
-        (1, MOST_SEGMENTS),
-    ),
-    "grow": Parameter(
-        True,
-        "Let a number that is chosen on crops of a large scene grow by textures that are rare in it: parts "
-        "of crops that look unlike most of what got their label, see :mod:`texseg.method.sampling`.",
-        option="Let a number chosen on crops of a large scene grow by textures that are rare in it.",
-    ),
+    "n_segments": Parameter(None, (1, MOST_SEGMENTS), flags=("-k", "--segments", "n_segments")),
+    "model": Parameter("acm"),
+    "preset": Parameter("default"),
+    "channel_axis": Parameter(None, (-4, 3)),
+    "spatial_dims": Parameter(2, (2, 3), flags=()),
+    "spacing": Parameter(None, (1e-9, 1e9), flags=()),
+    "planes": Parameter(None, flags=("--series", "planes")),
+    "plane_coupling": Parameter(0.5, (0, 1)),
+    "nodata": Parameter(None),
+    "log": Parameter(None),
+    "crop_bar": Parameter(False),
+    "flat_ground": Parameter(True),
+    # results stop changing long before; far beyond, probabilities become NaN
+    "smoothness": Parameter(None, (0, 1e4), presets=(1.0, 0.0)),
+    "min_size": Parameter(0, (0, _LARGEST_IMAGE)),
+    "k_min": Parameter(2, (1, MOST_SEGMENTS)),
+    "k_max": Parameter(14, (1, MOST_SEGMENTS)),
+    "grow": Parameter(True),
     "random_state": Parameter(
         0,
-        "Seed of the random starts.",
         (0, 2**32 - 1),
         flags=("--seed", "random_state"),
         kind="int, RandomState, Generator or None",
         check=_check_seed,
     ),
-    "verbose": Parameter(
-        False,
-        "Show a progress bar with the phase and the time left while fitting, on a terminal or in a notebook.",
-        flags=(),
-    ),
+    "verbose": Parameter(False, flags=()),
     "callback": Parameter(
-        None,
-        "Receives progress as numbers; an exception it raises ends the fit.",
-        flags=(),
-        kind="function of one :class:`texseg.progress.Progress`",
-        check=_check_callback,
+        None, flags=(), kind="function of one :class:`texseg.progress.Progress`", check=_check_callback
     ),
-    "wavelengths": Parameter(
-        None,
-        "Wavelengths of the filters, in pixels.",
-        (2, 1024),
-        presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),) * 2,  # octaves down from sqrt(2) / 4 cycles a pixel
-    ),
-    "n_orientations": Parameter(
-        None,
-        "Number of directions of the filters.",
-        (1, 64),
-        presets=(4, 4),
-        flags=("--orientations", "n_orientations"),
-    ),
-    "n_bins": Parameter(
-        None, "Number of bins of each channel.", (2, 256), presets=(40, 40), flags=("--bins", "n_bins")
-    ),
-    "patch_weight": Parameter(
-        None,
-        "Weight of textons (a filter has 1); 0 turns them off. They are patches of 5 x 5 pixels, "
-        "vector-quantised.",
-        (0, _HEAVIEST),
-        presets=(4.0, 0.0),
-    ),
-    "value_weight": Parameter(
-        None,
-        "Factor on the weight of plain values (1 on grey, 8 on colour images); 0 turns them off.",
-        (0, _HEAVIEST),
-        presets=(1.0, 0.0),
-    ),
-    "learned_borders": Parameter(
-        None,
-        "Learn what borders look like. This uses composites of the image's own segments, see "
-        ":mod:`texseg.pixels.borders`.",
-        presets=(True, False),
-    ),
-    "cue": Parameter(
-        None,
-        "What segments differ in: texture, or plain values at the scale of pixels (grains, pores, cells); "
-        "auto picks the more informative one. See :mod:`texseg.method.cues`.",
-        presets=("auto", "texture"),
-    ),
-    "cell": Parameter(
-        None,
-        "Side of the cells of the fit, in pixels; by default 4 to 8, by the size of the image.",
-        (1, 1024),
-        presets=(8, 8),
-    ),
-    "n_starts": Parameter(
-        None,
-        "Number of annealed runs; the best is kept. The first sees the calmest windows, the second all of "
-        "them, and each further one a random half.",
-        (1, 100),
-        presets=(1, 1),
-        flags=("--starts", "n_starts"),
-    ),
-    "n_jobs": Parameter(
-        None,
-        "Threads that a call uses, on which the labels do not depend; None and -1 stand for all processors.",
-        flags=(),
-        check=n_threads,
-    ),
+    # octaves down from sqrt(2) / 4 cycles a pixel
+    "wavelengths": Parameter(None, (2, 1024), presets=((2 * 2**0.5, 4 * 2**0.5, 8 * 2**0.5),) * 2),
+    "n_orientations": Parameter(None, (1, 64), presets=(4, 4), flags=("--orientations", "n_orientations")),
+    "n_bins": Parameter(None, (2, 256), presets=(40, 40), flags=("--bins", "n_bins")),
+    "patch_weight": Parameter(None, (0, _HEAVIEST), presets=(4.0, 0.0)),
+    "value_weight": Parameter(None, (0, _HEAVIEST), presets=(1.0, 0.0)),
+    "learned_borders": Parameter(None, presets=(True, False)),
+    "cue": Parameter(None, presets=("auto", "texture")),
+    "cell": Parameter(None, (1, 1024), presets=(8, 8)),
+    "n_starts": Parameter(None, (1, 100), presets=(1, 1), flags=("--starts", "n_starts")),
+    "n_jobs": Parameter(None, flags=(), check=n_threads),
 }
 
 
@@ -370,18 +290,20 @@ def _completed(name: str, row: Parameter) -> Parameter:
     """Add to a row what follows from its name and its type."""
     given = Parameters.__annotations__.get(name, int | None)
     members = typing.get_args(given) if typing.get_origin(given) in (typing.Union, UnionType) else (given,)
-    flags, first_sentence = row.flags, row.help.partition(". ")[0].removesuffix(".")
+    text, option = (" ".join(part.split("\n    ")) for part in _HELP_OF[name][1:])
+    flags, first_sentence = row.flags, text.partition(". ")[0].removesuffix(".")
     if flags == ("",):
         dashed = name.replace("_", "-")
         may_be_negated = bool in members and row.default is not False
         flags = (f"--{dashed}/--no-{dashed}" if may_be_negated else f"--{dashed}",)
     return row._replace(
         name=name,
-        group=next((group for group, names in _GROUPS.items() if name in names), "Method"),
+        help=text,
+        group=_HELP_OF[name][0] or "Method",
         annotation=getattr(given, "__forward_arg__", given),
         members=(int,) if isinstance(given, typing.ForwardRef) else members,  # a seed
         flags=flags,
-        option=row.option or re.sub(r"`+| \[\d\]_", "", first_sentence) + ".",
+        option=option or re.sub(r"`+| \[\d\]_", "", first_sentence) + ".",
     )
 
 
