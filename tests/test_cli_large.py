@@ -167,29 +167,35 @@ class Killed(BaseException):
     """Stands for what no handler sees."""
 
 
-@pytest.mark.parametrize("resume", [True, False])
-def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
+@pytest.mark.parametrize(
+    ("resume", "when", "n_kept"),
+    [(True, "read_block", 2), (False, "finished", 6), (True, "finished", 6)],
+)
+def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume, when, n_kept):
+    """Ended while blocks are read, or while their labels are written: half files are left then."""
     args = ["apply", place / "model.texseg", place / "image.tif", *LITTLE, "-o", tmp_path]
     args += ["--format", "tif,zarr"]
     parts = tmp_path / ".image.texseg-parts"
     assert run(*args).exit_code == 0
     undisturbed = (tmp_path / "image_labels.tif").read_bytes()
     (tmp_path / "image_labels.tif").unlink()
-    read, begun = texseg.blocks.read_block, []
+    work, read, begun = getattr(texseg.blocks, when), texseg.blocks.read_block, []
 
-    def read_some(*arguments):
+    def work_some(*arguments):
         if len(begun) == 2:
             for half in tmp_path.glob(".*.part"):  # stays where it is when a process is killed
                 shutil.copytree(half, half.with_suffix(".left.part"))
             raise Killed
         begun.append(arguments[1])
-        return read(*arguments)
+        return work(*arguments)
 
-    monkeypatch.setattr(texseg.blocks, "read_block", read_some)
-    with pytest.raises(Killed):
-        CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(texseg.blocks, when, work_some)
+        with pytest.raises(Killed):
+            CliRunner().invoke(main, [str(word) for word in [*args, "--jobs", 1]], standalone_mode=False)
     assert not (tmp_path / "image_labels.tif").exists()  # no half file
-    assert len(list(parts.glob("*.npz"))) == len(list(tmp_path.glob(".*.left.part"))) == 2
+    assert len(list(parts.glob("*.npz"))) == n_kept
+    assert len(list(tmp_path.glob(".*.left.part"))) == (2 if when == "finished" else 0)
 
     def read_and_note(*arguments):
         begun.append(arguments[1])
@@ -199,7 +205,7 @@ def test_an_ended_run_is_gone_on_with(place, tmp_path, monkeypatch, resume):
     monkeypatch.setattr(texseg.blocks, "read_block", read_and_note)
     result = run(*args, *(["--resume"] if resume else []))
     assert result.exit_code == 0, result.output
-    assert len(begun) == (4 if resume else 6)
+    assert len(begun) == (6 - n_kept if resume else 6)
     assert (tmp_path / "image_labels.tif").read_bytes() == undisturbed
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 

@@ -131,16 +131,7 @@ class BlockPlan:
 
 
 def plan_blocks(shape: tuple[int, int], textures: Textures, side: int = SIDE, multiple: int = 1) -> BlockPlan:
-    """Cut an image into blocks, aligned with all grids in use and with a sufficient margin.
-
-    Their side is also a multiple of ``multiple``.
-
-    Examples
-    --------
-    >>> blocks = BlockPlan((1000, 600), side=512, margin=128)
-    >>> blocks.grid, blocks.around((1, 1)), blocks.inside((1, 1))
-    ((2, 2), (slice(384, 1000, None), slice(384, 600, None)), (slice(128, 616, None), slice(128, 216, None)))
-    """
+    """Cut an image into blocks, aligned with all grids (and ``multiple``), with a sufficient margin."""
     step = math.lcm(WINDOW_STEP * textures.cell, _REDUCTION, multiple)
     return BlockPlan(shape, max(1, round(side / step)) * step, -(-textures.reach // step) * step)
 
@@ -229,57 +220,63 @@ def read_blocks(
 
 
 def label_blocks(
-    source: Any,
-    textures: Textures,
-    blocks: BlockPlan,
-    request: Request,
-    *,
-    n_jobs: int = 1,
-    store: Any = None,
-    tell: Callable[[int, int], Any] | None = None,
-    client: Any = None,
+    source: Any, textures: Textures, blocks: BlockPlan, request: Request, store: Any = None, **how: Any
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
     """Label an image read window by window; labels and confidence are those of the whole image.
 
     ``source`` has ``shape``, ``channel_axis`` (-1, or None for grey) and ``read(window)``, which gives pixels
     and where they hold data (None: everywhere), as :class:`ArrayWindows` and `texseg.io.read.Source`.
-    Each of ``n_jobs`` threads holds one block in memory. ``store`` keeps the readings until all are known;
-    blocks that it already holds are not read again. The workers of a dask ``client`` share a store of files,
-    and write labels to its maps. Yields the place, labels (h, w) from 1 (0 without data), and what else is
-    known about each block; its confidence, in bytes, is that of these labels.
+    ``store`` keeps the readings until all are known, see :func:`read_blocks`.
     """
     kept: Any = {} if store is None else store
-    read_blocks(source, textures, blocks, request, kept, n_jobs=n_jobs, tell=tell, client=client)
-    yield from join_blocks(textures, blocks, request, kept, client)
+    read_blocks(source, textures, blocks, request, kept, **how)
+    yield from join_blocks(textures, blocks, request, kept)
 
 
 def join_blocks(
     textures: Textures, blocks: BlockPlan, request: Request, kept: Any, client: Any = None
 ) -> Iterator[tuple[Place, NDArray[np.int32], BlockReading]]:
-    """Label blocks that have been read."""
-    area, n_textures = textures.speck_area(request.smoothness), len(textures.profiles)
+    """Label blocks that have been read; the workers of a dask client write labels to the maps of the store.
+
+    Yields the place, labels (h, w) from 1 (0 without data), and what else is known about each block; its
+    confidence, in bytes, is that of these labels.
+    """
+    areas = textures.speck_area(request.smoothness), request.min_size
+
+    def parts_of(place: Place) -> BlockParts | None:
+        return kept[place].parts
+
+    def finish(names: Mapping[Place, Names]) -> list[Any]:
+        return [finished(kept[place], own, len(textures.profiles)) for place, own in names.items()]
+
+    def write(names: Mapping[Place, Names]) -> dict[Place, Any]:
+        """Write blocks side by side, which one file of the maps holds; give their previews."""
+        done, (rows, left), right = finish(names), blocks.core(min(names)), blocks.core(max(names))[1]
+        planes = zip(*((labels, reading.confidence) for labels, reading in done), strict=True)
+        whole = [None if plane[0] is None else np.concatenate(plane, axis=1) for plane in planes]
+        kept.write_maps((rows, slice(left.start, right.stop)), *whole)
+        return {place: reading.preview for place, (_, reading) in zip(names, done, strict=True)}
+
     if client is None:
-        names = joined_labels(blocks, lambda place: kept[place].parts, area, request.min_size)
-        for place in blocks:
-            yield place, *finished(kept[place], names[place], n_textures)
+        for place, own in joined_labels(blocks, parts_of, *areas).items():
+            yield place, *finish({place: own})[0]
         return
-    from dask import delayed
-
-    def call(task: Callable[..., Any], *given: Any) -> Any:
-        return delayed(task, pure=False)(*given)
-
-    names = joined_labels(blocks, lambda place: call(_parts_in, kept, place), area, request.min_size, call)
-    rows, columns = blocks.grid
-    strips = [
-        [(row, column) for column in range(left, min(left + SHARD, columns))]
-        for row in range(rows)
-        for left in range(0, columns, SHARD)
-    ]
-    tasks = [call(_write_strip, kept, {p: names[p] for p in strip}, blocks, n_textures) for strip in strips]
-    previews = dict(each for found in _by_workers(client, client.compute(tasks)) for each in found.items())
+    strips: dict[Any, dict[Place, Names]] = {}
+    for place, own in joined_labels(blocks, lambda place: _later(parts_of, place), *areas, _later).items():
+        strips.setdefault((place[0], place[1] // SHARD), {})[place] = own
+    previews: dict[Place, Any] = {}
+    for found in _by_workers(client, client.compute([_later(write, names) for names in strips.values()])):
+        previews |= found
     for place in blocks:
         labels, confidence = kept.maps(blocks.core(place))
         yield place, labels, BlockReading(labels, None, confidence=confidence, preview=previews[place])
+
+
+def _later(task: Callable[..., Any], *given: Any) -> Any:
+    """Have dask run a function, when its result is needed."""
+    from dask import delayed
+
+    return delayed(task, pure=False)(*given)
 
 
 def _by_workers(client: Any, futures: list[Any]) -> Iterator[Any]:
@@ -289,22 +286,6 @@ def _by_workers(client: Any, futures: list[Any]) -> Iterator[Any]:
     for future in as_completed(futures, loop=client.loop):
         yield future.result()
         future.release()
-
-
-def _parts_in(store: Any, place: Place) -> BlockParts:
-    return store[place].parts
-
-
-def _write_strip(
-    store: Any, names: Mapping[Place, Names], blocks: BlockPlan, n_textures: int
-) -> dict[Place, Any]:
-    """Write blocks side by side, which one file of the maps holds; give their previews."""
-    done = [finished(store[place], own, n_textures) for place, own in names.items()]
-    (rows, left), (_, right) = (blocks.core(place) for place in (min(names), max(names)))
-    planes = zip(*((labels, reading.confidence) for labels, reading in done), strict=True)
-    whole = [None if plane[0] is None else np.concatenate(plane, axis=1) for plane in planes]
-    store.write_maps((rows, slice(left.start, right.stop)), *whole)
-    return {place: reading.preview for place, (_, reading) in zip(names, done, strict=True)}
 
 
 def warn_of_encoding(source: Any, features: Features) -> None:
@@ -342,10 +323,6 @@ def label_array(
     except ImportError:
         raise ImportError("lazy arrays need dask: pip install 'texseg[large]'") from None
     shared = dask.delayed(textures, traverse=False)
-
-    def call(task: Callable[..., Any], *given: Any) -> Any:
-        return dask.delayed(task, pure=True)(*given)
-
     pixels, mask = (
         each if each is None or hasattr(each, "__dask_graph__") else da.from_array(each, name=False)
         for each in (source.array, source.mask)
@@ -354,12 +331,12 @@ def label_array(
     for place in blocks:
         window = blocks.around(place)
         part, valid = pixels[source.index(window)], None if mask is None else mask[window]
-        readings[place] = call(_read_part, part, valid, channel_axis, place, blocks, shared, request)
+        readings[place] = _later(_read_part, part, valid, channel_axis, place, blocks, shared, request)
     area = textures.speck_area(request.smoothness)
-    names = joined_labels(blocks, lambda place: readings[place].parts, area, request.min_size, call)
+    names = joined_labels(blocks, lambda place: readings[place].parts, area, request.min_size, _later)
     found = [
         da.from_delayed(
-            call(finished, reading, names[place], len(textures.profiles))[0],
+            _later(finished, reading, names[place], len(textures.profiles))[0],
             tuple(part.stop - part.start for part in blocks.core(place)),
             np.int32,
         )
@@ -374,13 +351,7 @@ def label_array(
 
 
 def is_lazy(image: Any) -> bool:
-    """Tell whether an image is read piece by piece: a dask array, xarray's on dask, or a zarr array.
-
-    Examples
-    --------
-    >>> is_lazy(np.eye(3))
-    False
-    """
+    """Tell whether an image is read piece by piece: a dask array, xarray's on dask, or a zarr array."""
     if type(image).__module__.split(".")[0] == "zarr":
         return True
     collection = getattr(image, "__dask_graph__", None)

@@ -365,13 +365,7 @@ def _of_neighbours(places: NDArray[np.intp], tables: NDArray[np.float32]) -> NDA
 def sample_windows(
     shape: tuple[int, int], random_state: int = 0, n_crops: int = CROPS, side: int = CROP_SIDE
 ) -> list[Window]:
-    """Spread crops evenly: one at random in each field of a grid.
-
-    Examples
-    --------
-    >>> sample_windows((300, 400), n_crops=2, side=100)[0]
-    (slice(127, 227, None), slice(26, 126, None))
-    """
+    """Spread crops evenly: one at random in each field of a grid."""
     H, W = shape
     height, width = min(side, H), min(side, W)
     n_rows = max(1, min(n_crops, round(math.sqrt(n_crops * H / W))))
