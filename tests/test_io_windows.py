@@ -1,5 +1,7 @@
 """What is read window by window is what is read as a whole, whatever the file is like inside."""
 
+import pickle
+
 import io_scenes
 import numpy as np
 import pytest
@@ -247,3 +249,19 @@ def test_what_cannot_be_read_by_windows(tmp_path):
     (tmp_path / "cut.tif").write_bytes(b"II*\0\x08\0\0\0")
     with pytest.raises(ImageReadError, match="cut.tif"):
         open_source(tmp_path / "cut.tif")
+
+
+def test_an_open_image_that_is_sent_to_another_process_is_opened_there(tmp_path, monkeypatch):
+    """With the same page, bands and mask, wherever that process runs."""
+    colours = np.dstack([GREY, GREY // 2, GREY // 3])
+    io_scenes.tiff(tmp_path / "a.tif", colours, photometric="rgb", tile=(64, 64))
+    io_scenes.write(
+        tmp_path / "mask.png", (255 * (np.indices(GREY.shape).sum(axis=0) % 3 > 0)).astype(np.uint8)
+    )
+    monkeypatch.chdir(tmp_path)
+    with open_source("a.tif", bands=[2, 0], mask="mask.png") as source:
+        sent, here = pickle.dumps(source), source.read(WINDOW)
+        monkeypatch.chdir("/")
+        there = pickle.loads(sent).read(WINDOW)
+    for own, other in zip(here[:2], there[:2], strict=True):
+        np.testing.assert_array_equal(own, other)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -172,25 +171,6 @@ def reading_of(options: dict[str, Any]) -> ReadOptions:
 def is_volume(options: dict[str, Any]) -> bool:
     """Tell whether inputs are volumes or series of planes."""
     return bool(options.get("volume") or options.get("planes"))
-
-
-class SharedPage:
-    """A page that each process which reads windows of it opens for itself."""
-
-    def __init__(self, path: Path, reading: ReadOptions, page: Source) -> None:
-        mask = reading.mask and reading.mask.absolute()
-        self.path, self.reading = path.absolute(), replace(reading, mask=mask)
-        self.shape, self.channel_axis = page.shape, page.channel_axis
-
-    def read(self, window: tuple[slice, ...]) -> Image:
-        """Read a window."""
-        return _opened(self.path, self.reading)[1].read(window)
-
-
-@lru_cache(1)
-def _opened(path: Path, reading: ReadOptions) -> tuple[ExitStack, Source]:
-    files = ExitStack()  # as long as it is kept, the page stays open
-    return files, files.enter_context(open_scenes(path, reading))[0]
 
 
 @contextmanager

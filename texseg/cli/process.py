@@ -25,7 +25,6 @@ from texseg.channels.planes import split_planes
 from texseg.cli.inputs import (
     Input,
     ReadOptions,
-    SharedPage,
     is_volume,
     named_like,
     open_scenes,
@@ -397,10 +396,9 @@ def _label_by_blocks(
             share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
             callback(Progress("blocks", done, total, share))
 
-    source = scene if client is None else SharedPage(item.path, work.reading, scene)
     told: dict[str, Any] = {"tell": tell, "client": client}
     plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
-    odd = blocks.read_blocks(source, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
+    odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
     messages = [parts.message] * bool(parts.message)
     may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
     if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
@@ -410,7 +408,7 @@ def _label_by_blocks(
         parts = PartsFolder(parts.folder, made, resume=False)
         model = parts.keep_model(model, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
-        odd = blocks.read_blocks(source, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
+        odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
     found, step = blocks.join_blocks(model.textures_, plan, request, parts, client), request.preview
     largest = model.n_segments_ + work.unknown
     shape = [-(-length // step) for length in scene.shape]

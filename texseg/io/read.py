@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -285,6 +285,12 @@ class Source:
         self._notes.append(f"masked by {path.name} next to the image")
         return mask
 
+    def __reduce__(self) -> Any:
+        """Open the file again, once in each process that it is sent to."""
+        mask, bands = self._reading.mask, self._reading.bands
+        mask, bands = mask and Path(mask).absolute(), bands and tuple(bands)
+        return _opened_again, (self._path.absolute(), replace(self._reading, mask=mask, bands=bands))
+
     def __enter__(self) -> Self:
         return self
 
@@ -313,6 +319,11 @@ def open_source(
             source = Source(path, stored, header, page or 0, reading)
         source._files.push(files.pop_all())
     return source
+
+
+@lru_cache(1)
+def _opened_again(path: Path, reading: SourceOptions) -> Source:
+    return open_source(path, reading)
 
 
 @contextmanager
