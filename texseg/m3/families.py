@@ -117,12 +117,19 @@ class SharedGaussians:
         return (draw_whiteners(rng, self.degrees, self.scale, size),)
 
     def log_density(self, X: Array, first: Params, second: Params) -> Array:
-        """See `Family`."""
-        return gaussian_logs(X, first[0], second[-1], self._shifts(second))
+        """See `Family`; of X (N, D), places (., K1, D) and shifts (., K2, D), shape (N, K1, K2)."""
+        whiteners, shifts, D = second[-1], self._shifts(second), X.shape[-1]
+        white = _whiten(whiteners, X[:, None, :])
+        if shifts is not None:
+            white = white - np.einsum("bjxy,bjy->bjx", whiteners, shifts)[:, None]
+        apart = white - _whiten(whiteners, first[0])
+        squares = np.einsum("nkld,nkld->nkl", apart, apart)
+        log_det = np.log(np.diagonal(whiteners, axis1=-2, axis2=-1)).sum(axis=-1)
+        return np.asarray(log_det[:, None, :] - 0.5 * (squares + D * _LOG_2PI))
 
     def resample_first(self, rng: Rng, X: Array, z1: Labels, z2: Labels, size: int, second: Params) -> Params:
         """See `Family`."""
-        shifts, precisions = self._shifts(second), precisions_of(second[-1])
+        shifts, precisions = self._shifts(second), np.swapaxes(second[-1], -1, -2) @ second[-1]
         remaining = X if shifts is None else X - shifts[z2]
         counts, sums = pair_sums(remaining, z1, z2, size, len(precisions))
         prior = np.linalg.inv(self.mean_covariance)
@@ -211,7 +218,7 @@ class OffsetGaussians(SharedGaussians):
         self, rng: Rng | None, X: Array, z1: Labels, z2: Labels, first: Params, second: Params
     ) -> Params:
         """Draw offsets given covariances, then covariances given offsets; see `SharedGaussians`."""
-        B, precisions = self.directions, precisions_of(second[1])
+        B, precisions = self.directions, np.swapaxes(second[1], -1, -2) @ second[1]
         remaining = X - first[0][z1]
         counts, sums = pair_sums(remaining, np.zeros_like(z2), z2, 1, len(precisions))
         seen = B.T @ precisions
@@ -245,19 +252,6 @@ def _matrix(given: Any, default: Array, name: str, owner: str) -> Array:
 # ---- Gaussians; a covariance is kept as its whitener, the upper triangular W with W.T @ W = inv(Sigma)
 
 
-def gaussian_logs(X: Array, centres: Array, whiteners: Array, shifts: Array | None = None) -> Array:
-    """Log-density of X (N, D) around centres (., K1, D) plus shifts (., K2, D), shape (N, K1, K2)."""
-    D = X.shape[-1]
-    white = _whiten(whiteners, X[:, None, :])
-    if shifts is not None:
-        white = white - np.einsum("bjxy,bjy->bjx", whiteners, shifts)[:, None]
-    middle = _whiten(whiteners, centres)
-    apart = white - middle
-    squares = np.einsum("nkld,nkld->nkl", apart, apart)
-    log_det = np.log(np.diagonal(whiteners, axis1=-2, axis2=-1)).sum(axis=-1)
-    return log_det[:, None, :] - 0.5 * (squares + D * _LOG_2PI)
-
-
 def _whiten(whiteners: Array, vectors: Array) -> Array:
     """Multiply vectors (n, K, D) by whiteners (1 or n, K2, D, D), to (n, K, K2, D)."""
     K2, D = whiteners.shape[1:3]
@@ -265,11 +259,6 @@ def _whiten(whiteners: Array, vectors: Array) -> Array:
         return (vectors @ whiteners.reshape(K2 * D, D).T).reshape(*vectors.shape[:2], K2, D)
     terms = [whiteners[:, None, :, :, y] * vectors[:, :, None, None, y] for y in range(D)]
     return np.sum(terms, axis=0)
-
-
-def precisions_of(whiteners: Array) -> Array:
-    """Invert covariances given as whiteners, both (K, D, D)."""
-    return np.swapaxes(whiteners, -1, -2) @ whiteners
 
 
 def pair_sums(X: Array, z1: Labels, z2: Labels, K1: int, K2: int) -> tuple[Array, Array]:
