@@ -291,11 +291,7 @@ def selection(selection: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def hierarchy(
-    hierarchy: Any,
-    image: ArrayLike | None = None,
-    *,
-    n_segments: int | None = None,
-    ax: Axes | None = None,
+    hierarchy: Any, image: ArrayLike | None = None, *, n_segments: int | None = None, ax: Axes | None = None
 ) -> Axes:
     """Tree of the segments from one to many, with a thumbnail of each at the number at which it appears.
 
