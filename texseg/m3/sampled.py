@@ -86,7 +86,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Labels:
         """Label each point (N,) by its most probable pair; unused pairs get the labels after `labels_`."""
-        return self._pair_labels[self._best_pairs(X)]
+        best = self._best_pairs(X)  # checks first that there has been a fit
+        return self._pair_labels[best]
 
     def predict_memberships(self, X: Any) -> Labels:
         """Find the most probable pair of components of each point in the representative sample, (N, 2)."""
@@ -130,8 +131,8 @@ class SampledM3(ClusterMixin, DensityMixin, BaseEstimator):
 
     def _best_pairs(self, X: Any) -> Labels:
         """Most probable pair of each point, flattened."""
-        scores = pair_scores(self._check_new(X), *self.components_, self.weights_, self.family_)
-        return scores.argmax(axis=1)
+        X = self._check_new(X)
+        return pair_scores(X, *self.components_, self.weights_, self.family_).argmax(axis=1)
 
     def _check_new(self, X: Any) -> Array:
         check_is_fitted(self)
