@@ -378,37 +378,29 @@ def _label_by_blocks(
     made = {**made, "confidence": wants_confidence}
     parts = PartsFolder(parts_of(item, work.writing.folder), made, work.resume)
     model, sample = (work.model, {}) if work.model is not None else parts.model()
-    choice = ""
-    if model is None:
-        model, sample = _fit_crops(scene, work, callback)
-        choice = in_words(getattr(model, "selection_", None))
-        model = parts.keep_model(model, sample)
-    else:
+    if model is not None:
         blocks.warn_of_encoding(scene, model.textures_.features)
-    if model.ground_ is not None:
-        raise ValueError(
-            "the model distinguishes a flat background from textures, which needs the whole image; fit it "
-            "with --no-flat-ground, or mask the background"
-        )
 
     def tell(done: int, total: int) -> None:
         if callback is not None:
             share = _SHARE_OF_FIT + (1 - _SHARE_OF_FIT) * done / total
             callback(Progress("blocks", done, total, share))
 
-    told: dict[str, Any] = {"tell": tell, "client": client}
-    plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
-    odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
-    messages = [parts.message] * bool(parts.message)
+    messages, choice = [parts.message] * bool(parts.message), ""
+    odd: list[Any] = []
     may_grow = work.parameters.get("n_segments") is not None or work.parameters.get("grow")
-    if odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS:
-        messages.append(f"labelled again, with textures of what none explained at first: {placed(*odd)}")
-        model, sample = _fit_crops(scene, work, callback, odd)
-        choice = in_words(getattr(model, "selection_", None))
-        parts = PartsFolder(parts.folder, made, resume=False)
-        model = parts.keep_model(model, sample)
+    while True:
+        if model is None:
+            model, sample = _fit_crops(scene, work, callback, odd)
+            choice = in_words(getattr(model, "selection_", None))
+            model = parts.keep_model(model, sample)
         plan, request, n_jobs = _plan_of(scene, work, model, wants_confidence)
-        odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, n_jobs=n_jobs, **told)
+        options: dict[str, Any] = {"n_jobs": n_jobs, "tell": tell, "client": client}
+        odd = blocks.read_blocks(scene, model.textures_, plan, request, parts, **options)
+        if not (odd and may_grow and sample.get("again") == 0 and len(sample["windows"]) >= _FEWEST_CROPS):
+            break
+        messages.append(f"labelled again, with textures of what none explained at first: {placed(*odd)}")
+        model, parts = None, PartsFolder(parts.folder, made, resume=False)
     found, step = blocks.join_blocks(model.textures_, plan, request, parts, client), request.preview
     largest = model.n_segments_ + work.unknown
     shape = [-(-length // step) for length in scene.shape]
@@ -438,6 +430,11 @@ def _refuse_by_blocks(work: Work) -> None:
         other = "" if work.rescale else ", or fit a part of the image with --seeds and apply the model"
         what = "--rescale needs" if work.rescale else "seeds need"
         raise ValueError(f"{what} the whole image in memory; allow more --memory{other}")
+    if work.model is not None and work.model.ground_ is not None:
+        raise ValueError(
+            "the model distinguishes a flat background from textures, which needs the whole image; fit it "
+            "with --no-flat-ground, or mask the background"
+        )
 
 
 def _plan_of(

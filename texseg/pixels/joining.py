@@ -132,15 +132,11 @@ def joined_labels(
         return {place: call(Joined.labels_of, each, place, labels[place]) for place, each in tree[0].items()}
 
     def renamed(place: tuple[int, ...]) -> Any:
-        return call(_renamed, parts_of(place), known[place])
+        return call(lambda parts, labels: parts._replace(labels=labels), parts_of(place), known[place])
 
     known = along_tree(parts_of, area, True)
     final = along_tree(renamed, min_size, False) if min_size > 1 else known
     return {place: (known[place], final[place]) for place in places}
-
-
-def _renamed(parts: BlockParts, labels: NDArray[np.int32]) -> BlockParts:
-    return parts._replace(labels=labels)
 
 
 def _edges(blocks: Mapping[tuple[int, ...], Any]) -> tuple[NDArray[np.int64], ...]:
