@@ -123,7 +123,7 @@ def _number(outcome: Outcome, with_odds: bool) -> str:
 def fit_shared(
     items: Sequence[Input],
     reading: ReadOptions,
-    parameters: dict[str, Any],
+    parameters: Any,
     quiet: bool = True,
     n_jobs: int | None = None,
 ) -> Segmenter:

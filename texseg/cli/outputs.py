@@ -27,7 +27,7 @@ from texseg.io.files import atomic_write, open_regular
 from texseg.io.geo import Georeference
 from texseg.io.polygons import Outlines, collection, content_of
 from texseg.io.read import Source
-from texseg.io.regions import PIXELS, REGION_FIELDS, SEGMENT_FIELDS, PixelSize, Row, Tally, csv_text
+from texseg.io.regions import PIXELS, REGION_FIELDS, SEGMENT_FIELDS, Labels, PixelSize, Row, Tally, csv_text
 from texseg.io.write import Layout, write_overlay, write_rows
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Writing:
     """Inputs of the command, where one model serves all of them; else each is done as if it stood alone."""
 
 
+Files = Mapping[str, Sequence[Path]]
 Bands = Iterable[tuple[NDArray[np.integer], NDArray[np.floating] | None]]
 """Labels (h, W) of a page and their confidence, from top to bottom."""
 
@@ -155,12 +156,7 @@ class Outcome(NamedTuple):
 
 
 def planned_outputs(
-    item: Input,
-    writing: Writing,
-    has_tags: bool,
-    n_pages: int,
-    by_blocks: bool = False,
-    is_volume: bool = False,
+    item: Input, writing: Writing, has_tags: bool, n_pages: int, by_blocks: bool, is_volume: bool
 ) -> dict[str, list[Path]]:
     """Name the files that are written about an input, by kind; by blocks there are labels in any case."""
     formats, kinds = writing.formats, writing.kinds if writing.page is None else frozenset()
@@ -196,7 +192,7 @@ def planned_outputs(
 
 def check_names(item: Input, writing: Writing, *, several_pages: bool) -> None:
     """Refuse an input whose outputs would have names longer than file systems take, before any work."""
-    planned = planned_outputs(item, writing, True, _MANY_PAGES if several_pages else 1)
+    planned = planned_outputs(item, writing, True, _MANY_PAGES if several_pages else 1, False, False)
     names = [path.name for paths in planned.values() for path in paths]
     names += [f"{path.name}.aux.xml" for path in planned.get("labels", ())]
     names += [f"{item.name.name}_numbers_overlay.png"] if "overlay" in planned else []
@@ -290,7 +286,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_outputs(
-    item: Input, found: Labelled, planned: Mapping[str, list[Path]], writing: Writing, made: Mapping[str, Any]
+    item: Input, found: Labelled, planned: Files, writing: Writing, made: Mapping[str, Any]
 ) -> Outcome:
     """Write the planned outputs of an input, label images as their rows arrive, the record last."""
     model, pages, source = found.model, found.pages, found.pages[0].source
@@ -369,11 +365,7 @@ def _likely_numbers(model: Segmenter | None, pages: Sequence[Page]) -> dict[str,
 
 
 def _write_files(
-    found: Labelled,
-    files: Mapping[str, Sequence[Path]],
-    likely: Mapping[str, NDArray[np.integer]],
-    rows: Iterator[NDArray[np.integer]],
-    with_intervals: bool,
+    found: Labelled, files: Files, likely: Mapping[str, Labels], rows: Iterator[Labels], with_intervals: bool
 ) -> None:
     """Write files of all kinds, labels first: their rows complete all else."""
     pages, source, (first, *others) = found.pages, found.pages[0].source, found.pages
@@ -422,7 +414,7 @@ def _table(found: Labelled, kind: str, fields: tuple[str, ...], with_intervals: 
     return csv_text(cells, (*first, *fields)).encode()
 
 
-def _write_of_volume(files: Mapping[str, Sequence[Path]], found: Labelled) -> None:
+def _write_of_volume(files: Files, found: Labelled) -> None:
     """Write what only volumes have: cuts, the table of volumes, and the fractions plane by plane."""
     pages, names = found.pages, found.names
     labels, size = np.stack([page.labels for page in pages]), pages[0].source.pixel_size or PIXELS
@@ -470,9 +462,7 @@ def _write_reports(item: Input, found: Labelled, paths: Sequence[Path], writing:
     return entries[0] if entries else None
 
 
-def earlier_outcome(
-    item: Input, planned: Mapping[str, list[Path]], made: Mapping[str, Any]
-) -> Outcome | None:
+def earlier_outcome(item: Input, planned: Files, made: Mapping[str, Any]) -> Outcome | None:
     """Outcome of an earlier run on an input, if that run was the same and left all planned outputs."""
     result = recorded_result(planned["run"][0], made) if "run" in planned else None
     outputs = tuple(path for paths in planned.values() for path in paths)

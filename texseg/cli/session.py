@@ -28,7 +28,7 @@ from texseg.cli.process import fit_model
 from texseg.edits import checked_edits
 from texseg.io.display import deepest_places, display_range, displayable
 from texseg.io.files import atomic_write
-from texseg.io.regions import connected_regions
+from texseg.io.regions import Floats, Labels, connected_regions
 from texseg.method.sampling import read_crops
 from texseg.parameters import MOST_SEGMENTS, PARAMETERS
 from texseg.progress import Progress
@@ -150,11 +150,7 @@ class Session:
     """Images, what is painted on them (kept in `path`), and a thread that keeps a model up to date."""
 
     def __init__(
-        self,
-        pictures: Sequence[Canvas],
-        parameters: Mapping[str, Any],
-        save: Callable[[Session, int, Sequence[str]], dict[str, Any]],
-        path: Path,
+        self, pictures: Sequence[Canvas], parameters: Mapping[str, Any], save: Callable[..., Any], path: Path
     ) -> None:
         self.pictures, self.parameters, self.path, self._save = list(pictures), dict(parameters), path, save
         self.changed = threading.Condition()
@@ -703,9 +699,7 @@ def rasterised(
     return drawn.astype(np.int32)
 
 
-def _doubts(
-    labels: NDArray[np.integer], sure: NDArray[np.floating], window: Window, shown: tuple[int, int]
-) -> list[Any]:
+def _doubts(labels: Labels, sure: Floats, window: Window, shown: tuple[int, int]) -> list[Any]:
     own, step = labels[window], max(1, max(sure.shape) // max(shown))
     own, sure = own[::step, ::step], sure[::step, ::step]
     regions = connected_regions(own)

@@ -25,6 +25,9 @@ except ImportError:  # on Windows: unfinished files of killed runs stay there
     fcntl = None  # type: ignore[assignment]
 
 
+PathName = str | os.PathLike[str]
+
+
 class ImageReadError(OSError):
     """A file that is missing, broken, or not an image; the message names the file and the reason."""
 

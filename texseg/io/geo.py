@@ -228,9 +228,7 @@ def pixel_size_of_tiff(page: Any, description: str) -> PixelSize | None:
     return size_of(long / down, long / across, "um") if long / across < _PRINTED else None
 
 
-def size_of_sides(
-    height: PixelSize | None, width: PixelSize | None, depth: PixelSize | None = None
-) -> PixelSize | None:
+def size_of_sides(height: Any, width: Any, depth: Any = None) -> PixelSize | None:
     """Size of a pixel, or of a voxel, from its sides, in micrometres if their units differ."""
     if height is None or width is None:
         return None

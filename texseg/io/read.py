@@ -31,6 +31,7 @@ from texseg.io.files import (
     ImageReadError,
     ImageTooLargeError,
     MalformedFileError,
+    PathName,
     UnsuitableImageError,
     hierarchical_format,
     image_format,
@@ -328,7 +329,7 @@ def _opened_again(path: Path, reading: SourceOptions) -> Source:
 
 @contextmanager
 def open_pages(
-    path: str | os.PathLike[str], reading: SourceOptions | None = None, **options: Any
+    path: PathName, reading: SourceOptions | None = None, **options: Any
 ) -> Iterator[list[Source]]:
     """Open all pages of a file, or the images of a folder in natural order."""
     path, reading = path_of(path), reading or SourceOptions(**options)

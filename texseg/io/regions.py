@@ -21,6 +21,10 @@ _ROUNDING = 1e-4  # of probabilities
 _DIGITS = 6  # of mean confidences; further ones depend on the number of threads that added them up
 
 
+Labels = NDArray[np.integer]
+Floats = NDArray[np.floating]
+
+
 class PixelSize(NamedTuple):
     """Height and width of a pixel, and their unit: ``PixelSize(0.5, 0.5, "um")``; the depth of a voxel."""
 
@@ -344,12 +348,7 @@ class Tally:
         self._height = self._n_parts = 0
         self._above: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None  # numbers and labels
 
-    def add(
-        self,
-        labels: NDArray[np.integer],
-        confidence: NDArray[np.floating] | None = None,
-        numbers: NDArray[np.integer] | None = None,
-    ) -> NDArray[np.integer]:
+    def add(self, labels: Labels, confidence: Floats | None = None, numbers: Labels | None = None) -> Labels:
         """Add the next rows (h, W); return the part of each pixel, from 1; other bands have other parts."""
         if numbers is None:
             numbers = connected_regions(labels) if self._with_regions else labels
@@ -471,13 +470,7 @@ class Tally:
         return numbers.tolist(), rows
 
 
-def _measured(
-    numbers: NDArray[np.integer],
-    first: int,
-    labels: NDArray[np.integer],
-    confidence: NDArray[np.floating] | None,
-    top: int,
-) -> NDArray[np.float64]:
+def _measured(numbers: Labels, first: int, labels: Labels, confidence: Floats | None, top: int) -> NDArray:
     """Give number, label, pixels, box (4) and sum of the confidence (NaN: not known) of each part, (n, 8)."""
     from scipy.ndimage import find_objects
 

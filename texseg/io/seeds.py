@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import warnings
 import zipfile
@@ -16,9 +15,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from texseg.io.files import MalformedFileError, UnsuitableImageError, open_regular, read_json
+from texseg.io.files import MalformedFileError, PathName, UnsuitableImageError, open_regular, read_json
 from texseg.io.geo import Georeference
 from texseg.io.read import LabelPicture, failures_named, read_label_picture
+from texseg.io.regions import Labels
 
 __all__ = ["Seeds", "count_up", "read_seed_file"]
 
@@ -40,6 +40,9 @@ _FEW, _RARE = 16, 0.02  # pixels, and share of all that are painted: fewer are n
 _FAR = 2.0**20  # pixels; lines may start this far outside of the image
 
 
+Colours = NDArray[np.float64]
+
+
 class Seeds(NamedTuple):
     """Strokes on an image, and what their classes are called."""
 
@@ -48,9 +51,7 @@ class Seeds(NamedTuple):
     colours: Mapping[str, str] = {}  # by the name of the class, such as ``#0072b2``
 
 
-def read_seed_file(
-    path: str | os.PathLike[str], shape: tuple[int, int], geo: Georeference | None = None
-) -> Seeds:
+def read_seed_file(path: PathName, shape: tuple[int, int], geo: Georeference | None = None) -> Seeds:
     """Read strokes on an image (H, W).
 
     A picture is a label image, or holds other grey values or colours on an unpainted ground; a warning says
@@ -159,12 +160,7 @@ def _classes(picture: LabelPicture) -> tuple[Seeds, str]:
     return Seeds(classes), f"unpainted is {said}, {', '.join(meanings)}"
 
 
-def _pure(
-    looks: NDArray[np.float64],
-    counts: NDArray[np.integer],
-    broad: NDArray[np.integer],
-    unpainted: NDArray[np.float64] | None,
-) -> list[int]:
+def _pure(looks: Colours, counts: Labels, broad: Labels, unpainted: Colours | None) -> list[int]:
     """Colours (n, bands) of strokes, ascending: those that fill squares, and common ones that are pure."""
     pure, present = broad.tolist(), np.flatnonzero(counts)
     if not pure and len(present) <= _MOST_UNPAINTED:
@@ -178,7 +174,7 @@ def _pure(
     return sorted(pure) or present.tolist()
 
 
-def _is_between(colour: NDArray[np.float64], one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _is_between(colour: Colours, one: Colours, other: Colours) -> bool:
     way = other - one
     share = np.clip((colour - one) @ way / (way @ way), 0, 1)
     return bool(np.linalg.norm(colour - one - share * way) <= _FAINT * np.linalg.norm(way))
